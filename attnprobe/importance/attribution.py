@@ -4,10 +4,11 @@ The number is a logit, or the difference of two. Features are the text's words: 
 differentiated at their vectors and added up over the vectors' dimensions. Markers and padding stay as they are.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -63,6 +64,15 @@ class Explained:
         of_each = logits.gather(-1, classes.clamp(min=0))
         return torch.where(classes[:, 1] < 0, of_each[:, 0], of_each[:, 0] - of_each[:, 1])
 
+    def attribute(
+        self, method: Callable[..., Any], *given: Tensor, **settings: Any
+    ) -> Float[Tensor, "batch parts embed"]:
+        """What one of captum's methods gives to each number of the texts' vectors."""
+        inputs, texts = self.inputs.clone().requires_grad_(), self.texts
+        with torch.enable_grad():
+            found = method(self).attribute(inputs, *given, additional_forward_args=texts, **settings)
+        return found.detach()
+
     @property
     def texts(self) -> Int[Tensor, "batch"]:
         """The numbers of the texts."""
@@ -74,13 +84,12 @@ class Explained:
         chosen = slice(number, number + 1)
         batch = self.batch.rows(chosen).cut(width)
         parts = self.model.word_of(batch).shape[1]
-        inputs, baseline = self.inputs[chosen, :parts], self.baseline[chosen, :parts]
+        inputs, baseline = (vectors[chosen, :parts] for vectors in (self.inputs, self.baseline))
         return Explained(self.model, batch, inputs, baseline, self.classes[chosen])
 
     def keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
         """The number for this one text, each word kept (1), replaced by the baseline (0), or between."""
-        logits = self.logits_keeping(kept)
-        return self.number_of(logits, torch.zeros(len(kept), dtype=torch.long, device=kept.device))
+        return self.number_of(self.logits_keeping(kept), torch.zeros_like(kept[:, 0], dtype=torch.long))
 
     def logits_keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
         """As `keeping`, the logits."""
@@ -170,38 +179,27 @@ class Attribution(Importance):
             at_text, at_baseline = (explained(one, explained.texts) for one in (explained.inputs, explained.baseline))
         return (at_text - at_baseline).double()
 
-    @staticmethod
-    def per_word(at_vectors: Float[Tensor, "batch parts embed"], subject: Subject) -> Float[Tensor, "batch seq"]:
-        """Sums over the vectors' dimensions, and over the pieces of a word; 0 outside content."""
-        return per_word(at_vectors.detach().sum(-1).double(), subject)
 
-
-@dataclass(frozen=True)
 class TextByText(Attribution):
-    """An attribution that takes one text at a time, without its padding."""
+    """An attribution that takes one text at a time, without its padding; random numbers belong to the text."""
 
+    @abstractmethod
     def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
         """The scores of the words of one text."""
-        raise NotImplementedError
-
-    def drawing(self, subject: Subject, example_id: int) -> AbstractContextManager[None]:
-        """Where `of_text` draws its random numbers, if it draws any."""
-        return nullcontext()
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
-        every = subject.cached(self.explained)
+        every, draws = subject.cached(self.explained), Draws(subject.seed, self.name)
         for row, number in enumerate(subject.batch.example_id.tolist()):
-            words = int(content[row].sum())
-            with self.drawing(subject, number):
-                scores[row, content[row]] = self.of_text(every.alone(row), words).to(scores)
+            with seeded(draws.generator(number)):
+                scores[row, content[row]] = self.of_text(every.alone(row), int(content[row].sum())).to(scores)
         return scores
 
 
 @dataclass(frozen=True)
 class Perturbation(TextByText):
-    """An attribution that replaces words and draws which, with random numbers that belong to the text.
+    """An attribution that replaces words and draws which.
 
     Attributes:
         samples: how many draws.
@@ -210,17 +208,12 @@ class Perturbation(TextByText):
     drawn: ClassVar[bool] = True
     samples: Count = field(default=100, kw_only=True)
 
-    def drawing(self, subject: Subject, example_id: int) -> AbstractContextManager[None]:
-        return seeded(Draws(subject.seed, self.name).generator(example_id))
-
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Libraries that draw from the global generators draw these numbers, and leave the generators as they were."""
-    number = generator.initial_seed()
-    state = np.random.get_state()  # noqa: NPY002 (the library's own)
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices):
+    number, state = generator.initial_seed(), np.random.get_state()  # noqa: NPY002 (the library's own)
+    with torch.random.fork_rng(list(range(torch.cuda.device_count()))):
         torch.manual_seed(number)
         np.random.seed(number % 2**32)  # noqa: NPY002
         try:

@@ -42,6 +42,7 @@ class Note(NamedTuple):
     combine: Callable[[float, float], float]
 
 
+@dataclass(frozen=True)
 class Importance(metaclass=Checked):
     """How important is each position for the prediction? Subclasses are frozen dataclasses, their settings as fields.
 
@@ -197,7 +198,7 @@ def built_in(name: str) -> Importance:
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.load()()
-    member = class_of(name) if name.isidentifier() else None
+    member = class_of(name)
     if member is None:
         raise UserError(f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}")
     return member()
@@ -207,13 +208,9 @@ def built_in(name: str) -> Importance:
 def _classes() -> dict[str, type[Importance]]:
     """The built-in classes by name: whatever the modules of this room hold."""
     package = importlib.import_module("attnprobe.importance")
-    modules = [
-        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
-    ]
-    found = [one for module in modules for one in vars(module).values() if inspect.isclass(one)]
-    return {
-        one.name: one for one in found if issubclass(one, Importance) and isinstance(getattr(one, "name", None), str)
-    }
+    modules = [f"{package.__name__}.{one.name}" for one in pkgutil.iter_modules(package.__path__)]
+    held = [one for module in modules for one in vars(importlib.import_module(module)).values() if inspect.isclass(one)]
+    return {one.name: one for one in held if issubclass(one, Importance) and hasattr(one, "name")}
 
 
 def class_of(name: str) -> type[Importance] | None:

@@ -1,6 +1,6 @@
 """The attention itself, and what an importance must beat: orders that read no word, and counts of the training texts."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
@@ -19,7 +19,6 @@ from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.base import Importance, Subject
 
 
-@dataclass(frozen=True)
 class Attention(Importance):
     """α_t, 0 to 1."""
 
@@ -29,7 +28,6 @@ class Attention(Importance):
         return subject.readout.attention
 
 
-@dataclass(frozen=True)
 class Ascending(Importance):
     """The attention upside down: what an importance must beat by far."""
 
@@ -40,7 +38,6 @@ class Ascending(Importance):
         return -subject.readout.attention
 
 
-@dataclass(frozen=True)
 class Position(Importance):
     """1 / (number of the position from 1), 0 to 1: the first item first."""
 
@@ -52,7 +49,6 @@ class Position(Importance):
         return (1 / content.long().cumsum(-1).clamp(min=1).double()).masked_fill(~content, 0)
 
 
-@dataclass(frozen=True)
 class Random(Importance):
     """Uniform numbers that belong to (seed, example): what an order without meaning gets."""
 
@@ -63,7 +59,6 @@ class Random(Importance):
         return Draws(subject.seed, self.name).uniform(1, subject.readout.content, subject.readout.example_id)[0]
 
 
-@dataclass(frozen=True)
 class Contribution(Importance):
     """α_t (z_t[decision] − z_t[runner-up]), z the position logits, signed.
 
@@ -89,9 +84,9 @@ class TrainingWords(Importance):
         default_factory=list, init=False, repr=False, compare=False
     )
 
+    @abstractmethod
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
         """The score of each word of the vocabulary, in one column, or in one per class."""
-        raise NotImplementedError
 
     def prepare(self, data: TextDataModule, split: str) -> None:
         if "train" not in data.splits:
@@ -101,11 +96,6 @@ class TrainingWords(Importance):
         self._table[:] = [torch.from_numpy(self.table(data))]
 
     def prepare_texts(self, texts: object, tokens: object) -> None:
-        """Refuse: a run that is loaded does not hold its training texts.
-
-        Raises:
-            UserError: always.
-        """
         raise UserError(
             f"importance {self.name} counts the training texts, which a loaded run does not hold: it is known for a run's "
             f"own test texts, as its tables have it"
@@ -114,13 +104,10 @@ class TrainingWords(Importance):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """The words' scores; of a table with a column per class that of the predicted one."""
         table = self._table[0].to(subject.batch.ids.device)
-        column = torch.zeros_like(subject.batch.example_id)
-        if table.shape[1] > 1:
-            column = subject.outputs.logits.argmax(-1)
-        return table[subject.batch.ids, column.unsqueeze(-1)]
+        column = subject.outputs.logits.argmax(-1, keepdim=True) if table.shape[1] > 1 else 0
+        return table[subject.batch.ids, column]
 
 
-@dataclass(frozen=True)
 class Idf(TrainingWords):
     """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more; n of N texts have the word."""
 
@@ -134,7 +121,6 @@ class Idf(TrainingWords):
         return (np.log((1 + len(train)) / (1 + counts)) + 1)[:, None]
 
 
-@dataclass(frozen=True)
 class LogOdds(TrainingWords):
     """Log-odds ratio of the word for the predicted class against all other classes, in the training texts, signed.
 
@@ -149,21 +135,18 @@ class LogOdds(TrainingWords):
         return log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
 
 
-def is_function_word(words: Sequence[str], function_words: Sequence[str] | None = None) -> Bool[Tensor, "vocabulary"]:
+@cache
+def is_function_word(
+    words: tuple[str, ...], function_words: tuple[str, ...] | None = None
+) -> Bool[Tensor, "vocabulary"]:
     """Whether each word is a function word or holds neither a letter nor a digit.
 
     Args:
         words: the vocabulary in the order of its ids.
         function_words: lower case; None: spaCy's English stop words (326, "not" and "n't" among them).
     """
-    return _marked(tuple(words), None if function_words is None else tuple(function_words))
-
-
-@cache
-def _marked(words: tuple[str, ...], function_words: tuple[str, ...] | None) -> Bool[Tensor, "vocabulary"]:
     from spacy.lang.en.stop_words import STOP_WORDS
 
     excluded = STOP_WORDS if function_words is None else set(function_words)
-    return torch.tensor(
-        [word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words], dtype=torch.bool
-    )
+    marked = [word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words]
+    return torch.tensor(marked, dtype=torch.bool)

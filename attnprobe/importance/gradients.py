@@ -1,9 +1,10 @@
 """Importances by the derivatives of the prediction: by words, vectors, states and attention weights."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import add
+from typing import Any
 
 import torch
 from captum.attr import DeepLift as CaptumDeepLift
@@ -14,7 +15,7 @@ from jaxtyping import Float, Int
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
-from attnprobe.core.batch import Batch, Task, probabilities
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, NotNegative, Positive
 from attnprobe.importance.attribution import Attribution, Explained, Perturbation, per_word, texts_at_once
@@ -58,25 +59,30 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     if classifier.unit is not Unit.WORD:
         raise UserError("gradients of words need a model that attends to words; this one attends to larger units")
     with torch.enable_grad():
-        # input · gradient is the derivative by a factor of the input
         scale, reacting = classifier.scaled(batch)
         held = classifier.under(batch, scale, reacting, reacting.attention.detach())
-        result = []
-        for outputs in (held, reacting):
-            probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
-            of_embedding = torch.zeros_like(outputs.content, dtype=scale.dtype)
-            of_hidden = of_embedding.clone()
-            for target in targets(probability, batch, classifier.task):
-                chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
-                # a model whose states are not on the way to its prediction has none to differentiate
-                wanted = (scale, hidden) if hidden.requires_grad else (scale,)
-                at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
-                of_embedding += classifier.per_position(batch, at_input).abs().detach()
-                of_hidden += (at_hidden[0] * hidden).sum(-1).abs().detach() if at_hidden else torch.nan
-            outside = ~outputs.content
-            result.append((of_embedding.masked_fill(outside, 0), of_hidden.masked_fill(outside, 0)))
-    (fixed, hidden_fixed), (through, hidden_through) = result
+        (fixed, hidden_fixed), (through, hidden_through) = (
+            gradients_at(classifier, batch, scale, outputs) for outputs in (held, reacting)
+        )
     return Gradients(fixed, through, hidden_fixed, hidden_through)
+
+
+def gradients_at(
+    classifier: Model, batch: Batch, scale: Float[Tensor, "batch parts"], outputs: Outputs
+) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
+    """|input · ∂ŷ/∂input| of the words and of the states, for outputs that were computed with a factor of 1, `scale`, at each
+    of the inputs: the derivative by it is input · gradient."""
+    probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
+    of_embedding = torch.zeros_like(outputs.content, dtype=scale.dtype)
+    of_hidden = of_embedding.clone()
+    # a model whose states are not on the way to its prediction has none to differentiate
+    wanted = (scale, hidden) if hidden.requires_grad else (scale,)
+    for target in targets(probability, batch, classifier.task):
+        chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
+        at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
+        of_embedding += classifier.per_position(batch, at_input).abs().detach()
+        of_hidden += (at_hidden[0] * hidden).sum(-1).abs().detach() if at_hidden else torch.nan
+    return of_embedding.masked_fill(~outputs.content, 0), of_hidden.masked_fill(~outputs.content, 0)
 
 
 def targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Task) -> list[Int[Tensor, "batch"]]:
@@ -95,7 +101,6 @@ def gradients_of(subject: Subject) -> Gradients:
     return gradients(subject.classifier, subject.batch)
 
 
-@dataclass(frozen=True)
 class Gradient(Importance):
     """|word vector · ∂ŷ/∂word vector|, the attention held fixed, 0 or more: see `gradients`."""
 
@@ -106,7 +111,6 @@ class Gradient(Importance):
         return subject.cached(gradients_of).embedding.double()
 
 
-@dataclass(frozen=True)
 class GradientInput(Attribution):
     """Word vector · ∂target/∂word vector, signed, the attention reacting too (captum; Shrikumar et al. 2016).
 
@@ -117,14 +121,10 @@ class GradientInput(Attribution):
     name, title, colour = "gradient_input", "gradient × input", "#88CCEE"
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        explained = subject.cached(self.explained)
-        inputs = explained.inputs.clone().requires_grad_()
-        return self.per_word(
-            InputXGradient(explained).attribute(inputs, additional_forward_args=explained.texts), subject
-        )
+        at_vectors = subject.cached(self.explained).attribute(InputXGradient)
+        return per_word(at_vectors.sum(-1).double(), subject)
 
 
-@dataclass(frozen=True)
 class GradientAttention(Importance):
     """α_t ∂p/∂α_t, p the probability of the predicted class, signed (Serrano & Smith 2019, section 4)."""
 
@@ -135,9 +135,8 @@ class GradientAttention(Importance):
         return subject.scores("attention_gradient") * subject.scores("attention")
 
 
-@dataclass(frozen=True)
 class GradientThroughAttention(Importance):
-    """|word vector · ∂ŷ/∂word vector|, the gradient through the attention as well: see `attnprobe.importance.gradients`."""
+    """|word vector · ∂ŷ/∂word vector|, the gradient through the attention as well: see `gradients`."""
 
     name, title, colour = "gradient_through_attention", "gradient through attention", "#44AA99"
     shares = of_words = True
@@ -146,7 +145,6 @@ class GradientThroughAttention(Importance):
         return subject.cached(gradients_of).embedding_through_attention.double()
 
 
-@dataclass(frozen=True)
 class AttentionGradient(Importance):
     """∂p/∂α_t, p the probability of the predicted class, signed: see `Readout.gradient`."""
 
@@ -157,7 +155,6 @@ class AttentionGradient(Importance):
         return subject.readout.gradient().double()
 
 
-@dataclass(frozen=True)
 class Saliency(Attribution):
     """‖∂target/∂word vector‖, 0 or more, the attention reacting too (captum; Simonyan et al. 2014)."""
 
@@ -166,13 +163,10 @@ class Saliency(Attribution):
     signed = False
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        explained = subject.cached(self.explained)
-        inputs = explained.inputs.clone().requires_grad_()
-        attributions = CaptumSaliency(explained).attribute(inputs, abs=False, additional_forward_args=explained.texts)
-        return per_word(attributions.detach().double().square().sum(-1), subject).sqrt()
+        gradient = subject.cached(self.explained).attribute(CaptumSaliency, abs=False)
+        return per_word(gradient.double().square().sum(-1), subject).sqrt()
 
 
-@dataclass(frozen=True)
 class GradCam(Attribution):
     """ReLU(Σ_k w_k h_tk), w_k the mean over the positions of ∂target/∂h_tk, 0 or more, the attention reacting too.
 
@@ -206,14 +200,19 @@ class SmoothGrad(Perturbation):
     noise: Positive = 0.1
 
     def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        inputs = explained.inputs.clone().requires_grad_()
-        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
-        with torch.enable_grad():
-            attributions = NoiseTunnel(InputXGradient(explained)).attribute(
-                inputs, nt_samples=self.samples, stdevs=max(spread, 1e-12), additional_forward_args=explained.texts
-            )
-        at_words = explained.model.per_position(explained.batch, attributions.detach().sum(-1))
-        return at_words[0, explained.batch.content[0]]
+        def method(of: Explained) -> NoiseTunnel:
+            return NoiseTunnel(InputXGradient(of))
+
+        return noisy(explained, self.noise, method, nt_samples=self.samples)
+
+
+def noisy(
+    explained: Explained, noise: float, method: Callable[..., Any], *given: Tensor, **settings: Any
+) -> Float[Tensor, "words"]:
+    """The words' scores of one text by a method of captum's that adds noise to the vectors, `noise` times their range."""
+    spread = float((explained.inputs.max() - explained.inputs.min()) * noise)
+    at_vectors = explained.attribute(method, *given, stdevs=spread, **settings)
+    return explained.model.per_position(explained.batch, at_vectors.sum(-1))[0, explained.batch.content[0]]
 
 
 def along(
@@ -313,13 +312,10 @@ class DeepLift(Attribution):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """Raises `UserError` where they add up in no text of the batch."""
         explained, total = subject.cached(self.explained), subject.cached(self.total)
-        inputs = explained.inputs.clone().requires_grad_()
-        with warnings.catch_warnings(), torch.enable_grad():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Setting forward, backward hooks and attributes")
-            at_vectors = CaptumDeepLift(_Module(explained)).attribute(
-                inputs, explained.baseline, additional_forward_args=explained.texts
-            )
-        scores = self.per_word(at_vectors, subject)
+            at_vectors = explained.attribute(lambda of: CaptumDeepLift(_Module(of)), explained.baseline)
+        scores = per_word(at_vectors.sum(-1).double(), subject)
         apart = (scores.sum(-1) - total).abs()
         adds_up = apart <= self.gap * total.abs().clamp(min=1)
         if not adds_up.any():
@@ -355,15 +351,4 @@ class GradientShap(Perturbation):
     noise: NotNegative = 0.0
 
     def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        inputs = explained.inputs.clone().requires_grad_()
-        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
-        with torch.enable_grad():
-            attributions = CaptumGradientShap(explained).attribute(
-                inputs,
-                explained.baseline,
-                n_samples=self.samples,
-                stdevs=spread,
-                additional_forward_args=explained.texts,
-            )
-        at_words = explained.model.per_position(explained.batch, attributions.detach().sum(-1))
-        return at_words[0, explained.batch.content[0]]
+        return noisy(explained, self.noise, CaptumGradientShap, explained.baseline, n_samples=self.samples)

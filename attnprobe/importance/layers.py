@@ -2,11 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
@@ -16,6 +16,9 @@ from attnprobe.importance.attribution import Attribution, per_word
 from attnprobe.importance.base import Importance, Subject
 from attnprobe.models.base import Layers
 from attnprobe.models.linearised_layers import Affine, Inner, Linearised, Mixing, Norm, normalised_parts
+
+Maps = Float[Tensor, "batch parts parts"]
+Vectors = Float[Tensor, "queries parts hidden"]
 
 CELLS = 1 << 24
 """Numbers of vectors that are held at a time: 128 MiB in float64."""
@@ -44,14 +47,13 @@ def linearised_parts(subject: Subject) -> Iterator[tuple[slice, Linearised]]:
         yield rows, linearised
 
 
-@dataclass(frozen=True)
 class Followed(Importance):
     """An importance that says of every layer what each state owes to each part, and follows it through all of them."""
 
     shares = of_layers = of_words = True
 
     @abstractmethod
-    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
         """What each state after a layer (row) owes to each state before it (column), layer by layer."""
 
     def is_defined(self, subject: Subject) -> bool:
@@ -60,35 +62,40 @@ class Followed(Importance):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         layers = subject.cached(layers_of)
         assert layers is not None
-        return per_word(deciding(product(self.maps(subject, layers)), layers).double(), subject)
+        followed, *others = self.maps(subject, layers)
+        for one in others:
+            followed = one @ followed
+        if layers.row is not None:  # of the part whose state decides
+            read = followed[torch.arange(len(followed), device=followed.device), layers.row]
+        else:  # the mean state does
+            there = layers.mask.unsqueeze(-1).to(followed.dtype)
+            read = (followed * there).sum(1) / there.sum(1)
+        return per_word(read.double(), subject)
 
 
-@dataclass(frozen=True)
 class Moved(Followed):
-    """An importance of the vectors that a layer adds up in each of its states: what each part contributes to each."""
+    """An importance of the vectors that a layer adds up in each of its states: what each part contributes to each.
+
+    Attributes:
+        own: the layer's input is one of the vectors (of the state's own part), where the layer adds it; else ½ I is.
+        normalised: the vectors are taken after the layer's normalisation, where one follows.
+    """
+
+    own: ClassVar[bool] = True
+    normalised: ClassVar[bool] = False
 
     def is_defined(self, subject: Subject) -> bool:
         """Where these vectors are known: through the library's attention interface, and where what the attention gives is
         added to a layer's input, normalised after it or not."""
         return super().is_defined(subject) and isinstance(subject.cached(first_linearised), Linearised)
 
-    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
-        found = [
-            [self.of_mixing(block.mixing) for block in linearised.blocks] for _, linearised in linearised_parts(subject)
-        ]
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
+        found = [[self.of_mixing(block.mixing) for block in one.blocks] for _, one in linearised_parts(subject)]
         return [torch.cat(one) for one in zip(*found, strict=True)]
 
-    @abstractmethod
-    def of_mixing(self, mixing: Mixing) -> Float[Tensor, "batch parts parts"]:
-        """What each state after the attention (row) owes to each state before it (column)."""
-
-    def by_query(self, mixing: Mixing, *, own: bool, normalised: bool) -> Float[Tensor, "batch parts parts"]:
-        """`strength` of the vectors that make up each state after an attention, some states of one text at a time.
-
-        Args:
-            own: the layer's input is one of the vectors (of the state's own part), where the layer adds it.
-            normalised: after the layer's normalisation, where one follows.
-        """
+    def of_mixing(self, mixing: Mixing) -> Maps:
+        """What each state after the attention (row) owes to each state before it (column): shares of the `strength` of the
+        vectors that make it up, some states of one text at a time."""
         count, parts = mixing.state.shape[:2]
         strengths = mixing.weights.new_zeros(count, parts, parts)
         at_once = max(1, CELLS // (parts * mixing.state.shape[-1]))
@@ -97,69 +104,46 @@ class Moved(Followed):
             projected = torch.einsum("dhs,hjs->hjd", heads, mixing.values[text])  # W_O v of every head and part
             for queries in torch.arange(parts, device=strengths.device).split(at_once):
                 vectors = torch.einsum("hij,hjd->ijd", mixing.weights[text][:, queries], projected)
-                if own and mixing.own:
+                if self.own and mixing.own:
                     vectors[torch.arange(len(queries)), queries] += mixing.state[text, queries]
-                if normalised and mixing.after is not None:
+                if self.normalised and mixing.after is not None:
                     vectors = normalised_parts(mixing.after, vectors, mixing.after.spread[text, queries, None])
                 strengths[text, queries] = self.strength(vectors, mixing.result[text, queries])
-        return strengths
+        shares = in_shares(strengths)
+        return shares if self.own else with_own(shares, mixing.own)
 
-    def strength(
-        self, vectors: Float[Tensor, "queries parts hidden"], whole: Float[Tensor, "queries hidden"]
-    ) -> Float[Tensor, "queries parts"]:
+    def strength(self, vectors: Vectors, whole: Float[Tensor, "queries hidden"]) -> Float[Tensor, "queries parts"]:
         """How much each vector counts for the state that they add up to but for biases, `whole`: its length, 0 or more."""
         return vectors.norm(dim=-1)
 
 
-def in_shares(strengths: Float[Tensor, "batch parts parts"]) -> Float[Tensor, "batch parts parts"]:
+def in_shares(strengths: Maps) -> Maps:
     """Shares of each row's sum; 0 where that is 0."""
     total = strengths.sum(-1, keepdim=True)
     return torch.where(total > 0, strengths / torch.where(total > 0, total, 1), 0)
 
 
-def with_own(maps: Float[Tensor, "batch parts parts"], own: bool) -> Float[Tensor, "batch parts parts"]:
+def with_own(maps: Maps, own: bool) -> Maps:
     """½ (A + I), as if a layer passed on as much of its own input as of all that it attends to; A where it adds no input."""
     if not own:
         return maps
     return (maps + torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)) / 2
 
 
-def product(maps: Sequence[Float[Tensor, "batch parts parts"]]) -> Float[Tensor, "batch parts parts"]:
-    """M_L … M_1."""
-    followed = maps[0]
-    for one in maps[1:]:
-        followed = one @ followed
-    return followed
-
-
-def deciding(followed: Float[Tensor, "batch parts parts"], layers: Layers) -> Float[Tensor, "batch parts"]:
-    """The row of the part whose state decides; the mean of all where the mean state does."""
-    if layers.row is not None:
-        return followed[torch.arange(len(followed), device=followed.device), layers.row]
-    there = layers.mask.unsqueeze(-1).to(followed.dtype)
-    return (followed * there).sum(1) / there.sum(1)
-
-
-@dataclass(frozen=True)
 class Alti(Moved):
     """c_ij = max(0, ‖y_i‖₁ − ‖y_i − T_ij‖₁) in shares of each state's sum, y_i the state after the attention, its input and a
     normalisation where one follows, T_ij what part j adds to it; followed through the layers. A vector that
     points away from the state counts for nothing. Pieces of a word are added up. 0 to 1."""
 
     name, title, colour = "alti", "ALTI", "#6B8E23"
+    normalised = True
 
-    def of_mixing(self, mixing: Mixing) -> Float[Tensor, "batch parts parts"]:
-        return in_shares(self.by_query(mixing, own=True, normalised=True))
-
-    def strength(
-        self, vectors: Float[Tensor, "queries parts hidden"], whole: Float[Tensor, "queries hidden"]
-    ) -> Float[Tensor, "queries parts"]:
+    def strength(self, vectors: Vectors, whole: Float[Tensor, "queries hidden"]) -> Float[Tensor, "queries parts"]:
         """By how much the vector brings the origin nearer to the state, in the sum of absolute differences."""
         away = (whole.unsqueeze(1) - vectors).abs().sum(-1)
         return (whole.abs().sum(-1, keepdim=True) - away).clamp(min=0)
 
 
-@dataclass(frozen=True)
 class DecompX(Attribution):
     """Every state is a sum of vectors, one for each part of the input, and each of them goes through attention,
     normalisations, feed-forward networks and the head by itself, signed: attention weights, the spreads that normalisations
@@ -215,8 +199,7 @@ def parts_of_logits(linearised: Linearised, text: int) -> Float[Tensor, "parts c
         if inner is not None:
             vectors = after_inner(inner, vectors, text)
     assert linearised.row is not None
-    row = int(linearised.row[text])
-    deciding = vectors[row]
+    deciding = vectors[int(linearised.row[text])]
     for stage in linearised.head:
         if isinstance(stage, Affine):
             deciding = shared(deciding @ stage.weight.T, stage.bias)
@@ -227,25 +210,18 @@ def parts_of_logits(linearised: Linearised, text: int) -> Float[Tensor, "parts c
     return deciding
 
 
-def mixed(
-    mixing: Mixing, vectors: Float[Tensor, "queries parts hidden"], text: int
-) -> Float[Tensor, "queries parts hidden"]:
+def mixed(mixing: Mixing, vectors: Vectors, text: int) -> Vectors:
     """The vectors after an attention, its input and its normalisation."""
     size = len(vectors)
     assert mixing.value is not None
     values = shared(normed(mixing.before, vectors, text) @ mixing.value.weight.T, mixing.value.bias)
     weights = mixing.weights[text, :, :size, :size]
-    by_head = values.unflatten(-1, (len(weights), -1))
-    attended = torch.einsum("hij,jphs->iphs", weights, by_head).flatten(2)
+    attended = torch.einsum("hij,jphs->iphs", weights, values.unflatten(-1, (len(weights), -1))).flatten(2)
     result = shared(attended @ mixing.output.weight.T, mixing.output.bias)
-    if mixing.own:
-        result = result + vectors
-    return normed(mixing.after, result, text)
+    return normed(mixing.after, result + vectors if mixing.own else result, text)
 
 
-def after_inner(
-    inner: Inner, vectors: Float[Tensor, "queries parts hidden"], text: int
-) -> Float[Tensor, "queries parts hidden"]:
+def after_inner(inner: Inner, vectors: Vectors, text: int) -> Vectors:
     """The vectors after a feed-forward network, its input and its normalisation, some states at a time."""
     at_once = max(1, CELLS // (vectors.shape[1] * len(inner.first.weight)))
     results = []
@@ -258,9 +234,7 @@ def after_inner(
     return torch.cat(results)
 
 
-def normed(
-    norm: Norm | None, vectors: Float[Tensor, "queries parts hidden"], text: int, queries: Tensor | None = None
-) -> Float[Tensor, "queries parts hidden"]:
+def normed(norm: Norm | None, vectors: Vectors, text: int, queries: Tensor | None = None) -> Vectors:
     """The vectors after a normalisation, its shift shared out."""
     if norm is None:
         return vectors
@@ -277,7 +251,6 @@ def shared(vectors: Float[Tensor, "*any parts features"], bias: Float[Tensor, "f
     return vectors + share.unsqueeze(-1) * bias
 
 
-@dataclass(frozen=True)
 class Rollout(Followed):
     """How much of the deciding state comes from each word, if every layer passed on what it attends to, and its own input as
     much again: the row of ½ (A_L + I) … ½ (A_1 + I), A the mean over a layer's heads. Pieces of a word are added up. 0 to 1.
@@ -288,7 +261,7 @@ class Rollout(Followed):
 
     name, title, colour = "rollout", "attention rollout", "#B8860B"
 
-    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
         return [with_own(one.mean(1), own) for one, own in zip(layers.weights, layers.own, strict=True)]
 
 
@@ -296,7 +269,6 @@ UNIT = 1 << 28
 """The flow is computed in whole numbers; this is a flow of 1."""
 
 
-@dataclass(frozen=True)
 class AttentionFlow(Rollout):
     """The greatest flow from the deciding state down to the pieces of a word, where ½ (A + I) of each layer, A the mean over
     its heads, says how much an edge can carry. 0 to 1, and words need not add up to 1.
@@ -342,7 +314,6 @@ def greatest_flow(
     return float(maximum_flow(graph, source, sink).flow_value) / UNIT
 
 
-@dataclass(frozen=True)
 class ValueZeroing(Followed):
     """How far each state after a layer turns (cosine distance) when the value of one piece counts as 0 in this layer, made to
     sum to 1 for each state; followed through the layers as `rollout` does, without the ½ I, since a layer's own input is in
@@ -353,24 +324,19 @@ class ValueZeroing(Followed):
 
     name, title, colour = "value_zeroing", "value zeroing", "#8B3A62"
 
-    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
         own = subject.classifier.states_silencing(subject.batch, None, 0)
-        return [turned(subject, layer, own[layer + 1].double(), layers.mask) for layer in range(len(layers.weights))]
+        maps = []
+        for layer in range(1, len(layers.weights) + 1):
+            columns = []
+            for part in range(layers.mask.shape[1]):
+                other = subject.classifier.states_silencing(subject.batch, layer - 1, part)[layer]
+                turned = 1 - F.cosine_similarity(own[layer].double(), other.double(), dim=-1)
+                columns.append(turned.clamp(min=0))
+            maps.append(in_shares(torch.stack(columns, -1).masked_fill(~layers.mask.unsqueeze(1), 0)))
+        return maps
 
 
-def turned(
-    subject: Subject, layer: int, own: Float[Tensor, "batch parts hidden"], mask: Bool[Tensor, "batch parts"]
-) -> Float[Tensor, "batch parts parts"]:
-    """The cosine distances after this layer, shares of each state's sum: how much of state i is due to part j. `own` are the
-    states after it where nothing is silent."""
-    columns = []
-    for part in range(mask.shape[1]):
-        other = subject.classifier.states_silencing(subject.batch, layer, part)[layer + 1].double()
-        columns.append((1 - F.cosine_similarity(own, other, dim=-1)).clamp(min=0))
-    return in_shares(torch.stack(columns, -1).masked_fill(~mask.unsqueeze(1), 0))
-
-
-@dataclass(frozen=True)
 class ValueNorm(Importance):
     """α_t ‖h_t‖, 0 or more: the size of what a position adds to the attended vector.
 
@@ -387,18 +353,14 @@ class ValueNorm(Importance):
         return subject.readout.attention * subject.outputs.hidden.detach().double().norm(dim=-1)
 
 
-@dataclass(frozen=True)
 class VectorNorm(Moved):
     """‖Σ_h α_ij W_O v_j‖, the length of what part j adds to state i over all heads, in shares of each state's sum;
     followed through the layers as `rollout` does, with ½ I for a layer's own input. Pieces of a word are added up. 0 to 1."""
 
     name, title, colour = "vector_norm", "‖αVW‖, all layers", "#A0522D"
-
-    def of_mixing(self, mixing: Mixing) -> Float[Tensor, "batch parts parts"]:
-        return with_own(in_shares(self.by_query(mixing, own=False, normalised=False)), mixing.own)
+    own = False
 
 
-@dataclass(frozen=True)
 class VectorNormNormalised(Moved):
     """‖LN(Σ_h α_ij W_O v_j + [i = j] x_i)‖ in shares of each state's sum, followed through the layers: LN without its shift,
     and divided by the spread of the whole sum. Pieces of a word are added up. 0 to 1.
@@ -408,21 +370,15 @@ class VectorNormNormalised(Moved):
     """
 
     name, title, colour = "vector_norm_normalised", "‖LN(αVW + x)‖, all layers", "#8B4513"
+    normalised = True
 
     def is_defined(self, subject: Subject) -> bool:
         linearised = subject.cached(first_linearised)
         return isinstance(linearised, Linearised) and all(one.mixing.after is not None for one in linearised.blocks)
 
-    def of_mixing(self, mixing: Mixing) -> Float[Tensor, "batch parts parts"]:
-        return in_shares(self.by_query(mixing, own=True, normalised=True))
 
-
-@dataclass(frozen=True)
 class VectorNormResidual(Moved):
     """‖Σ_h α_ij W_O v_j + [i = j] x_i‖, in shares of each state's sum, followed through the layers. What a layer adds may
     cancel its input. Pieces of a word are added up. 0 to 1."""
 
     name, title, colour = "vector_norm_residual", "‖αVW + x‖, all layers", "#CD853F"
-
-    def of_mixing(self, mixing: Mixing) -> Float[Tensor, "batch parts parts"]:
-        return in_shares(self.by_query(mixing, own=True, normalised=False))

@@ -4,10 +4,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnprobe.core.batch import Batch, Outputs, probabilities
+from attnprobe.core.batch import Batch
 from attnprobe.core.readout import Readout
 from attnprobe.exact.checks import LEAST_MASS
-from attnprobe.importance.gradients import targets
+from attnprobe.importance.gradients import gradients_at
+from attnprobe.importance.word_removal import removable
 from attnprobe.models.base import Model
 
 CHUNK = 8192
@@ -19,19 +20,10 @@ def gradients_under(
 ) -> Float[Tensor, "samples batch seq"]:
     """|word vector · ∂ŷ/∂word vector| with each of the attentions held fixed, 0 or more; 0 outside content. ŷ as in
     `attnprobe.importance.gradients.gradients`."""
-    found = []
     with torch.enable_grad():
         scale, own = classifier.scaled(batch)
-        for attention in attentions:
-            outputs = classifier.under(batch, scale, own, attention.to(scale.dtype))
-            probability = probabilities(outputs.logits, classifier.task)
-            total = torch.zeros_like(outputs.content, dtype=scale.dtype)
-            for target in targets(probability, batch, classifier.task):
-                chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
-                (at_input,) = torch.autograd.grad(chosen, scale, retain_graph=True)
-                total += classifier.per_position(batch, at_input).abs().detach()
-            found.append(total.masked_fill(~outputs.content, 0))
-    return torch.stack(found).double()
+        every = (classifier.under(batch, scale, own, attention.to(scale.dtype)) for attention in attentions)
+        return torch.stack([gradients_at(classifier, batch, scale, outputs)[0] for outputs in every]).double()
 
 
 def removals_under(
@@ -47,7 +39,7 @@ def removals_under(
     once, for all attentions."""
     whole = readout.predict(attentions)
     result = torch.full_like(attentions, torch.nan)
-    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
+    example, removed = removable(batch)
     width = batch.ids.shape[1]
     size = max(1, chunk // width)
     with torch.no_grad():
@@ -63,7 +55,7 @@ def removals_under(
             mass = rest.sum(-1, keepdim=True)
             rest = torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), 0)
             inputs = classifier.inputs(text)
-            outputs: Outputs = classifier.outputs_from(text, inputs, rest[0].to(inputs.dtype))
+            outputs = classifier.outputs_from(text, inputs, rest[0].to(inputs.dtype))
             apart = readout.distance(classifier.readout(text, outputs).predict(rest), whole[:, rows])
             result[:, rows, places] = torch.where(mass.squeeze(-1) >= LEAST_MASS, apart, torch.nan)
     return result

@@ -100,7 +100,6 @@ class ShapleySampling(Perturbation):
         return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=words)[0]
 
 
-@dataclass(frozen=True)
 class SufficientSubset(TextByText):
     """Backward selection: at every step the word goes without which the target stays highest; the last one left is the most
     important. Scores are the step at which a word went over the number of words, above 0 to 1.

@@ -4,8 +4,9 @@ Agreement with a rationale says that a scoring looks right, not that it is faith
 2020), and depends on how much of the text the rationale covers (DeYoung et al. 2020): read it together with `covered`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -13,15 +14,19 @@ from torch import Tensor
 from attnprobe.data.columns import MOST_ANNOTATORS
 from attnprobe.measures import normalised
 
+Scores = Float[Tensor, "batch seq"]
+Marks = Bool[Tensor, "batch seq"]
+PerText = Float[Tensor, "batch"]
+Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(scores, rationale, content) → one number per text."""
 
-def covered(rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
+
+def covered(rationale: Marks, content: Marks) -> PerText:
     """Share of the content that is rationale, 0 to 1: what a random position or an even scoring would hit."""
     return (rationale & content).sum(-1).double() / content.sum(-1)
 
 
-def top_hit(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def top_hit(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """Whether the position with the largest score is rationale: 1, 0, or between where positions tie for the largest
     score (the share of these that are). NaN where a score is."""
     masked = scores.double().masked_fill(~content, -torch.inf)
@@ -30,9 +35,7 @@ def top_hit(
     return torch.where((scores.isnan() & content).any(-1), torch.nan, hit)
 
 
-def average_precision_by_chance(
-    rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def average_precision_by_chance(rationale: Marks, content: Marks) -> PerText:
     """The average precision that a random order has on average: (r − 1)/(n − 1) + (n − r) H_n / (n (n − 1)), r of n positions
     being wanted and H_n the sum of 1 to 1/n (Bestgen 2015)."""
     wanted, n = (rationale & content).sum(-1).double(), content.sum(-1).double()
@@ -43,9 +46,7 @@ def average_precision_by_chance(
     return torch.where(n > 1, expected, torch.where(wanted > 0, 1.0, torch.nan))
 
 
-def mass_inside(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def mass_inside(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """Share of the scores' sum that lies on the rationale, 0 to 1. NaN where all are 0, and where one is negative: a
     sum of both signs has no shares."""
     shares = normalised(scores.double(), content)
@@ -54,9 +55,7 @@ def mass_inside(
     return torch.where(undefined, torch.nan, inside)
 
 
-def average_precision(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def average_precision(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """Area under the precision-recall curve as average precision, 0 to 1: the mean over the rationale's positions of the
     share of rationale among all positions with as large a score. Tied positions count together, so that equal scores
     give the rationale's share of the text. NaN without a rationale, and where a score is."""
@@ -71,24 +70,14 @@ def average_precision(
     return torch.where((scores.isnan() & content).any(-1) | (total == 0), torch.nan, mean)
 
 
-def alignment_error(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def alignment_error(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """Alignment error rate of a step whose one link goes to its top position, 0 to 1: 1 − 2 |A ∩ G| / (|A| + |G|), all gold
     links G being sure (Och & Ney 2003). Where every step has one gold link the mean over steps is the corpus's rate. Tied
     positions share the link; 1 where nothing is gold, NaN where a score is."""
     return 1 - 2 * top_hit(scores, rationale, content) / (1 + (rationale & content).sum(-1))
 
 
-def spans_of(mask: Bool[Tensor, " seq"]) -> list[tuple[int, int]]:
-    """[start, end) of each run of True."""
-    edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()
-    return list(zip((edges > 0).nonzero()[:, 0].tolist(), (edges < 0).nonzero()[:, 0].tolist(), strict=True))
-
-
-def matched_spans(
-    chosen: Bool[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], least: float = 0.5
-) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+def matched_spans(chosen: Marks, rationale: Marks, least: float = 0.5) -> tuple[PerText, PerText]:
     """Precision and recall of the chosen spans, 0 to 1: one is found where its intersection over union with a span of the
     rationale is `least` or more (DeYoung et al. 2020, section 4.1). 0 where there are no spans to count.
 
@@ -96,24 +85,21 @@ def matched_spans(
         As in ERASER's released code, recall counts the chosen spans that match over the rationale's spans. No span of one
         side matches two of the other from `least` = 0.5 on, but for halves.
     """
+
+    def spans_of(marks: Bool[Tensor, "seq"]) -> list[set[int]]:
+        places = np.flatnonzero(marks.numpy())
+        return [set(run.tolist()) for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(run)]
+
     precision, recall = [], []
     for own, truth in zip(chosen, rationale, strict=True):
-        theirs, ours = spans_of(truth), spans_of(own)
-        hits = sum(any(overlap(one, other) >= least for other in theirs) for one in ours)
+        ours, theirs = spans_of(own), spans_of(truth)
+        hits = sum(any(len(one & other) >= least * len(one | other) for other in theirs) for one in ours)
         precision.append(hits / len(ours) if ours else 0.0)
         recall.append(hits / len(theirs) if theirs else 0.0)
     return torch.tensor(precision, dtype=torch.float64), torch.tensor(recall, dtype=torch.float64)
 
 
-def overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
-    """Intersection over union of two spans that are not empty."""
-    inside = max(0, min(a[1], b[1]) - max(a[0], b[0]))
-    return inside / (a[1] - a[0] + b[1] - b[0] - inside)
-
-
-def iou_f1(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def iou_f1(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """F1 of the spans that the top positions make, as many as the rationale has (of equal ones the earlier first), that match
     the rationale's (`matched_spans`). NaN without a rationale, and where a score is."""
     inside = rationale & content
@@ -125,9 +111,7 @@ def iou_f1(
     return torch.where(undefined, torch.nan, f1)
 
 
-def precision_at_size(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def precision_at_size(scores: Scores, rationale: Marks, content: Marks) -> PerText:
     """Share of rationale among as many top positions as the rationale has, 0 to 1, hence precision and recall at once. Where
     positions tie for the last place it is the mean over all orders of them. NaN without a rationale, and where a score is."""
     inside = rationale & content
@@ -136,9 +120,8 @@ def precision_at_size(
     last = masked.sort(-1, descending=True).values.gather(-1, (size - 1).clamp(min=0))
     above, tied = masked > last, (masked == last) & content
     open_places = size - above.sum(-1, keepdim=True)
-    hits = (inside & above).sum(-1, keepdim=True) + open_places * (inside & tied).sum(-1, keepdim=True) / tied.sum(
-        -1, keepdim=True
-    )
+    wanted = open_places * (inside & tied).sum(-1, keepdim=True) / tied.sum(-1, keepdim=True)
+    hits = (inside & above).sum(-1, keepdim=True) + wanted
     undefined = (scores.isnan() & content).any(-1) | (size.squeeze(-1) == 0)
     return torch.where(undefined, torch.nan, (hits.double() / size).squeeze(-1))
 
@@ -149,44 +132,34 @@ def precision_at_size(
 # annotator and a method can be compared.
 
 
-Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(scores, rationale, content) → one number per text."""
-
-
-def left_out(
-    annotators: Int[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Iterator[tuple[Bool[Tensor, "batch seq"], Bool[Tensor, "batch seq"]]]:
-    """For each annotator (what they marked, what at least half of the others marked); the second is empty in texts that this
-    annotator did not see, and where the others marked nothing together.
+def mean_of(value: Callable[..., PerText], annotators: Int[Tensor, "batch seq"], content: Marks) -> PerText:
+    """The mean of value(what one annotator marked, what at least half of the others marked) over the annotators who saw the
+    text; NaN where no reference holds anything.
 
     Args:
         annotators: as `attnprobe.data.columns.packed` has it.
     """
-    masks = [((annotators >> (2 * number + 1)) & 1).bool() & content for number in range(MOST_ANNOTATORS)]
-    there = [
-        (((annotators >> (2 * number)) & 1).bool() & content).any(-1, keepdim=True) for number in range(len(masks))
-    ]
-    votes, voters = torch.stack(masks).long().sum(0), torch.stack(there).long().sum(0)
-    for mask, seen in zip(masks, there, strict=True):
-        if not seen.any():
-            continue
+    numbers = range(MOST_ANNOTATORS)
+    masks = torch.stack([((annotators >> (2 * number + 1)) & 1).bool() & content for number in numbers])
+    seen = torch.stack(
+        [(((annotators >> (2 * number)) & 1).bool() & content).any(-1, keepdim=True) for number in numbers]
+    )
+    votes, voters = masks.long().sum(0), seen.long().sum(0)
+    found = [torch.full(content.shape[:1], torch.nan, dtype=torch.float64, device=content.device)]
+    for mask, there in zip(masks, seen, strict=True):
         others = votes - mask.long()
-        yield mask, (2 * others >= voters - 1) & (others > 0) & seen
+        reference = (2 * others >= voters - 1) & (others > 0) & there
+        if there.any():
+            found.append(torch.where(reference.any(-1), value(mask, reference), torch.nan))
+    return torch.stack(found).nanmean(0)
 
 
-def against_others(
-    scores: Float[Tensor, "batch seq"],
-    annotators: Int[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
-    measure: Measure,
-) -> Float[Tensor, "batch"]:
-    """The measure of a scoring, mean over the references of `left_out`; NaN where there is none."""
+def against_others(scores: Scores, annotators: Int[Tensor, "batch seq"], content: Marks, measure: Measure) -> PerText:
+    """The measure of a scoring, mean over the references of `mean_of`; NaN where there is none."""
     return mean_of(lambda mask, reference: measure(scores, reference, content), annotators, content)
 
 
-def human(
-    annotators: Int[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> dict[str, Float[Tensor, "batch"]]:
+def human(annotators: Int[Tensor, "batch seq"], content: Marks) -> dict[str, PerText]:
     """What the annotators reach themselves, each against the others, mean over them: `top` and `mass` (share of what one
     marked that the others marked; where nothing is marked `top` is chance and `mass` undefined), `f1` and `auprc`."""
     own: dict[str, Measure] = {"top": top_hit, "mass": mass_inside, "f1": f1, "auprc": average_precision}
@@ -196,19 +169,7 @@ def human(
     }
 
 
-def mean_of(
-    value: Callable[..., Tensor], annotators: Int[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
-    """The mean of value(mask, reference) over each text's annotators whose reference is not empty; NaN without one."""
-    found = [torch.full(content.shape[:1], torch.nan, dtype=torch.float64, device=content.device)]
-    for mask, reference in left_out(annotators, content):
-        found.append(torch.where(reference.any(-1), value(mask, reference), torch.nan))
-    return torch.stack(found).nanmean(0)
-
-
-def f1(
-    scores: Float[Tensor, "batch seq"], reference: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def f1(scores: Scores, reference: Marks, content: Marks) -> PerText:
     """2 |A ∩ R| / (|A| + |R|) of the positions that score above 0 and the reference."""
     chosen = (scores > 0) & content
     return 2 * (chosen & reference).sum(-1).double() / (chosen.sum(-1) + (reference & content).sum(-1))

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn.utils.rnn import pad_sequence
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.batching import TextSplit, short_enough
@@ -20,6 +21,7 @@ from attnprobe.models.base import Model
 
 FEWEST_DONORS = 20
 """Texts that are drawn from: all of the same length, and of the nearest lengths until there are so many."""
+PIECES = ("pieces", "piece_word", "piece_kind")
 AT_ONCE = 8192
 """Positions of changed texts that go through a model at a time."""
 
@@ -114,57 +116,39 @@ class Swapper:
         self, result: Batch, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"], source: Tensor
     ) -> Batch:
         """Whole words with all their pieces; special tokens, and the other text of a pair, stay."""
-        text, donors = self.text, self.donors
-        assert text.pieces is not None
-        assert text.piece_word is not None
-        assert text.piece_kind is not None
-        assert donors.pieces is not None
-        assert donors.piece_word is not None
-        own = text.content[0].nonzero().squeeze(-1)
-        # every piece of the text, in order, is itself, or the first piece of a word that may be replaced, or gone with it
-        word, length = text.piece_word[0], int((text.piece_word[0] != -2).sum())
-        word = word[:length]
-        starts = torch.ones_like(word, dtype=torch.bool)
-        starts[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
-        segment_word = word[starts]
-        at = starts.nonzero().squeeze(-1)
-        size = torch.diff(at, append=at.new_tensor([length]))
-        column = torch.full((text.ids.shape[1],), -1, dtype=torch.long, device=own.device)
-        column[own] = torch.arange(len(own), device=own.device)
-        number = torch.where(segment_word >= 0, column[segment_word.clamp(min=0)], -1)
-        # where the pieces of each donor's words begin, in one row after the text's own
-        width = donors.pieces.shape[1]
-        store = torch.cat([text.pieces[0, :length], donors.pieces.flatten()])
-        of_word = donors.piece_word.unsqueeze(1) == torch.arange(donors.ids.shape[1], device=own.device)[:, None]
-        count = of_word.sum(-1)
-        begin = of_word.long().argmax(-1) + torch.arange(len(count), device=own.device)[:, None] * width + length
-        inside = (number >= 0) & (segment_word >= 0)
-        replaced = taken[:, number.clamp(min=0)] & inside
-        column_of = source[:, number.clamp(min=0)]
-        sizes = torch.where(replaced, count[donor.unsqueeze(-1), column_of], size)
-        begins = torch.where(replaced, begin[donor.unsqueeze(-1), column_of], at)
-        limit = self.longest
-        ends = sizes.cumsum(-1)
-        if limit is not None and int(ends[:, -1].max()) > limit:
-            # longer than the model reads: the last words lose pieces, the special tokens at the end stay
-            tail = int((number.flip(0) < 0).long().cumprod(0).sum())
-            last = size[len(size) - tail :].sum() if tail else 0
-            room = (limit - last - (ends - sizes)).clamp(min=0)
-            cut = torch.arange(len(size), device=own.device) < len(size) - tail
-            sizes = torch.where(cut, sizes.minimum(room), sizes)
-            ends = sizes.cumsum(-1)
-        total = ends[:, -1]
-        segment = torch.arange(sizes.numel(), device=own.device).repeat_interleave(sizes.flatten())
-        offset = torch.arange(len(segment), device=own.device) - (sizes.flatten().cumsum(0) - sizes.flatten())[segment]
-        row, piece = segment // len(size), begins.flatten()[segment] + offset
-        place = offset + (ends - sizes).flatten()[segment]
-        shape = (len(taken), int(total.max()))
-        made = [store.new_full(shape, fill) for fill in (0, -2, 0)]
-        kinds = text.piece_kind[0, :length][at]
-        values = (store[piece], segment_word[segment % len(size)], kinds[segment % len(size)])
-        for target, value in zip(made, values, strict=True):
-            target[row, place] = value
-        return replace(result, pieces=made[0], piece_word=made[1], piece_kind=made[2])
+        pieces, piece_word, piece_kind = (getattr(self.text, name)[0].tolist() for name in PIECES)
+        number_of = {place: number for number, place in enumerate(self.text.content[0].nonzero()[:, 0].tolist())}
+        # the text in segments, each a word with its pieces, or another piece; −1 is the number of what is never replaced
+        own: list[tuple[int, int, int, list[int]]] = []
+        for piece, word, kind in zip(pieces, piece_word, piece_kind, strict=True):
+            if own and word >= 0 and own[-1][0] == word:
+                own[-1][-1].append(piece)
+            elif word != -2:
+                own.append((word, number_of.get(word, -1), kind, [piece]))
+        lent: list[dict[int, list[int]]] = [{} for _ in range(len(self.donors))]
+        row_word = (getattr(self.donors, name).tolist() for name in PIECES[:2])
+        for words, donor_pieces, of_words in zip(lent, *row_word, strict=True):
+            for piece, word in zip(donor_pieces, of_words, strict=True):
+                words.setdefault(word, []).append(piece)
+        replaceable = [place for place, (_, number, *_) in enumerate(own) if number >= 0]
+        end = replaceable[-1] + 1 if replaceable else 0
+        # longer than the model reads: the last words lose pieces, the special tokens at the end stay
+        room = None if self.longest is None else max(0, self.longest - sum(len(one[-1]) for one in own[end:]))
+        rows = []
+        for is_taken, of_donor, sources in zip(taken.tolist(), donor.tolist(), source.tolist(), strict=True):
+            row: list[tuple[int, int, int]] = []
+            for place, (word, number, kind, kept) in enumerate(own):
+                new = lent[of_donor].get(sources[number], []) if number >= 0 and is_taken[number] else kept
+                row += [(piece, word, kind) for piece in new]
+                if place < end:
+                    row = row[:room]
+            rows.append(torch.tensor(row, dtype=torch.long).view(-1, 3))
+        made = (
+            pad_sequence([row[:, at] for row in rows], True, fill).to(donor.device)
+            for at, fill in enumerate((0, -2, 0))
+        )
+        columns: dict[str, Any] = dict(zip(PIECES, made, strict=True))
+        return replace(result, **columns)
 
     def probability(
         self, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]

@@ -112,7 +112,8 @@ class Correlation(RankingProbe):
             "jsd": torch.where(undefined, torch.nan, apart),
         }
         if subject.words is not None:
-            excluded = is_function_word(subject.words, self.function_words).to(subject.batch.ids.device)
+            own = None if self.function_words is None else tuple(self.function_words)
+            excluded = is_function_word(tuple(subject.words), own).to(subject.batch.ids.device)
             words = content & ~excluded[subject.batch.ids]
             statistics["tau_words"] = measures.kendall_tau(left, right, words)
             yield Measurement("content_words", words.sum(-1))

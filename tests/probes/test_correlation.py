@@ -100,9 +100,9 @@ def test_the_size_is_compared_of_the_pairs_with_attention_and_the_ceilings_that_
 
 
 def test_function_words_and_punctuation_carry_no_content():
-    words = ["The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie"]
+    words = ("The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie")
     assert is_function_word(words).tolist() == [True, False, True, True, True, False, False, False]
-    assert is_function_word(words, ["film"]).tolist() == [False, True, False, False, True, False, False, False]
+    assert is_function_word(words, ("film",)).tolist() == [False, True, False, False, True, False, False, False]
 
 
 PAIRS = (
