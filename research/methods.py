@@ -12,9 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.metrics import SCORE, TRUTH
 from attnprobe.evidence.reading import facts_of, importances_in
-from attnprobe.evidence.statistics import student
+from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.importance.base import class_of
@@ -23,7 +22,7 @@ from attnprobe.results.directory import RunDirectory, table_file
 from attnprobe.results.files import damaged
 from attnprobe.results.table import IMPORTANCES, read_results
 from research.calibration.records import FOLLOWS, SOLVED, answer_of
-from research.calibration.study import DATA, SINGLE_WORD, WITHOUT_CONTEXT
+from research.calibration.study import DATA, SINGLE_WORD, WITHOUT_CONTEXT, check_names
 from research.calibration.study import ENCODERS as SMALL_ENCODERS
 
 ENCODERS = SMALL_ENCODERS | {
@@ -55,29 +54,22 @@ class Methods(Study):
     importances: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for setting, names, known in (("encoders", self.encoders, ENCODERS), ("data", self.data, DATA)):
-            if not names or not set(names) <= set(known):
-                raise UserError(f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}")
-        if not self.seeds:
-            raise UserError("study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]")
+        check_names(self, encoders=ENCODERS, data=DATA)
         if not self.importances:
             raise UserError("importances=[…] is empty: expected the methods to compare, such as [attention,gradient]")
 
     def defined(self, encoder: str) -> Sequence[str]:
         """The methods without those that follow layers of self-attention, where the encoder has none."""
-        if encoder == "transformer":
-            return self.importances
-        return [name for name in self.importances if not getattr(class_of(name), "of_layers", False)]
+        has_layers = encoder == "transformer"
+        return [name for name in self.importances if has_layers or not getattr(class_of(name), "of_layers", False)]
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part."""
         yield [
-            Member(
-                encoder,
-                one,
-                (*DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
-                 "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]"),
-            )
+            Member(encoder, one, (
+                *DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
+                "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]",
+            ))
             for one, data, encoder in product(self.seeds, self.data, self.encoders)
             if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
         ]  # fmt: skip
@@ -96,9 +88,9 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     solved = every[every["solved"]]
     models = every.drop_duplicates("run_id")
     table, together = summary(solved), overall(solved)
-    shown = directory / content["members"][0]["directory"]
     out = models.groupby(["data", "encoder"], observed=True)["solved"].agg(["size", "sum"]).reset_index()
     out.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
+    caption = "Average precision of the words that decide, mean over the models that go by them; methods by their mean."
     return StudyReading(
         title="Which method finds the words that decide?",
         about=(
@@ -114,19 +106,13 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         model=", ".join(dict.fromkeys(models["encoder"])),
         directory=directory,
         findings=[],
-        runs=[shown],
+        runs=[directory / content["members"][0]["directory"]],
         tables={
             "All data sets together: mean over the data sets of which an encoder has models that count": together,
             "AUPRC and precision at k of every method, by data set and encoder": table,
             "Models": out,
         },
-        figures=[
-            (
-                "methods_auprc",
-                "Average precision of the words that decide, mean over the models that go by them; methods by their mean.",
-                heat(table),
-            )
-        ],
+        figures=[("methods_auprc", caption, heat(table))],
         answer=answer(together),
         notes=[
             f"{int((~models['solved']).sum())} of {len(models)} models do not go by the known reason and are left out."
@@ -149,32 +135,28 @@ def of_model(directory: Path) -> pd.DataFrame:
     known = answer_of(directory)
     results = read_results(directory, probe="plausibility")
     names = importances_in(results, "plausibility", "f1_rationale_")
-    columns = {column: metric for column, (metric, _) in MEASURES.items()}
-    needed = [chance for _, chance in MEASURES.values()] + [
-        f"{one}{name}" for name in names for one in columns.values()
-    ]
-    numbers = measured(directory, "plausibility", dict.fromkeys(needed, SCORE))
+    needed = [chance for _, chance in MEASURES.values()]
+    needed += [f"{metric}{name}" for name in names for metric, _ in MEASURES.values()]
+    numbers = measured(directory, "plausibility", needed)
     if numbers.empty:
         raise damaged(RunDirectory(directory) / table_file("plausibility"), "it has no number of any text")
-    decided = measured(directory, "known_answer", {"correct": TRUTH, "correct_without": TRUTH})
+    decided = measured(directory, "known_answer", ["correct", "correct_without"])
     needs = decided.index[needs_its_words(decided)]
     means = numbers.reindex(needs).mean()
     told = results.attrs[IMPORTANCES].get("plausibility", {})
     follows = known["accuracy_contradicted"]
     by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
-            **{name: known[name] for name in ("data", "run_id", "seed")},
-            "encoder": known["model"],
-            "solved": bool(known["accuracy"] >= SOLVED and by_reason and len(needs)),
-            "texts": len(needs),
             "method": facts_of(name, results, "plausibility").title,
             "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
-            "chance": means["auprc_chance"],
-            **{column: means[f"{metric}{name}"] for column, metric in columns.items()},
+            **{column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()},
         }
         for name in names
     )
+    solved = bool(known["accuracy"] >= SOLVED and by_reason and len(needs))
+    own = {name: known[name] for name in ("data", "run_id", "seed")} | {"encoder": known["model"]}
+    return rows.assign(**own, solved=solved, texts=len(needs), chance=means["auprc_chance"])
 
 
 def needs_its_words(known: pd.DataFrame) -> pd.Series:
@@ -185,15 +167,9 @@ def needs_its_words(known: pd.DataFrame) -> pd.Series:
 def summary(models: pd.DataFrame) -> pd.DataFrame:
     """A row per data set, encoder and method."""
     rows = []
-    for (data, encoder, method), own in models.groupby(["data", "encoder", "method"], sort=False):
-        line = {
-            "data": data,
-            "encoder": encoder,
-            "method": method,
-            "models": len(own),
-            "texts": int(own["texts"].sum()),
-        }
-        rows.append(line | numbers([own]))
+    for key, own in models.groupby(["data", "encoder", "method"], sort=False):
+        line = dict(zip(("data", "encoder", "method"), key, strict=True))
+        rows.append(line | {"models": len(own), "texts": int(own["texts"].sum())} | numbers([own]))
     return pd.DataFrame(rows)
 
 
@@ -201,15 +177,14 @@ def overall(models: pd.DataFrame) -> pd.DataFrame:
     """A row per encoder and method, best first. Each data set counts once, however many of its models go by their reason: a
     mean over all models would be the higher, the more of the easy data's there are."""
     rows = []
-    for (encoder, method), own in models.groupby(["encoder", "method"], sort=False):
-        by_data = [cell for _, cell in own.groupby("data", sort=False)]
-        rows.append(
-            {"encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)} | numbers(by_data)
-        )
+    for place, (encoder, of_encoder) in enumerate(models.groupby("encoder", sort=False)):
+        for method, own in of_encoder.groupby("method", sort=False):
+            by_data = [cell for _, cell in own.groupby("data", sort=False)]
+            line = {"place": place, "encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)}
+            rows.append(line | numbers(by_data))
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    table["place"] = pd.factorize(table["encoder"])[0]
     return table.sort_values(["place", "auprc"], ascending=[True, False]).drop(columns="place").reset_index(drop=True)
 
 
@@ -217,18 +192,16 @@ def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
     """Means over the data sets of the means over their models, with intervals over the models."""
     found: dict[str, float] = {}
     for column in MEASURES:
-        mean, low, high = student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1)
-        found |= {column: mean, f"{column} low": low, f"{column} high": high}
+        found |= in_columns(column, student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1))
     return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
 
 
 def heat(table: pd.DataFrame) -> Figure:
     """Average precision, a panel per data set: methods by encoder."""
-    names = list(dict.fromkeys(table["data"])) if len(table) else []
-    encoders = list(dict.fromkeys(table["encoder"])) if len(table) else []
-    order: list[str] = []
-    if len(table):
-        order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index.tolist()
+    if table.empty:
+        table = pd.DataFrame(columns=["data", "encoder", "method", "auprc"])
+    names, encoders = (list(dict.fromkeys(table[column])) for column in ("data", "encoder"))
+    order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index.tolist()
     figure, axes = grid(max(1, len(names)), panel_height=0.6 + 0.16 * max(1, len(order)), columns=2)
     for panel, data in zip(axes, names, strict=False):
         wide = table[table["data"] == data].pivot_table(index="method", columns="encoder", values="auprc", sort=False)

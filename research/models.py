@@ -113,6 +113,16 @@ def parts_of(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
     return np.stack([label & said, ~label & said, label & ~said], -1)[:, 1].astype(float)
 
 
+def stored(folder: Path, pattern: str) -> list[dict]:
+    """What is kept of these models, in the order of their names."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
+
+
+def share_of_yes(said: list[str]) -> dict[str, float]:
+    """Shares of yes and of no among verdicts."""
+    return {"yes": float(np.mean(np.array(said) == MEETS)), "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean())}
+
+
 def transfer_table(folder: Path) -> pd.DataFrame:
     """Gain of the guided model over equal weights by attention, its interval over draws, and that of the exact read-out."""
     rows = []
@@ -136,7 +146,7 @@ def transfer_table(folder: Path) -> pd.DataFrame:
 def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
     score = CLAIMS[claim]
-    pool = {kind: [parts_of(json.loads(path.read_text()), score) for path in folder.glob(f"pool-{cell}-{kind}-*.json")]
+    pool = {kind: [parts_of(facts, score) for facts in stored(folder, f"pool-{cell}-{kind}-*.json")]
             for kind in ("learned", "equal")}  # fmt: skip
     count, draw, rows = min(map(len, pool.values())), np.random.default_rng(0), []
     reached = {kind: float(np.mean([score(one.sum(0)) for one in pool[kind]])) for kind in pool}
@@ -151,18 +161,15 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
                 mine[place] = np.where(mixed, pool["learned"][seed], pool["equal"][other[place]])
             margin = margin_of([float(score(one.sum(0))) for one in mine.values()])
             said.append(difference(mine, theirs, score).exceeds(0, margin))
-        no = np.isin(said, [FAILS, NO_DIFFERENCE])
-        rows.append({"claim": claim, "cell": cell, "models": 2 * count, "seeds": seeds, "effect": round(share * gain, 4),
-                     "yes": np.mean(np.array(said) == MEETS), "no": no.mean(), "audits": AUDITS})  # fmt: skip
+        about = {"claim": claim, "cell": cell, "models": 2 * count, "seeds": seeds, "effect": round(share * gain, 4)}
+        rows.append(about | share_of_yes(said) | {"audits": AUDITS})
     return pd.DataFrame(rows)
 
 
 def attentions_of(folder: Path, cell: str) -> list[list[np.ndarray]]:
     """Seeds × texts: where the models of a cell of validity attend."""
-    return [
-        [np.array(one) / sum(one) for one in json.loads(path.read_text())["weights"]]
-        for path in sorted(folder.glob(f"valid-{cell}-own-*.json"))
-    ]
+    several = stored(folder, f"valid-{cell}-own-*.json")
+    return [[np.array(one) / sum(one) for one in facts["weights"]] for facts in several]
 
 
 def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
@@ -177,21 +184,18 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
             lots = [draw.permutation(len(own))[:seeds] for _ in range(AUDITS)]
             said = [stability(pairs[np.ix_(few, few)]).exceeds(CLAIM.threshold, CLAIM.smallest) for few in lots]
             effect = round(stability(pairs).value, 4) if share else 0.0  # of what is in random order: known
-            rows.append({"claim": CLAIM.name, "cell": cell, "models": len(own), "seeds": seeds, "effect": effect,
-                         "yes": np.mean(np.array(said) == MEETS), "no": np.isin(said, [FAILS, NO_DIFFERENCE]).mean(),
-                         "audits": AUDITS})  # fmt: skip
+            about = {"claim": CLAIM.name, "cell": cell, "models": len(own), "seeds": seeds, "effect": effect}
+            rows.append(about | share_of_yes(said) | {"audits": AUDITS})
     return pd.DataFrame(rows)
 
 
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
-    stored = {
-        kind: [json.loads(path.read_text()) for path in sorted(folder.glob(f"valid-{cell}-{kind}-*.json"))]
-        for kind in ("own", "equal")
+    pool = {
+        kind: [parts_of(facts) for facts in stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal")
     }
     draw, said = np.random.default_rng(0), []
-    if stored["equal"]:
-        pool = {kind: [parts_of(facts) for facts in stored[kind]] for kind in stored}
+    if pool["equal"]:
         scores = {kind: [float(balanced_accuracy(one.sum(0))) for one in pool[kind]] for kind in pool}
         for _ in range(AUDITS):
             chosen = zip(*(draw.permutation(len(pool[kind]))[:seeds] for kind in ("own", "equal")), strict=True)
@@ -207,14 +211,7 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
             found = stability(pairs[np.ix_(few, few)])
             said.append(NOT_INFORMATIVE if found.unasked else found.exceeds(CLAIM.threshold, CLAIM.smallest))
         whole = f"{stability(pairs).value:.3f}"
-    no = np.isin(said, [FAILS, NO_DIFFERENCE]).mean()
-    return {
-        "cell": cell,
-        "seeds": len(stored["own"]),
-        "measured": whole,
-        "yes": np.mean(np.array(said) == MEETS),
-        "no": no,
-    }
+    return {"cell": cell, "seeds": len(pool["own"]), "measured": whole} | share_of_yes(said)
 
 
 def valid_settings(cell: str, *even: str) -> dict:
@@ -270,28 +267,26 @@ def main() -> None:
         marked = pd.DataFrame([plausible(given.folder, cell) for cell in VALID if "need" not in VALID[cell]])
         print(markdown([*marked.columns], marked.to_numpy().tolist()))
         return
+    even = ("model/attention=uniform",)
     with composing():
         for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():
-            chosen = GUIDES[name] or ("model/attention=uniform",)
-            config = settings_of(
-                draw, "data.plant=ordered_pair", "data.source.train_size=600", "model=average", *chosen
+            settings = (
+                "data.plant=ordered_pair",
+                "data.source.train_size=600",
+                "model=average",
+                *(GUIDES[name] or even),
             )
-            of_model(given.folder / f"guide-{name}-{draw}-{seed}.json", config, seed, readout=True)
-        for seed, cell, kind in (
-            product(range(given.seeds), CELLS, ("learned", "equal")) if "pools" in given.parts else ()
-        ):
-            even = ("model/attention=uniform",) if kind == "equal" else ()
-            of_model(
-                given.folder / f"pool-{cell}-{kind}-{seed}.json",
-                settings_of(0, *CELLS[cell], *even, f"data.source.test_size={given.texts}"),
-                seed,
-                readout=not even,
-            )
+            path = given.folder / f"guide-{name}-{draw}-{seed}.json"
+            of_model(path, settings_of(draw, *settings), seed, readout=True)
+        pools = product(range(given.seeds), CELLS, ("learned", "equal")) if "pools" in given.parts else ()
+        for seed, cell, kind in pools:
+            own, size = even if kind == "equal" else (), f"data.source.test_size={given.texts}"
+            path = given.folder / f"pool-{cell}-{kind}-{seed}.json"
+            of_model(path, settings_of(0, *CELLS[cell], *own, size), seed, readout=not own)
         for seed, (cell, settings) in product(range(given.seeds), VALID.items()) if "validity" in given.parts else ():
             for kind in ("own", "equal") if "need" in settings else ("own",):
-                even = ("model/attention=uniform",) if kind == "equal" else ()
                 path, epochs = given.folder / f"valid-{cell}-{kind}-{seed}.json", 0 if cell == "untrained" else 8
-                of_model(path, valid_settings(cell, *even), seed, epochs=epochs)
+                of_model(path, valid_settings(cell, *(even if kind == "equal" else ())), seed, epochs=epochs)
 
 
 if __name__ == "__main__":

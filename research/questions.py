@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
-from attnprobe.evidence.statistics import RESAMPLES, holm, p_value, wilson
+from attnprobe.evidence.statistics import RESAMPLES, holm, in_columns, p_value, wilson
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, StudyReading
 from attnprobe.plots.grid import around, grid, title
@@ -82,10 +82,9 @@ class Questions(Study):
         object.__setattr__(self, "margins", {**MARGINS, **(self.margins or {})})
         for block in (*self.blocks, *self.adversaries):
             for setting, known in (("families", self.families), ("encoders", self.encoders)):
-                if not block.get(setting) or not set(block[setting]) <= set(known):
-                    raise UserError(
-                        f"study.blocks: {setting}={block.get(setting)}: expected some of {', '.join(known)}"
-                    )
+                names = block.get(setting)
+                if not names or not set(names) <= set(known):
+                    raise UserError(f"study.blocks: {setting}={names}: expected some of {', '.join(known)}")
         if not self.draws or not self.seeds:
             raise UserError(
                 "study.draws or study.seeds is empty: expected seeds of the data and of trainings, as [0,1]"
@@ -102,13 +101,9 @@ class Questions(Study):
         """The contrasts and margins, written before the first run."""
         margins = ", ".join(f"{name} {margin:g}" for name, margin in self.margins.items())
         runs = (len(self.cells(self.blocks)) + len(self.cells(self.adversaries))) * len(self.draws) * len(self.seeds)
-        return Plan(
-            words=f"{runs} runs; draws {list(self.draws)}, seeds {list(self.seeds)}; sealed before the first: "
-            + " ".join(
-                f"{name}: {statement} (refuted if {falsifier})." for name, (statement, falsifier) in STATED.items()
-            )
-            + f" Margins: {margins}."
-        )
+        stated = " ".join(f"{name}: {says} (refuted if {falsifier})." for name, (says, falsifier) in STATED.items())
+        first = f"{runs} runs; draws {list(self.draws)}, seeds {list(self.seeds)}; sealed before the first"
+        return Plan(words=f"{first}: {stated} Margins: {margins}.")
 
     def cells(self, blocks: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, str | float]]:
         """Every cell of these blocks once, in order, with its attention or weight λ."""
@@ -125,9 +120,8 @@ class Questions(Study):
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """All trainings, then the adversaries of some. The command line's own seed and model play no part."""
         replicates = list(product(self.draws, self.seeds))
-        yield [
-            self.member(cell, str(attention), *one) for one in replicates for cell, attention in self.cells(self.blocks)
-        ]
+        cells = self.cells(self.blocks)
+        yield [self.member(cell, str(attention), *one) for one in replicates for cell, attention in cells]
         teachers = {(one.member.role, one.member.seed): one.directory for one in done}
         imitated = []
         for (draw, one), (cell, weight) in product(replicates, self.cells(self.adversaries)):
@@ -148,16 +142,12 @@ class Questions(Study):
         """One training."""
         sizes = {"width": cell.width, "half": cell.width // 2, "quarter": cell.width // 4}
         imposed = ("model/attention=column", f"model.attention.column={attention}")
-        return Member(
-            role_of(cell, attention, draw),
-            seed,
-            (
-                *self.settings, *(one.format(**sizes) for one in self.encoders[cell.encoder]), *self.families[cell.family],
-                f"data.source.train_size={cell.texts}", f"data.source.longer={cell.length}", f"data.source.seed={draw}",
-                f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}",
-                *(() if attention == "adversary" else ATTENTIONS.get(attention, imposed)),
-            ),
-        )  # fmt: skip
+        return Member(role_of(cell, attention, draw), seed, (
+            *self.settings, *(one.format(**sizes) for one in self.encoders[cell.encoder]), *self.families[cell.family],
+            f"data.source.train_size={cell.texts}", f"data.source.longer={cell.length}", f"data.source.seed={draw}",
+            f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}",
+            *(() if attention == "adversary" else ATTENTIONS.get(attention, imposed)),
+        ))  # fmt: skip
 
 
 def role_of(cell: Cell, attention: str, draw: int) -> str:
@@ -166,21 +156,16 @@ def role_of(cell: Cell, attention: str, draw: int) -> str:
 
 
 STATED = {
-    "Q1a": (
-        "without a question attention is not needed, given texts",
-        "learned minus equal weights is beyond the margin",
-    ),
+    "Q1a": ("without a question attention is not needed, given texts", "learned minus equal weights is beyond the margin"),
     "Q1b": ("for recall from a question it is", "the gain is below the margin, or equal weights are above their bound"),
     "Q1c": ("it saves texts where evidence is rare", "the gain falls by no more than the margin as texts are added"),
     "Q2a": ("context moves attention off the word", "rightness about words without context is not ahead by the margin"),
     "Q2b": ("but not off the states that know", "rightness about states differs by the margin between encoders"),
-    "Q3": (
-        "transfer follows what weights leak of the label, not rightness",
-        "a leaking attention does not gain, or another does",
-    ),
+    "Q3": ("transfer follows what weights leak of the label, not rightness",
+           "a leaking attention does not gain, or another does"),
     "Q4a": ("with frozen states length eases adversaries and width does not", "the slopes are not so"),
     "Q4b": ("with training width eases them", "the smallest change of the prediction falls by no more than the margin"),
-}
+}  # fmt: skip
 """Hypothesis → what it says, and what refutes it."""
 
 
@@ -244,20 +229,16 @@ class Grid:
         settings = content["settings"]
         self.draws, self.seeds = list(settings["draws"]), list(settings["seeds"])
         self.found: dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]] = {}
-        runs = []
+        texts = 0
         for one in content["members"]:
             family, encoder, *numbers, attention, draw = one["role"].split("-")
             cell = Cell(family, encoder, *map(int, numbers))
             kind = attention if one["parameter"] is None else f"{one['parameter']:g}"
-            runs.append(
-                (cell, kind, self.draws.index(int(draw)), self.seeds.index(one["seed"]), directory / one["directory"])
-            )
-        texts = 0
-        for cell, kind, draw, seed, run in runs:
-            for name, parts in of_run(run).items():
+            place = self.draws.index(int(draw)), self.seeds.index(one["seed"])
+            for name, parts in of_run(directory / one["directory"]).items():
                 texts = max(texts, len(parts))
                 empty = np.zeros((len(self.draws), len(self.seeds), texts, 2))
-                self.found.setdefault((name, cell, kind), empty)[draw, seed, : len(parts)] = parts
+                self.found.setdefault((name, cell, kind), empty)[(*place, slice(len(parts)))] = parts
         self.weights = resampling(len(self.draws), len(self.seeds), texts)
         self.solved = {
             cell: parts[..., 0].sum(-1) >= SOLVED * parts[..., 1].sum(-1)
@@ -300,9 +281,8 @@ class Contrast(NamedTuple):
     def judged(self) -> tuple[str, float, float, float, float]:
         """(holds, refuted or open; number, low, high; p of the decision)."""
         value = float(self.number[0])
-        low, high = (
-            np.nanquantile(self.number[1:], [0.025, 0.975]) if np.isfinite(self.number[1:]).any() else (np.nan,) * 2
-        )
+        resampled = self.number[1:]
+        low, high = np.nanquantile(resampled, [0.025, 0.975]) if np.isfinite(resampled).any() else (np.nan,) * 2
         if self.texts and np.ptp(self.number) < 1e-9:  # no text differs: as many may as 0 of so many still allow
             none = 1 - 0.025 ** (1 / self.texts)
             low, high = value - none, value + none
@@ -320,8 +300,7 @@ class Contrast(NamedTuple):
 
 def averaged(numbers: list[Resampled]) -> Resampled | None:
     """Mean over those that a resample has; NaN where it has none."""
-    with warnings.catch_warnings():  # numpy warns of exactly the second
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # numpy warns of exactly the second
         return np.nanmean(numbers, 0) if numbers else None
 
 
@@ -346,13 +325,10 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
         return of("accuracy", cell) - of("accuracy", cell, UNIFORM)
 
     def apart(name: str, one: Mapping[str, Any], other: Mapping[str, Any], **fixed: Any) -> Resampled | None:
-        pairs = [
-            (of(name, cell), of(name, cell._replace(**other)))
-            for cell in found.cells(name, **one, **fixed)
-            if cell._replace(**other) in found.cells(name)
-        ]
-        differences = [b - a for a, b in pairs if np.isfinite(a[0] + b[0])]
-        return averaged(differences)
+        cells, there = found.cells(name, **one, **fixed), found.cells(name)
+        pairs = [(cell, cell._replace(**other)) for cell in cells if cell._replace(**other) in there]
+        differences = [of(name, second) - of(name, first) for first, second in pairs]
+        return averaged([each for each in differences if np.isfinite(each[0])])
 
     for cell in found.cells("accuracy", texts=4000):
         if cell.family not in BOUNDS:
@@ -436,16 +412,13 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     table["solved models only"] = strict["verdict"]
     said = table["verdict"].value_counts()
     runs, first = len(content["members"]), content["members"][0]
-    shown = {"accuracy": LEARNED, "accuracy ": UNIFORM, "word": LEARNED, "state": LEARNED}
-    solved = [
-        {**cell._asdict(), "models": one.size, "solved": int(one.sum())}
-        | dict(zip(("share", "low", "high"), wilson(int(one.sum()), one.size), strict=True))
-        | {
-            ("equal weights" if kind == UNIFORM else name): ratio(found.of(name.strip(), cell, kind))
-            for name, kind in shown.items()
-        }
-        for cell, one in found.solved.items()
-    ]
+    solved = []
+    for cell, one in found.solved.items():
+        row = cell._asdict() | {"models": one.size, "solved": int(one.sum())}
+        row |= in_columns("share", wilson(int(one.sum()), one.size))
+        row["accuracy"] = ratio(found.of("accuracy", cell, LEARNED))
+        row["equal weights"] = ratio(found.of("accuracy", cell, UNIFORM))
+        solved.append(row | {name: ratio(found.of(name, cell, LEARNED)) for name in ("word", "state")})
     figures = (
         (
             "gain",
@@ -460,8 +433,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         title="Four open questions: is attention needed, what is its meaning, does it transfer, what eases adversaries?",
         about=(
             f"{runs} small models on texts whose rule is known: {len(found.draws)} draws of the data × {len(found.seeds)} "
-            "seeds. "
-            f"Intervals resample draws, seeds and texts; p by Holm over the hypotheses. {content['plan']}"
+            f"seeds. Intervals resample draws, seeds and texts; p by Holm over the hypotheses. {content['plan']}"
         ),
         data=first["role"].split("-")[0],
         model=first["role"].split("-")[1],
@@ -484,9 +456,8 @@ def ratio(number: Resampled | None) -> float:
 
 def advantages(found: Grid) -> Figure:
     """Δ against the number of texts."""
-    cells = sorted(
-        cell for cell in found.cells("accuracy", width=32, length=1) if ("accuracy", cell, UNIFORM) in found.found
-    )
+    learned = found.cells("accuracy", width=32, length=1)
+    cells = sorted(cell for cell in learned if ("accuracy", cell, UNIFORM) in found.found)
     encoders, families, sizes = (sorted({cell[knob] for cell in cells}) for knob in (1, 0, 3))
     figure, axes = grid(max(1, len(encoders)), panel_height=1.4)
     handles = {}
@@ -503,12 +474,8 @@ def advantages(found: Grid) -> Figure:
     return figure
 
 
-Dot = tuple[Cell, float, Resampled | None]
-"""Whose, its x, and its y with an interval."""
-
-
-def dots(x: str, y: str, several: Sequence[Dot], ticks: Sequence[str] = ()) -> Figure:
-    """One panel, a colour per encoder; longer texts are squares."""
+def dots(x: str, y: str, several: Sequence[tuple[Cell, float, Resampled | None]], ticks: Sequence[str] = ()) -> Figure:
+    """One panel of cells, each with its x and its y with an interval, a colour per encoder; longer texts are squares."""
     figure, axes = grid(1, panel_height=2.2)
     encoders = list(dict.fromkeys(cell.encoder for cell, _, _ in several))
     handles: dict[str, Any] = {}
@@ -517,9 +484,8 @@ def dots(x: str, y: str, several: Sequence[Dot], ticks: Sequence[str] = ()) -> F
             low, high = np.nanquantile(number, [0.025, 0.975])
             colour = f"C{encoders.index(cell.encoder)}"
             axes[0].plot([place, place], [low, high], "-", color=colour, lw=0.8, alpha=0.5)
-            (mark,) = axes[0].plot(
-                place, number[0], "s" if cell.length > 1 else "o", ms=3.5, color=colour, label=cell.encoder
-            )
+            shape = "s" if cell.length > 1 else "o"
+            (mark,) = axes[0].plot(place, number[0], shape, ms=3.5, color=colour, label=cell.encoder)
             handles.setdefault(cell.encoder, mark)
     if ticks:
         axes[0].set_xticks(range(len(ticks)), ticks)

@@ -82,11 +82,20 @@ def vote(voters: int, words: int, least: int | None = None) -> Make:
     return make
 
 
-def exclusive(draw: Random, label: int) -> Row:
+def cued(words: tuple[int, int], count: int, say: Callable[[Random, int], list[str]], first: int = 0) -> Make:
+    """So many words in filler, as `say` has them by the label; those from `first` on decide."""
+
+    def make(draw: Random, label: int) -> Row:
+        text, places = placed(draw, draw.randint(*words), count)
+        return with_words(text, places, say(draw, label)), label, set(places[first:])
+
+    return make
+
+
+def exclusive(draw: Random, label: int) -> list[str]:
     """Two words, each of two kinds: whether they are of the same."""
-    text, places = placed(draw, draw.randint(8, 12), 2)
     first = draw.randrange(2)
-    return with_words(text, places, [f"left{first}", f"right{first ^ label}"]), label, set(places)
+    return [f"left{first}", f"right{first ^ label}"]
 
 
 def phrase(draw: Random, label: int) -> Row:
@@ -108,11 +117,6 @@ def counted(draw: Random, label: int) -> Row:
     text, places = placed(draw, draw.randint(8, 14), 2)
     places = places if label else [draw.choice(places)]
     return with_words(text, places, ["m"] * len(places)), label, set(places)
-
-
-def twice(draw: Random, label: int) -> Row:
-    """The same class word twice."""
-    return tokens_of(2)(draw, label)
 
 
 def negated(draw: Random, label: int) -> Row:
@@ -145,19 +149,6 @@ def unequal(draw: Random, label: int) -> Row:
     return text, label, {weak}
 
 
-def order_of_two(draw: Random, label: int) -> Row:
-    """A cue of each class; the earlier decides."""
-    text, places = placed(draw, draw.randint(8, 14), 2)
-    return with_words(text, places, [f"cue{label}", f"cue{1 - label}"]), label, set(places)
-
-
-def last_of_three(draw: Random, label: int) -> Row:
-    """Three cues; the last decides."""
-    text, places = placed(draw, draw.randint(9, 14), 3)
-    said = [f"cue{draw.randrange(2)}", f"cue{draw.randrange(2)}", f"cue{label}"]
-    return with_words(text, places, said), label, {places[-1]}
-
-
 def compared(draw: Random, label: int) -> Row:
     """Words of two kinds, three to eight; of which there are more decides, by two at least."""
     fewer = draw.randint(1, 3)
@@ -176,12 +167,6 @@ def conjunction(draw: Random, label: int) -> Row:
     if label:
         return with_words(text, places, said), label, set(places)
     return with_words(text, [places[lone]], [said[lone]]), label, {places[lone]}
-
-
-def two_questions(draw: Random, label: int) -> Row:
-    """Four classes by two words of two kinds each."""
-    text, places = placed(draw, draw.randint(8, 14), 2)
-    return with_words(text, places, [f"first{label // 2}", f"second{label % 2}"]), label, set(places)
 
 
 def recall(keys: int) -> Make:
@@ -225,13 +210,13 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "redundant3": (tokens_of(3), 2, 0.0),
     "redundant3_noisy": (tokens_of(3), 2, 0.15),
     "redundant_half": (tokens_of((1, 2)), 2, 0.0),
-    "same_twice": (twice, 2, 0.0),
+    "same_twice": (tokens_of(2), 2, 0.0),
     "third": (at_place(2), 2, 0.0),
     "first": (at_place(0), 2, 0.0),
     "bos": (after_constant, 2, 0.0),
     "majority": (vote(9, 15), 2, 0.0),
     "majority15": (vote(15, 20), 2, 0.0),
-    "xor": (exclusive, 2, 0.0),
+    "xor": (cued((8, 12), 2, exclusive), 2, 0.0),
     "phrase": (phrase, 2, 0.0),
     "absence": (absence, 2, 0.0),
     "count2": (counted, 2, 0.0),
@@ -250,12 +235,15 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "very_long": (tokens_of(3, words=(190, 210)), 2, 0.0),
     "lexicon": (tokens_of(lexicon=15), 2, 0.0),
     "lexicon_noisy": (tokens_of((2, 4), lexicon=15), 2, 0.1),
-    "order_of_two": (order_of_two, 2, 0.0),
-    "last_of_three": (last_of_three, 2, 0.0),
+    # a cue of each class, of which the earlier decides; three cues, of which the last does
+    "order_of_two": (cued((8, 14), 2, lambda _, label: [f"cue{label}", f"cue{1 - label}"]), 2, 0.0),
+    "last_of_three": (cued((9, 14), 3, lambda draw, label: [*(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"], 2),
+                      2, 0.0),
     "compared": (compared, 2, 0.0),
     "conjunction": (conjunction, 2, 0.0),
-    "two_questions": (two_questions, 4, 0.0),
-}
+    # four classes by two words of two kinds each
+    "two_questions": (cued((8, 14), 2, lambda _, label: [f"first{label // 2}", f"second{label % 2}"]), 4, 0.0),
+}  # fmt: skip
 BLIND = [*RULES][21:]
 """Rules of the blind batch, with those of the testbed's reviews."""
 
@@ -281,11 +269,8 @@ class RuleSource(Source):
     def rows(self, split: str) -> list[dict[str, Any]]:
         """Of one split; only the training labels are noisy."""
         if self.rule.startswith("reviews_"):
-            made = generate_reviews(
-                self.sizes[split],
-                1000 * self.seed + SPLITS.index(split),
-                **REVIEW_RULES[self.rule.removeprefix("reviews_")],
-            )
+            rule = REVIEW_RULES[self.rule.removeprefix("reviews_")]
+            made = generate_reviews(self.sizes[split], 1000 * self.seed + SPLITS.index(split), **rule)
             return [{name: one[name] for name in ("text", "label", "rationale", "counterfactual")} for one in made]
         make, classes, noise = RULES[self.rule]
         rows = []
@@ -303,13 +288,9 @@ class RuleSource(Source):
                 rest, own = iter(more), dict(zip(places, [*text], strict=True))
                 text[:] = [own[place] if place in own else next(rest) for place in range(len(own) + len(more))]
             asked = {"question": tokens[min(deciding)].partition("_")[0]} if self.rule.startswith("recall") else {}
-            rows.append(
-                (built(tokens, label, deciding) if self.rule == "order_marked" else asked)
-                | {
-                    "text": " ".join(tokens),
-                    "label": (label + 1) % classes if wrong else label,
-                    "rationale": [place in deciding for place in range(len(tokens))],
-                    "counterfactual": " ".join(other),
-                }
-            )
+            extra: dict[str, Any] = built(tokens, label, deciding) if self.rule == "order_marked" else asked
+            rows.append(extra | {
+                "text": " ".join(tokens), "label": (label + 1) % classes if wrong else label,
+                "rationale": [place in deciding for place in range(len(tokens))], "counterfactual": " ".join(other),
+            })  # fmt: skip
         return rows

@@ -214,21 +214,16 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
         if metric in (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class"):
             found[metric] = np.concatenate(column.values).tolist()
     identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
-    found["others"] = {
-        finding.claim.name: finding.verdict
-        for other in runner.probes
-        if other.name in CLAIMS
-        for finding in put_to_test(
-            CLAIMS[other.name], runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
-        )
-    }
-    if "known_answer" in runner.rows:
-        parts = {metric: column for (metric, _), column in runner.rows["known_answer"].columns.items()}
-        if "state_change_own" in parts:
-            own, null, best = (
-                np.nanmean(np.concatenate(parts[f"state_change_{kind}"].values)) for kind in ("own", "null", "best")
-            )
-            found["state_rightness"] = float((own - null) / (best - null)) if best - null > ALIKE * best else None
+    found["others"] = {}
+    for other in (one for one in others if one.name in CLAIMS):
+        table = runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
+        tested = put_to_test(CLAIMS[other.name], table)
+        found["others"] |= {finding.claim.name: finding.verdict for finding in tested}
+    known = runner.rows["known_answer"].columns if others else {}
+    parts = {metric: np.concatenate(column.values) for (metric, _), column in known.items()}
+    if "state_change_own" in parts:
+        own, null, best = (np.nanmean(parts[f"state_change_{kind}"]) for kind in ("own", "null", "best"))
+        found["state_rightness"] = float((own - null) / (best - null)) if best - null > ALIKE * best else None
     return found
 
 
@@ -239,10 +234,8 @@ def of_model(rule: str, encoder: str, attention: str, draw: int, texts: int, *, 
     mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
     facts: dict[str, Any] = {"rule": rule, "encoder": Path(encoder).name, "attention": attention, "draw": draw}
     facts |= {"accuracy": float(known["right"].mean()), "rightness": float((mass - chance) / (1 - chance))}
-    facts |= {
-        name: float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
-        for name in ("follows", "flips", "off_text", *(one for one in known if one.startswith("without")))
-    }
+    for name in ("follows", "flips", "off_text", *(one for one in known if one.startswith("without"))):
+        facts[name] = float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
     if facts["accuracy"] >= SOLVED:
         facts["table"] = asked(model, data, draw)
         if null:
@@ -269,10 +262,11 @@ def judged(folder: Path) -> pd.DataFrame:
             if name in facts:
                 evidence = placement_of(*(np.array(facts[name][part])[None] for part in PARTS))
                 yes, no = evidence.low > SMALLEST, evidence.high <= SMALLEST
-                said = "not asked" if evidence.unasked or evidence.rare else "yes" if yes else "no" if no else "open"
-                row |= {name: said} | (
-                    {"placement": evidence.value, "low": evidence.low, "high": evidence.high} if name == "table" else {}
+                row[name] = (
+                    "not asked" if evidence.unasked or evidence.rare else "yes" if yes else "no" if no else "open"
                 )
+                if name == "table":
+                    row |= {"placement": evidence.value, "low": evidence.low, "high": evidence.high}
         rows.append(row | facts.get("table", {}).get("others", {}))
     return pd.DataFrame(rows)
 
@@ -313,18 +307,17 @@ def record(models: pd.DataFrame, path: Path) -> None:
     attention, and how many of these by yes. Of the swap test the counts of `FIRST_PART` are added."""
     known, rows = pq.read_table(path), []
     before = {
-        (row["encoder"], row["kind"]): row.drop(["encoder", "kind"]) for _, row in pd.read_csv(FIRST_PART).iterrows()
+        key: own.iloc[0] for key, own in pd.read_csv(FIRST_PART).set_index(["encoder", "kind"]).groupby(level=[0, 1])
     }
+    decided = models[models["kind"].isin(["right", "wrong"])]
+    family = [one if one in ENCODERS else "transformer" if one in LAYERS else "bert" for one in decided["encoder"]]
+    kinds = [pd.Series(family, decided.index, name="encoder"), "kind"]
     for (criterion, claim), column in RECORDED.items():
         if column not in models:
             continue
         ours = pc.and_(pc.equal(known["claim"], claim), pc.is_in(known["rightness"], pa.array(["right", "wrong"])))
         known = known.filter(pc.invert(ours))
-        known_kind = models[models["kind"].isin(["right", "wrong"])]
-        family = [
-            one if one in ENCODERS else "transformer" if one in LAYERS else "bert" for one in known_kind["encoder"]
-        ]
-        for key, said in known_kind.groupby([pd.Series(family, known_kind.index, name="encoder"), "kind"])[column]:
+        for key, said in decided.groupby(kinds)[column]:
             if said.isna().all():  # this probe was not asked
                 continue
             counts = said.replace(SAID).fillna("not asked").value_counts()
@@ -337,10 +330,8 @@ def record(models: pd.DataFrame, path: Path) -> None:
             )  # fmt: skip
     joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])
     metadata = dict(known.schema.metadata)
-    counted = models["kind"].isin(["right", "wrong"]).sum()
-    facts = json.loads(metadata[b"attnprobe"]) | {
-        "words": f"python -m research.words: {counted + sum(int(one.sum()) for one in before.values())} models"
-    }
+    counted = len(decided) + sum(int(one.sum()) for one in before.values())
+    facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counted} models"}
     joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
     write_atomically(path, lambda target: pq.write_table(joined, target))
 
@@ -349,18 +340,15 @@ def main() -> None:
     """Train and ask, or read."""
     parser = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the models; with --table also a file that --keep wrote")
-    parser.add_argument(
-        "--rules", default=",".join(BLIND), help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
-    )
+    every = f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
+    parser.add_argument("--rules", default=",".join(BLIND), help=every)
     parser.add_argument("--encoders", default="lstm,cnn,average,transformer", help="or the folder of a checkpoint")
     parser.add_argument("--attentions", default="rationale,first_70,learned,common_70,last_70")
     parser.add_argument("--draws", default="100,101,102,103,104", help="of texts, weights and everything random")
     parser.add_argument("--texts", type=int, default=100)
     parser.add_argument("--null", action="store_true", help="also each model's own weights in random order")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
-    parser.add_argument(
-        "--record", type=Path, help="with --table: the shipped calibration.parquet, which is told of it"
-    )
+    parser.add_argument("--record", type=Path, help="with --table: the shipped calibration.parquet, told of it")
     parser.add_argument("--keep", type=Path, help="with --table: a parquet file with a row per model")
     given = parser.parse_args()
     if given.table:
@@ -376,9 +364,8 @@ def main() -> None:
             of_states = claim == "top_state_decides" and "state kind" in models
             said = table(models.assign(kind=models["state kind"]) if of_states else models, by, claim)
             print(claim, markdown([*said.columns], said.to_numpy().tolist()), sep="\n\n", end="\n\n")
-        print(
-            models["kind"].value_counts().to_dict(), models["null"].value_counts().to_dict() if "null" in models else ""
-        )
+        null = models["null"].value_counts().to_dict() if "null" in models else ""
+        print(models["kind"].value_counts().to_dict(), null)
         return
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -88,7 +88,6 @@ class Claim:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What its number is made of, names or patterns."""
         return getattr(self.measure, "metrics", EVERY)
 
 
@@ -103,7 +102,6 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """What its interval alone says (`Evidence.exceeds`)."""
         return self.evidence.exceeds(self.claim.threshold, self.claim.smallest)
 
     @property

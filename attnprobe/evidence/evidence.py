@@ -152,7 +152,6 @@ class Measure:
     number: Callable[[pd.DataFrame], Evidence | None]
 
     def __call__(self, table: pd.DataFrame) -> Evidence | None:
-        """The number."""
         return self.number(table)
 
 

@@ -30,7 +30,6 @@ from attnprobe.results.table import IMPORTANCES, RANGES
 
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
-"""Of those that no manifest gives a colour."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class Facts:
 
     @property
     def ascii_title(self) -> str:
-        """The title for a log file."""
         return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
 
 
@@ -153,7 +151,6 @@ class Headline:
 
     @property
     def key(self) -> str:
-        """What the number is called in tables and loggers."""
         return self.name or self.metric
 
     def about(self, importance: str, title: str) -> "Headline":

@@ -235,7 +235,6 @@ def _over_texts(
     influence: Float[np.ndarray, " texts"],
     value: float,
 ) -> tuple[float, float]:
-    """How far the interval over texts reaches below and above the number."""
     n = parts.shape[1]
     error = float(influence.std(ddof=1)) / np.sqrt(n)
     if error == 0:

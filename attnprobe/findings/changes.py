@@ -26,7 +26,6 @@ CORRECT = "correct"
 SAME = {"accuracy", "exact_match"}
 """The same share, of all texts of each run and without an interval: not shown a second time."""
 MOST_WORDS = 25
-"""Words of a text that a table shows."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Changes:
 
     @property
     def flipped(self) -> int:
-        """Texts with another prediction."""
         return int((self.examples["first"] != self.examples["second"]).sum())
 
 

@@ -17,7 +17,6 @@ from attnprobe.results.pivot import RUN
 
 DOT = " · "
 EXAMINED = "test"
-"""The split of a run without probes."""
 MOST_DIFFERENCES = 3
 MOSTLY = 0.5
 """Share of the attention from which a reader is told where it is."""
@@ -50,12 +49,10 @@ class Run:
 
     @cached_property
     def quality(self) -> Quality | None:
-        """How its classifier compares with guessing, where that can be said (`quality_of`)."""
         return quality_of(self.directory, self.split)
 
     @property
     def warning(self) -> str:
-        """What a reader must know of its classifier before any verdict; mostly empty."""
         return "" if self.quality is None else self.quality.warning
 
     @property

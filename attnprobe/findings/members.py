@@ -39,28 +39,24 @@ def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame
     return wide
 
 
-def whole(run: Path, probe: str, metrics: Sequence[str]) -> "dict[str, pd.Series[float]]":
-    """Each metric's numbers that are about the whole split, by step (the class, the epoch).
+def whole(run: Path, probe: str, metric: str) -> "pd.Series[float]":
+    """A metric's numbers that are about the whole split, by step (the class, the epoch).
 
     Raises:
-        DamagedRun: the table lacks one of the metrics, or has two numbers for a step.
+        DamagedRun: the table lacks the metric, or has two numbers for a step.
     """
-    path, rows = RunDirectory(run) / table_file(probe), read_results(run, probe=probe)
-    found = {}
-    for metric in metrics:
-        own = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
-        if own.empty or own["step"].duplicated().any():
-            raise damaged(path, f"it does not have one {metric} for each class or epoch")
-        found[metric] = own.set_index("step")["value"].sort_index()
-    return found
+    rows = read_results(run, probe=probe)
+    own = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
+    if own.empty or own["step"].duplicated().any():
+        raise damaged(RunDirectory(run) / table_file(probe), f"it does not have one {metric} for each class or epoch")
+    return own.set_index("step")["value"].sort_index()
 
 
 def check_texts(runs: Iterable[Path]) -> None:
     """Whether these runs were tested on the same texts.
 
     Raises:
-        UserError: one has no test texts.
-        DamagedRun: one was not.
+        UserError: one was not (`DamagedRun`), or has no test texts.
     """
     first: Int[np.ndarray, " texts"] | None = None
     for run in runs:
@@ -68,9 +64,6 @@ def check_texts(runs: Iterable[Path]) -> None:
         if first is not None and not np.array_equal(ids, first):
             raise damaged(RunDirectory(run) / examples_file(SPLIT), "its texts are not those of the study's other runs")
         first = ids
-
-
-# F1 of several trainings of one model, and of two models compared.
 
 
 def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:

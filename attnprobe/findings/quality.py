@@ -52,18 +52,15 @@ class Quality:
 
     @property
     def asked(self) -> float:
-        """The balanced accuracy from which a classifier counts as better than guessing."""
         return self.chance + SMALLEST * (1 - self.chance)
 
     @property
     def beside_majority(self) -> str:
-        """Accuracy compared with always naming the largest class."""
         interval = f"[{self.low:.3f}, {self.high:.3f}]"
         return f"accuracy {self.accuracy:.3f} {interval}, always naming the largest class {self.majority:.3f}"
 
     @property
     def in_words(self) -> str:
-        """Both numbers compared with what guessing reaches."""
         return (
             f"{self.beside_majority}. Balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
             f"{self.balanced_high:.3f}]; guessing: {self.chance:.3f}, asked for: more than {self.asked:.3f}"
@@ -71,7 +68,6 @@ class Quality:
 
     @property
     def in_short(self) -> str:
-        """How often it is right, and how often that takes no reading, without intervals."""
         return f"right on {percent(self.accuracy)} of {self.n:,} texts (always the largest class: {percent(self.majority)})"
 
     @property

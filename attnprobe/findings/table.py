@@ -133,7 +133,6 @@ CONTEXT_FREE = {
 }
 """Model whose encoder sees one word (or sentence) at a time → the same model with an encoder that sees the others."""
 CONVOLUTIONAL = {"flanconv": "flanrnn", "hanconv": "hanrnn"}
-"""Convolutional model → its recurrent counterpart."""
 
 
 def difference(first: str, second: str, *metrics: str, value: Callable[..., np.ndarray]) -> Measure:

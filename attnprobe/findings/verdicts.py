@@ -136,7 +136,6 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
 
 
 def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
-    """The record of one claim on one kind of model; None where too little is known of it."""
     low, high, words = {}, {}, {}
     for rightness, own in known.groupby("rightness", observed=True):
         models, meets = int(own["models"].sum()), int(own["meets"].sum())
@@ -159,36 +158,26 @@ def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
 
 LEVEL = 0.05
 """Family-wise error rate over all primary claims of a card."""
-LINES = {
-    ("necessity", "model"): "better than equal weights",
-    ("stability", "model"): "same words with another seed",
-    ("agreement", "word"): "agrees with leave-one-out",
-    ("exclusivity", "state"): "no other attention would do",
-    ("erasure", "state"): "top state decides",
-    ("erasure", "word"): "on the words that decide",
-    ("leak", "model"): "weights carry the label",
-    ("plausibility", "word"): "on the words that people mark",
-}
-"""Criterion and level of every line of a card → what a yes says, in a few words."""
+CARD = (
+    # criterion and level of every line of a card, what a yes says, and the setting that adds its test
+    ("necessity", "model", "better than equal weights", "+experiment=audit"),
+    ("stability", "model", "same words with another seed", "+experiment=audit"),
+    ("agreement", "word", "agrees with leave-one-out", "probe=[agreement]"),
+    ("exclusivity", "state", "no other attention would do", "probe=[adversarial]"),
+    ("erasure", "state", "top state decides", "probe=[skill]"),
+    ("erasure", "word", "on the words that decide", "probe=[swaps]"),
+    ("leak", "model", "weights carry the label", "+experiment=wiegreffe"),
+    ("plausibility", "word", "on the words that people mark", "probe=[plausibility]"),
+)
+LINES = {(criterion, level): words for criterion, level, words, _ in CARD}
+"""Criterion and level of every line → what a yes says."""
 WORD = ("erasure", "word")
 """The line that the answer goes by."""
-SEVERAL = "+experiment=audit"
-TESTED_BY = {
-    ("necessity", "model"): SEVERAL,
-    ("stability", "model"): SEVERAL,
-    ("agreement", "word"): "probe=[agreement]",
-    ("exclusivity", "state"): "probe=[adversarial]",
-    ("erasure", "state"): "probe=[skill]",
-    ("erasure", "word"): "probe=[swaps]",
-    ("leak", "model"): "+experiment=wiegreffe",
-    ("plausibility", "word"): "probe=[plausibility]",
-}
+TESTED_BY = {(criterion, level): setting for criterion, level, _, setting in CARD}
 """The setting that adds the test of each line: the reason of a row that was not tested."""
 NEEDS_MARKS = "data.rationale=COLUMN"
 NEUTRAL = ("leak",)
 """Criteria that speak neither for the attention nor against it: right and wrong weights may carry the label, or not."""
-
-
 MECHANISMS = {
     "PositionAttention": "by the position alone",
     "RandomAttention": "drawn at random",
@@ -200,7 +189,7 @@ MECHANISMS = {
     "UniformAttention": "the same on every word",
     "ImposedAttention": "imposed by a teacher",
 }
-"""What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
+"""What attention that knows nothing of the words is, or was made to be, by its class."""
 MOSTLY = 0.5
 """Reach, and share of the texts, from which attention on the words that decide is said to be mostly on them."""
 READ, CARE, NO, UNSHOWN, POOR = CHIPS = ("Read it", "With care", "No", "Not shown", "Do not read")
@@ -254,11 +243,8 @@ def judge(
         if row["verdict"] != NOT_TESTED and guessing:
             row |= {"verdict": NOT_MEANINGFUL, "reason": guessing, "track_record": ""}
         elif row["verdict"] != NOT_TESTED and line[0] != "necessity" and needless:
-            row |= {
-                "verdict": NOT_INFORMATIVE,
-                "reason": "equal weights do as well, so these data cannot tell good attention from bad",
-                "track_record": "",
-            }
+            reason = "equal weights do as well, so these data cannot tell good attention from bad"
+            row |= {"verdict": NOT_INFORMATIVE, "reason": reason, "track_record": ""}
         answer = in_a_word(row["verdict"])
         rows.append(row | {"answer": answer, "ticked": row["ticked"] and answer == YES})
     chosen = {id(finding) for _, finding in primary.values()}
@@ -278,18 +264,14 @@ UNTESTED: dict[str, Any] = {
 def row_of(section: str, finding: Finding) -> dict[str, Any]:
     """A claim by itself."""
     claim, evidence = finding.claim, finding.evidence
-    return {
-        "criterion": claim.criterion, "level": claim.level, "claim": claim.name, "statement": claim.statement,
-        "value": evidence.value, "low": evidence.low, "high": evidence.high, "n": evidence.n,
-        "threshold": claim.threshold, "smallest": claim.smallest, "verdict": finding.verdict, "reason": evidence.unasked,
-        "p": np.nan, "track_record": "", "interval_verdict": finding.verdict, "primary": False, "speaks": claim.speaks,
-        "quantity": claim.quantity, "source": claim.source, "section": section,
-        "answer": in_a_word(finding.verdict), "ticked": False,
+    shared = {name: one for name, one in (vars(claim) | vars(evidence)).items() if name in UNTESTED}
+    return UNTESTED | shared | {
+        "claim": claim.name, "verdict": finding.verdict, "reason": evidence.unasked, "primary": False, "section": section,
+        "interval_verdict": finding.verdict, "answer": in_a_word(finding.verdict),
     }  # fmt: skip
 
 
 def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
-    """What becomes of a primary claim, corrected for the others of its card."""
     claim, evidence = finding.claim, finding.evidence
     verdict, reason = finding.verdict, evidence.unasked
     if verdict in DECIDED and not p <= LEVEL:

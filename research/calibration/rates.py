@@ -1,13 +1,14 @@
 """Rates over models: how often a test says yes of right, wrong and meaningless attention, and how well its number tells."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy import stats
 
-from attnprobe.evidence.statistics import clopper_pearson
+from attnprobe.evidence.statistics import clopper_pearson, in_columns
 
 REPEATS = 1000
 """Bootstrap samples of the models."""
@@ -27,12 +28,9 @@ def rates(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFr
     rows = []
     for key, part in answered.groupby([*KEY, *by, "rightness_label"], observed=True):
         asked, decided, yes = len(part), int(part["met"].notna().sum()), int((part["met"] == 1).sum())
-        _, low, high = clopper_pearson(yes, asked)
         row = dict(zip([*KEY, *by, "rightness"], key, strict=True))
-        rows.append(
-            row
-            | {"asked": asked, "decided": decided, "yes": yes, "rate": yes / asked, "rate low": low, "rate high": high}
-        )
+        counts = {"asked": asked, "decided": decided, "yes": yes}
+        rows.append(row | counts | in_columns("rate", clopper_pearson(yes, asked)))
     return pd.DataFrame(rows)
 
 
@@ -58,7 +56,7 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
             continue
         is_right, value = (part["rightness_label"] == "right").to_numpy(), part["value"].to_numpy(np.float64)
         draw = np.random.default_rng(seed)
-        cells = [np.flatnonzero(cell) for cell in membership(part, ["data", "control", "rightness_label"])]
+        cells = part.groupby(["data", "control", "rightness_label"], observed=True).indices.values()
         drawn = []
         for _ in range(REPEATS):
             chosen = np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
@@ -67,12 +65,6 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
         row = dict(zip([*KEY, *by], key, strict=True)) | {"right models": right, "wrong models": wrong}
         rows.append(row | {"AUC": separation(value[is_right], value[~is_right]), "AUC low": low, "AUC high": high})
     return pd.DataFrame(rows)
-
-
-def membership(part: pd.DataFrame, columns: Sequence[str]) -> list[Bool[np.ndarray, " rows"]]:
-    """One mask per combination of values that occurs."""
-    number = part.groupby(list(columns), observed=True).ngroup().to_numpy()
-    return [number == one for one in np.unique(number)]
 
 
 def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
@@ -96,11 +88,12 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
                 counts[label, "of"] += len(value)
         if not counts["right", "of"] or not counts["wrong", "of"]:
             continue
-        row = dict(zip([*KEY, *by], key, strict=True)) | {"thresholds": ", ".join(f"{one:.3f}" for one in chosen)}
+        row: dict[str, Any] = dict(zip([*KEY, *by], key, strict=True)) | {
+            "thresholds": ", ".join(f"{one:.3f}" for one in chosen)
+        }
         for label in ("right", "wrong"):
             yes, of = counts[label, "yes"], counts[label, "of"]
-            _, low, high = clopper_pearson(yes, of)
-            row |= {f"{label} models": of, label: yes / of, f"{label} low": low, f"{label} high": high}
+            row |= {f"{label} models": of} | in_columns(label, clopper_pearson(yes, of))
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.metrics import SHARE, TAU, TRUTH, Scale
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE
 from attnprobe.evidence.reading import present
@@ -25,9 +24,7 @@ from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import per_example
 from attnprobe.results.table import read_results
 
-# The papers' criteria as they are put without a null that keeps the mechanism: the first column of the calibration.
-#
-# These are not verdicts of this package. They are here so that what they would have said stays known.
+# The papers' criteria as they are put without a null that keeps the mechanism, so that what they would have said stays known.
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,8 @@ class Criterion:
         if set(rows["metric"].unique()) != set(self.metrics):
             return dict.fromkeys(("value", "low", "high", "met"), float("nan"))
         wide = per_example(rows, self.probe, self.metrics)
-        mean, low, high = interval(
-            np.asarray(self.value(*(wide[name].to_numpy() for name in self.metrics)), np.float64)
-        )
+        values = self.value(*(wide[name].to_numpy() for name in self.metrics))
+        mean, low, high = interval(np.asarray(values, np.float64))
         met = 1.0 if low > self.threshold else 0.0 if high <= self.threshold else float("nan")
         return {"value": mean - self.threshold, "low": low - self.threshold, "high": high - self.threshold, "met": met}
 
@@ -108,9 +104,6 @@ PUBLISHED = (
 """Every one is worded so that yes speaks for the attention."""
 
 
-# One model of the study: did it solve the task, is its attention right, and what does every test say of it?
-
-
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
@@ -119,17 +112,16 @@ no text has its reason changed (GECO, whose sentences stand in pairs), the accur
 RIGHT, WRONG = 0.8, 0.05
 """Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
 PROBE = "known_answer"
-ABOVE_CHANCE = Scale("share above chance", -1, 1)
 KNOWN = {
-    "accuracy": ("correct", TRUTH), "accuracy_contradicted": ("correct_contradicted", TRUTH),
-    "accuracy_without": ("correct_without", TRUTH), "accuracy_alone": ("correct_alone", TRUTH), "chance": ("chance", SHARE),
-    "mass": ("mass_on_rationale", ABOVE_CHANCE), "precision": ("precision_on_rationale", ABOVE_CHANCE),
-    "auprc": ("auprc_on_rationale", ABOVE_CHANCE), "state_rank_agreement": ("state_rank_agreement", TAU),
-    "state_mass_agreement": ("state_mass_agreement", SHARE),
+    "accuracy": "correct", "accuracy_contradicted": "correct_contradicted", "accuracy_without": "correct_without",
+    "accuracy_alone": "correct_alone", "chance": "chance", "mass": "mass_on_rationale",
+    "precision": "precision_on_rationale", "auprc": "auprc_on_rationale", "state_rank_agreement": "state_rank_agreement",
+    "state_mass_agreement": "state_mass_agreement",
 }  # fmt: skip
-"""What is known of a model: name here → metric of the probe, and what it can be."""
+"""What is known of a model: name here → metric of the probe."""
 NEEDED = ("correct", "chance", "mass_on_rationale", "precision_on_rationale", "auprc_on_rationale")
 """What every run of the probe has."""
+MET = {MEETS: 1.0, FAILS: 0.0, NO_DIFFERENCE: 0.0}
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 
@@ -154,15 +146,13 @@ def answer_of(directory: Path) -> dict[str, Any]:
     """
     path, rows = RunDirectory(directory) / table_file(PROBE), read_results(directory, probe=PROBE)
     there = set(rows["metric"].unique()) | set(NEEDED)
-    names = {name: (metric, scale) for name, (metric, scale) in KNOWN.items() if metric in there}
-    numbers = measured(directory, PROBE, dict(names.values()))
+    numbers = measured(directory, PROBE, [metric for metric in KNOWN.values() if metric in there])
     if numbers.empty or numbers[list(NEEDED)].isna().all().any():
         raise damaged(path, "it has no number of any text")
-    identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")} | {
-        "seed": int(rows["seed"].iloc[0])
-    }
+    identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
     means = numbers.mean()
-    return identity | {name: float(means.get(metric, np.nan)) for name, (metric, _) in KNOWN.items()}
+    known = {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
+    return identity | {"seed": int(rows["seed"].iloc[0])} | known
 
 
 def label_of(facts: Mapping[str, Any]) -> str:
@@ -189,41 +179,19 @@ def answers(directory: Path) -> pd.DataFrame:
     `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided;
     `state` says why, of this version's claims."""
     numbers = read_results(directory)
-    rows = [
-        {
-            "version": "published",
-            "criterion": one.criterion,
-            "level": one.level,
-            "claim": one.name,
-            **one.answer(numbers),
-        }
-        for one in PUBLISHED
-    ]
+    rows: list[dict[str, Any]] = []
+    for one in PUBLISHED:
+        about = {"version": "published", "criterion": one.criterion, "level": one.level, "claim": one.name}
+        rows.append(about | one.answer(numbers))
     for reading in present(numbers_of(numbers)):
         for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
-            if finding.claim.speaks == "for":
-                rows.append({"version": "current", **current(finding)})
+            claim, found = finding.claim, finding.evidence
+            if claim.speaks == "for":
+                about = {"version": "current", "criterion": claim.criterion, "level": claim.level, "claim": claim.name}
+                told = {"primary": claim.primary, "value": found.value, "low": found.low, "high": found.high}
+                met = {"met": MET.get(finding.verdict, np.nan), "state": finding.verdict}
+                rows.append({**about, **told, **met})
     return pd.DataFrame(rows)
-
-
-def current(finding: Any) -> dict[str, Any]:
-    """A claim of this version on one model."""
-    claim, evidence = finding.claim, finding.evidence
-    decided = {MEETS: 1.0, FAILS: 0.0, NO_DIFFERENCE: 0.0}
-    return {
-        "criterion": claim.criterion,
-        "level": getattr(claim, "level", "model"),
-        "claim": claim.name,
-        "primary": bool(getattr(claim, "primary", False)),
-        "value": evidence.value,
-        "low": evidence.low,
-        "high": evidence.high,
-        "met": decided.get(finding.verdict, float("nan")),
-        "state": finding.verdict,
-    }
-
-
-# All models of a study in two tables, and the table that the package ships.
 
 
 SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "asked", "claim"]
@@ -241,25 +209,23 @@ def models_in(places: Iterable[Path]) -> list[Path]:
     """
     models: dict[str, Path] = {}
     for place in places:
-        for directory in members(place):
+        if (place / STUDY).exists():
+            content = read_sealed(place / STUDY)
+            if content.get("study") != "calibration":
+                raise UserError(f"{place} is of the study {content.get('study')!r}: expected calibration")
+            runs = [place / one["directory"] for one in content["members"]]
+        else:
+            runs = [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
+            runs = [
+                one for one in runs if str(RunDirectory(one).manifest().get("experiment")).startswith("calibration_")
+            ]
+        if not runs:
+            raise UserError(f"{place} holds no models of a study: expected the directory of a +experiment=calibration")
+        for directory in runs:
             run_id = str(RunDirectory(directory).manifest()["run_id"])
             if models.setdefault(run_id, directory).resolve() != directory.resolve():
                 raise UserError(f"{directory} is the model of {models[run_id]} again: name one of the two")
     return list(models.values())
-
-
-def members(place: Path) -> list[Path]:
-    """The directories of one place's models."""
-    if (place / STUDY).exists():
-        content = read_sealed(place / STUDY)
-        if content.get("study") != "calibration":
-            raise UserError(f"{place} is of the study {content.get('study')!r}: expected calibration")
-        return [place / one["directory"] for one in content["members"]]
-    runs = [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
-    runs = [one for one in runs if str(RunDirectory(one).manifest().get("experiment")).startswith("calibration_")]
-    if not runs:
-        raise UserError(f"{place} holds no models of a study: expected the directory of a +experiment=calibration")
-    return runs
 
 
 def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -267,9 +233,8 @@ def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     facts, parts = [], []
     for directory in directories:
         one = model_facts(directory)
-        one["rightness_label"] = label_of(one)
-        facts.append(one)
-        parts.append(answers(directory).assign(**one))
+        facts.append(one | {"rightness_label": label_of(one)})
+        parts.append(answers(directory).assign(**facts[-1]))
     return pd.DataFrame(facts), pd.concat(parts, ignore_index=True)
 
 

@@ -1,16 +1,18 @@
 """Which tests would have told right attention from wrong? Every test is asked of many small models whose answer is known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnprobe.core.errors import UserError
+from attnprobe.evidence.statistics import in_columns
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.plots.grid import around, grid, title
 from research.calibration.rates import held_out, power_curve, rates, separations
@@ -60,6 +62,16 @@ WITHOUT_CONTEXT = ("average",)
 SINGLE_WORD = ("token", "word", "geco")
 
 
+def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
+    """Whether a study names one or more of what each setting knows, and seeds."""
+    for setting, known in settings.items():
+        names = getattr(study, setting)
+        if not names or not set(names) <= set(known):
+            raise UserError(f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}")
+    if not study.seeds:
+        raise UserError("study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]")
+
+
 @dataclass(frozen=True)
 class Calibration(Study):
     """Trains every control with every encoder on every data set with every seed, small and alike, and examines each with the
@@ -86,28 +98,17 @@ class Calibration(Study):
     settings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for setting, names, known in (
-            ("controls", self.controls, CONTROLS), ("encoders", self.encoders, ENCODERS), ("data", self.data, DATA)
-        ):  # fmt: skip
-            if not names or not set(names) <= set(known):
-                raise UserError(f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}")
-        if not self.seeds:
-            raise UserError("study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]")
+        check_names(self, controls=CONTROLS, encoders=ENCODERS, data=DATA)
         if "known_answer" not in self.probes:
             raise UserError("study.probes lacks known_answer, which says whose attention is right: add it")
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part."""
-        examined = f"probe=[{','.join(self.probes)}]"
         yield [
-            Member(
-                control,
-                one,
-                (
-                    *self.settings_of(data), *DATA[data], *ENCODERS[encoder], *CONTROLS[control], f"data.name={data}",
-                    f"model.name={encoder}_{control}", examined,
-                ),
-            )
+            Member(control, one, (
+                *self.settings_of(data), *DATA[data], *ENCODERS[encoder], *CONTROLS[control], f"data.name={data}",
+                f"model.name={encoder}_{control}", f"probe=[{','.join(self.probes)}]",
+            ))
             for one, data, encoder, control in product(self.seeds, self.data, self.encoders, self.controls)
             if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
         ]  # fmt: skip
@@ -140,6 +141,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         ),
     }
     unsolved = int((models["rightness_label"] == "not solved").sum())
+    caption = "Share of yes against the rightness of the attention: a test that tells climbs from left to right."
     return StudyReading(
         title="Calibration: which tests tell right attention from wrong?",
         about=(
@@ -154,14 +156,8 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         directory=directory,
         findings=[],
         runs=[directory / example["directory"]],
-        tables={caption: table for caption, table in tables.items() if len(table)},
-        figures=[
-            (
-                "calibration_curves",
-                "Share of yes against the rightness of the attention: a test that tells climbs from left to right.",
-                curves(power_curve(answered)),
-            )
-        ],
+        tables={name: table for name, table in tables.items() if len(table)},
+        figures=[("calibration_curves", caption, curves(power_curve(answered)))],
         answer=answer(separated),
         notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
     )
@@ -197,22 +193,13 @@ def census(models: pd.DataFrame) -> pd.DataFrame:
 
 def yes_table(shares: pd.DataFrame) -> pd.DataFrame:
     """A row per claim and encoder, and the rate with its interval for each kind of attention."""
-    rows = []
-    for key, part in shares.groupby(["version", "criterion", "level", "claim", "encoder"], observed=True, sort=False):
-        row = dict(zip(["version", "criterion", "level", "claim", "encoder"], key, strict=True))
+    rows, keys = [], ["version", "criterion", "level", "claim", "encoder"]
+    for key, part in shares.groupby(keys, observed=True, sort=False):
+        row: dict[str, Any] = dict(zip(keys, key, strict=True))
         for kind in KINDS:
             own = part[part["rightness"] == kind]
-            if len(own):
-                one = own.iloc[0]
-                row |= {kind: one["rate"], f"{kind} low": one["rate low"], f"{kind} high": one["rate high"]}
-                row[f"{kind}: models"] = int(one["asked"])
-            else:
-                row |= {
-                    kind: float("nan"),
-                    f"{kind} low": float("nan"),
-                    f"{kind} high": float("nan"),
-                    f"{kind}: models": 0,
-                }
+            found = own[["rate", "rate low", "rate high"]].to_numpy()[0] if len(own) else (np.nan,) * 3
+            row |= in_columns(kind, tuple(found)) | {f"{kind}: models": int(own["asked"].sum())}
         rows.append(row)
     return renamed(pd.DataFrame(rows))
 
@@ -240,7 +227,6 @@ def curves(table: pd.DataFrame) -> Figure:
         panel.set_ylim(-0.02, 1.02)
         panel.set_xlim(-0.2, 1.05)
         title(panel, claim.replace("_", " "))
-    around(
-        figure, x="rightness (0 chance, 1 all that can be reached)", y="share of yes", handles=list(handles.values())
-    )
+    x = "rightness (0 chance, 1 all that can be reached)"
+    around(figure, x=x, y="share of yes", handles=list(handles.values()))
     return figure

@@ -82,10 +82,7 @@ def model_table(models: pd.DataFrame) -> str:
     """How many models there are of each kind, per data set and encoder."""
     counts = models.groupby(["data", "encoder", "rightness_label"], observed=True).size().unstack(fill_value=0)
     counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
-    rows = [
-        (*(str(one).replace("_", " ") for one in key), *row)
-        for key, row in zip(counts.index, counts.to_numpy(), strict=True)
-    ]
+    rows = [(*(str(one).replace("_", " ") for one in key), *row) for key, *row in counts.itertuples()]
     return markdown(["data", "encoder", *RIGHTNESS], [*rows, ("all", "", *counts.sum())])
 
 
@@ -93,14 +90,11 @@ def control_table(models: pd.DataFrame) -> str:
     """How right the attention of each control is, of the models that solved their task."""
     solved = models[models["rightness_label"].isin(["right", "between", "wrong"])]
     parts = sorted(solved.groupby("control", observed=True), key=lambda one: -one[1]["rightness"].mean())
-    rows = [
-        (
-            str(control).replace("_", " "),
-            len(part),
-            f"{part['rightness'].mean():.2f} ({part['rightness'].min():.2f} to {part['rightness'].max():.2f})",
-        )
-        for control, part in parts
-    ]
+    rows = []
+    for control, part in parts:
+        right = part["rightness"]
+        told = f"{right.mean():.2f} ({right.min():.2f} to {right.max():.2f})"
+        rows.append((str(control).replace("_", " "), len(part), told))
     return markdown(["control", "models", "rightness, mean (range)"], rows)
 
 
@@ -130,8 +124,9 @@ def primary_table(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> s
 
 def separation_table(answered: pd.DataFrame) -> str:
     """AUC of every test's number, and thresholds judged on the data set left out."""
-    both = {(version, claim) for version, claim in NAMES}
-    kept = answered[[one in both for one in zip(answered["version"], answered["claim"], strict=True)]].assign(all="all")
+    kept = answered[[one in NAMES for one in zip(answered["version"], answered["claim"], strict=True)]].assign(
+        all="all"
+    )
     key = ["version", "claim"]
     of_all, of_encoder = separations(kept, by=("all",)).set_index(key), separations(kept).set_index([*key, "encoder"])
     left_out = held_out(kept, by=("all",)).set_index(key)

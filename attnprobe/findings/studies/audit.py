@@ -79,12 +79,10 @@ class Audit(Study):
 
     @property
     def examined(self) -> str:
-        """The probes of the first run as an override."""
         return f"probe=[{','.join(self.probes)}]"
 
     @property
     def again(self) -> list[str]:
-        """The probes of the first run that the further seeds repeat."""
         return [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
 
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
@@ -165,7 +163,6 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
 
 
 SMALLEST = 0.01
-"""Smallest relevant difference of probability."""
 MEANINGLESS = ("random", "position")
 """What nobody would show; random is the null."""
 TAKES_OUT = ("leave_one_out", "sufficient_subset", "occlusion")

@@ -63,7 +63,6 @@ class Member:
     parameter: float | None = None
 
     def __str__(self) -> str:
-        """`adversary 0.01, seed 3`."""
         return f"{self.role}{'' if self.parameter is None else f' {self.parameter:g}'}, seed {self.seed}"
 
 
@@ -198,7 +197,6 @@ class StudyReading:
     answer: str = ""
 
     def add(self, claim: Claim, evidence: Evidence, words: str) -> None:
-        """File a finding and its words."""
         self.findings.append(Finding(claim, evidence, self.data, self.model))
         self.readings[claim.name] = words
 

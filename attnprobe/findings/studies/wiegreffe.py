@@ -157,9 +157,6 @@ def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
     return about | found | {"published (unverified)": paper, "difference": evidence.value - paper}
 
 
-# The runs of a study by role, and the numbers that are read from their tables.
-
-
 TEACHER = ("tvd", "jsd", "teacher_max_attention", "teacher_predicted_class")
 ADVERSARIAL = ("found_jsd", "found_tvd", "optimum_jsd", "optimum_tvd", "is_exact", "max_attention", "predicted_class")
 """What is read of the two probes' tables."""
@@ -186,11 +183,9 @@ class Members:
 
     def reading(self, title: str, about: str, notes: list[str]) -> StudyReading:
         """One without findings as yet; `{data}` and `{model}` stand in the title."""
-        data, model = str(self.content["data"]), str(self.content["model"])
-        runs = list(self.of("base")["path"])
-        return StudyReading(
-            title.format(data=data, model=model), about, data, model, self.directory, [], runs=runs, notes=notes
-        )
+        data, model, runs = str(self.content["data"]), str(self.content["model"]), list(self.of("base")["path"])
+        named = title.format(data=data, model=model)
+        return StudyReading(named, about, data, model, self.directory, [], runs=runs, notes=notes)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -198,15 +193,13 @@ class Members:
         rows = []
         for member in self.content["members"]:
             path = self.directory / member["directory"]
-            f1 = whole(path, "performance", ["f1"])["f1"]
-            if len(f1) != 2:
-                f1 = whole(path, "performance", ["f1_macro"])["f1_macro"]
+            f1 = whole(path, "performance", "f1")
+            f1 = f1 if len(f1) == 2 else whole(path, "performance", "f1_macro")
             own = {name: member[name] for name in ("role", "seed", "parameter")}
             rows.append(own | {"path": path, "f1": float(f1.iloc[-1])})
         return pd.DataFrame(rows)
 
     def of(self, role: str) -> pd.DataFrame:
-        """The runs of one role, in the order of the study."""
         return self.runs[self.runs["role"] == role]
 
     def parts(self, role: str, of: Callable[[Path], np.ndarray] = confusion) -> dict[int, np.ndarray]:
@@ -214,7 +207,6 @@ class Members:
         return {int(seed): of(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
     def by_seed(self, role: str) -> "pd.Series[float]":
-        """F1 by seed."""
         return self.of(role).set_index("seed")["f1"]
 
     def to_base(self, role: str) -> pd.DataFrame:
@@ -242,11 +234,7 @@ class Members:
 
     @property
     def margin(self) -> float:
-        """`margin_of` the base's F1."""
         return margin_of(self.by_seed("base").tolist())
-
-
-# The figures: numbers in, figure out.
 
 
 SEEDS = CLASS_COLOURS[2]
@@ -289,18 +277,14 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
     parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
-    known = {
-        "seeds": ("median over seeds", SEEDS),
-        "found_jsd": ("adversary, search", FOUND),
-        "optimum_jsd": (best, OPTIMUM),
-    }
-    columns = [(column, colour) for column, (_, colour) in known.items() if column in frame]
+    known = (("seeds", "median over seeds", SEEDS), ("found_jsd", "adversary, search", FOUND),
+             ("optimum_jsd", best, OPTIMUM))  # fmt: skip
+    columns = [one for one in known if one[0] in frame]
     for axes, (name, rows) in zip(panels, parts, strict=True):
         bins = max_attention_bin(rows["max_attention"].to_numpy())
         for b in range(len(MAX_ATTENTION_BINS)):
-            for place, (column, colour) in enumerate(columns):
-                at = b + 0.27 - 0.27 * place
-                violin(axes, rows[column].to_numpy()[bins == b], at, 0.25, colour)
+            for place, (column, _, colour) in enumerate(columns):
+                violin(axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour)
             count = int((bins == b).sum())
             axes.annotate(
                 f"n = {count:,}", (1.0, b + 0.45), xycoords=("axes fraction", "data"), fontsize=NOTE_SIZE, color=FAINT,
@@ -311,31 +295,22 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
         axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
         axes.set_ylim(-0.45, len(MAX_ATTENTION_BINS) - 0.35)
         panel_title(axes, f"{title} · {name}", width=2.5 * 72)
-    handles = [Patch(color=colour, alpha=0.6, label=known[column][0]) for column, colour in columns]
+    handles = [Patch(color=colour, alpha=0.6, label=label) for _, label, colour in columns]
     around(figure, x="JSD to the base's attention (nats)", y="largest attention weight of the base", handles=handles)
     return figure
 
 
 def curve(
-    table: pd.DataFrame,
-    seeds: pd.DataFrame,
-    single: "pd.Series[float]",
-    quoted: pd.DataFrame,
-    title: str,
+    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str,
     best: str = "adversary, exact",
-) -> Figure:
+) -> Figure:  # fmt: skip
     """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means
     (`best`: what the one of the solver is called), and the published point."""
     figure = new_figure(TEXT_WIDTH * 0.75, 3.0)
     axes = figure.subplots()
-    errors = {
-        "xerr": np.abs(table[["TVD low", "TVD high"]].to_numpy().T - table["TVD"].to_numpy()),
-        "yerr": np.abs(table[["JSD low", "JSD high"]].to_numpy().T - table["JSD"].to_numpy()),
-    }
-    colour = CLASS_COLOURS[3]
-    axes.errorbar(
-        table["TVD"], table["JSD"], **errors, fmt="o-", ms=3.5, lw=0.9, color=colour, label="trained adversary"
-    )
+    x, y = (np.abs(table[[f"{one} low", f"{one} high"]].to_numpy().T - table[one].to_numpy()) for one in ("TVD", "JSD"))
+    look: dict[str, Any] = {"fmt": "o-", "ms": 3.5, "lw": 0.9, "color": CLASS_COLOURS[3], "label": "trained adversary"}
+    axes.errorbar(table["TVD"], table["JSD"], xerr=x, yerr=y, **look)
     for label, tvd, jsd in labels(table):
         # off the bars, which are straight above and beside the point; the rim keeps it legible on other points' lines
         axes.annotate(
@@ -387,12 +362,11 @@ def chosen_adversary(adversaries: Sequence[Path], above: float) -> Path:
     are the closest; where there is none, the farthest. Goes by the validation split, so that the test split has no say."""
     reached = {}  # mean TVD and JSD to the base in the epoch whose weights were kept
     for run in adversaries:
-        names = ("validation_loss", "validation_tvd", "validation_jsd")
-        curves = pd.DataFrame(whole(run, "training", names))
-        reached[run] = curves.sort_values(names[0], kind="stable").iloc[0]
-    if far := [run for run in adversaries if reached[run]["validation_jsd"] > above]:
-        return min(far, key=lambda run: float(reached[run]["validation_tvd"]))
-    return max(adversaries, key=lambda run: float(reached[run]["validation_jsd"]))
+        curves = pd.DataFrame({one: whole(run, "training", f"validation_{one}") for one in ("loss", "tvd", "jsd")})
+        reached[run] = curves.sort_values("loss", kind="stable").iloc[0]
+    if far := [run for run in adversaries if reached[run]["jsd"] > above]:
+        return min(far, key=lambda run: float(reached[run]["tvd"]))
+    return max(adversaries, key=lambda run: float(reached[run]["jsd"]))
 
 
 def adversary(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
@@ -411,11 +385,10 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     own = float(table.loc[table["lambda"] == 0, "TVD"].iloc[0]) if (table["lambda"] == 0).any() else NEAR
     allowed = own + NEAR
     text = f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD below {allowed:.3f}"
-    quantity = (
-        f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the adversary chosen on the validation split; JSD − {FAR} if "
-        f"that is not above 0"
-    )
-    claim = statement("adversary_escapes", "exclusivity", text, "section 4", quantity, "neither")
+    claim = statement(
+        "adversary_escapes", "exclusivity", text, "section 4", f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the "
+        f"adversary chosen on the validation split; JSD − {FAR} if that is not above 0", "neither",
+    )  # fmt: skip
     runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
     if "above" not in members.content["settings"]:
         raise damaged(members.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
