@@ -37,11 +37,6 @@ def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
     assert (found.value, found.low, found.high) == pytest.approx((0, -away, away))
 
 
-def test_nothing_is_asked_where_nothing_could_be_gained():
-    found = skill(np.zeros(60), np.zeros(60), np.full(60, 0.01))
-    assert found.unasked == "nothing it could point at moves the prediction by 0.02"
-
-
 def test_what_may_be_within_the_gate_decides_nothing_and_what_is_ahead_is_asked():
     """Known answers: attention that gains all there is, which is almost nothing, about the gate, or plenty."""
     spread = np.random.default_rng(0).uniform(0, 2, 200)

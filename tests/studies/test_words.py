@@ -108,13 +108,6 @@ def test_the_interval_over_rules_is_that_of_rules():
     assert over_rules(rules, half) == (50, 50)
 
 
-def test_what_is_kept_gives_the_same_tables(tmp_path):
-    a_model(tmp_path, 0, 0.95, 0.5)
-    models = judged(tmp_path)
-    models.to_parquet(tmp_path / "kept.parquet")
-    pd.testing.assert_frame_equal(table(pd.read_parquet(tmp_path / "kept.parquet"), ["rule"]), table(models, ["rule"]))
-
-
 def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
     a_model(tmp_path, 0, 0.95, 0.5)
     known, path = pq.read_table(CALIBRATION), tmp_path / "calibration.parquet"

@@ -46,14 +46,6 @@ def test_the_rate_is_of_all_models_asked():
     assert found.loc["right", "rate"] > found.loc["wrong", "rate"]
 
 
-def test_exact_intervals_against_the_beta_distribution():
-    for yes, of in ((0, 60), (57, 60), (60, 60), (1, 3)):
-        _, low, high = clopper_pearson(yes, of)
-        assert low == pytest.approx(stats.beta.ppf(0.025, yes, of - yes + 1) if yes else 0)
-        assert high == pytest.approx(stats.beta.ppf(0.975, yes + 1, of - yes) if yes < of else 1)
-    assert np.isnan(clopper_pearson(0, 0)).all()
-
-
 def test_separation_is_the_area_under_the_curve():
     draw = np.random.default_rng(1)
     right, wrong = draw.integers(0, 6, 40).astype(float), draw.integers(0, 4, 25).astype(float)

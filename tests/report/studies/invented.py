@@ -13,20 +13,9 @@ ALL = ("uniform", "seeds", "guide", "adversary")
 
 
 def invented_run(
-    directory,
-    role,
-    seed,
-    *,
-    f1,
-    alike=0.9,
-    tvd=0.0,
-    jsd=0.0,
-    teacher=False,
-    adversarial=False,
-    validation=None,
-    exact=1,
+    directory, role, seed, *, f1, alike=0.9, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None,
     texts=EXAMPLES,
-):
+):  # fmt: skip
     identity = {
         "run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
         "seed": seed, "split": "test",
@@ -60,7 +49,7 @@ def invented_run(
         rows = tables["adversarial"] = Rows()
         rows.add("max_attention", ids, np.linspace(0.1, 0.9, texts))
         rows.add("predicted_class", ids, ids % 2)
-        rows.add("is_exact", ids, (ids % 4 < exact * 4).astype(float))
+        rows.add("is_exact", ids, np.ones(texts))
         for name, value in {"found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}.items():
             rows.add(name, ids, np.full(texts, value))
     listed = {}
@@ -71,18 +60,9 @@ def invented_run(
 
 
 def invented_study(
-    folder,
-    base,
-    uniform,
-    guides,
-    adversaries,
-    seeds_jsd=0.1,
-    tests=ALL,
-    searched=True,
-    of="wiegreffe",
-    alike=0.9,
+    folder, base, uniform, guides, adversaries, seeds_jsd=0.1, tests=ALL, searched=True, of="wiegreffe", alike=0.9,
     texts=EXAMPLES,
-):
+):  # fmt: skip
     """The directory of a study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd, jsd)}`."""
     members = []
 
@@ -92,16 +72,8 @@ def invented_study(
         members.append({"role": role, "seed": seed, "parameter": parameter, "run_id": name, "directory": f"../{name}"})
 
     for seed, f1 in enumerate(base):
-        member(
-            "base",
-            seed,
-            f1=f1,
-            alike=alike,
-            teacher=seed > 0,
-            jsd=seeds_jsd,
-            tvd=0.05,
-            adversarial=searched and seed == 0,
-        )
+        more = {"teacher": seed > 0, "adversarial": searched and seed == 0}
+        member("base", seed, f1=f1, alike=alike, jsd=seeds_jsd, tvd=0.05, **more)
     for seed, f1 in enumerate(uniform):
         member("uniform", seed, f1=f1)
     for by, values in guides.items():

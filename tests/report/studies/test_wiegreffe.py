@@ -173,18 +173,14 @@ def test_no_interval_of_f1_leaves_what_f1_can_be(study):
 def test_an_audit_without_the_search_leaves_out_what_was_not_measured(study):
     full = study([0.8, 0.81, 0.79], [0.7, 0.71, 0.69], {}, {}, of="audit")
     reading = study([0.8, 0.81, 0.79], [0.7, 0.71, 0.69], {}, {}, searched=False, of="audit")
-    assert [finding.claim.name for finding in full.findings] == [
-        "attention_is_needed",
-        "seeds_attend_alike",
-        "seeds_are_nearer_than_adversaries",
-    ]
-    assert [finding.claim.name for finding in reading.findings] == ["attention_is_needed", "seeds_attend_alike"]
+    names = ["attention_is_needed", "seeds_attend_alike", "seeds_are_nearer_than_adversaries"]
+    assert [finding.claim.name for finding in full.findings] == names
+    assert [finding.claim.name for finding in reading.findings] == names[:2]
     table = reading.tables["JSD of attention to the base's: other seeds"]
     other = full.tables["JSD of attention to the base's: other seeds, and adversaries against single predictions"]
     pd.testing.assert_frame_equal(table, other[table.columns])  # the seeds' numbers are the same ones
     assert not any("adversary" in name for name in table)
-    assert "Whether an adversary gets farther is not tested: it needs the probe adversarial." in reading.notes[-1]
-    assert "Over 2 further seeds attention moves by a median JSD of " in reading.notes[-1]
+    assert "needs the probe adversarial" in reading.notes[-1]
     assert [name for name, _, _ in reading.figures] == ["uniform", "seeds"]
 
 
