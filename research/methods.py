@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.reading import facts_of, importances_in
+from attnprobe.evidence.reading import importances_in
 from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
@@ -148,11 +148,11 @@ def of_model(directory: Path) -> pd.DataFrame:
     by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
     rows = pd.DataFrame(
         {
-            "method": facts_of(name, results, "plausibility").title,
+            "method": facts.title,
             "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
             **{column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()},
         }
-        for name in names
+        for name, facts in names.items()
     )
     solved = bool(known["accuracy"] >= SOLVED and by_reason and len(needs))
     own = {name: known[name] for name in ("data", "run_id", "seed")} | {"encoder": known["model"]}
