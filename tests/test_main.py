@@ -83,7 +83,7 @@ def test_a_mistake_is_answered_before_what_it_does_not_need_is_imported(tmp_path
 def test_help_and_version(tmp_path):
     done = command_line(tmp_path, "--help")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\npython -m attnprobe ") == 5
+    assert done.stdout.count("\nattnprobe run ") == 5
     assert re.search("^experiment: .*audit, .*jain, ", done.stdout, re.M)
     shown = command_line(tmp_path, "--version")
     assert (shown.returncode, shown.stdout) == (0, f"attnprobe {__version__}\n")

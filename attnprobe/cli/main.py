@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
@@ -41,10 +41,13 @@ settings (NAME=VALUE after audit and run; each group is a folder of conf/):
   training   how: epochs, learning rate, early stopping
   probe      the tests, such as probe=[permutation,adversarial]
   +experiment, importances, seed, trainer, logger, launcher, output
-  attnprobe run --help lists every choice and every value
+  attnprobe run --help lists every choice, attnprobe run --help settings every value
 
 exit status: 0 done, 1 failed, 2 a mistake in the command, 3 a --fail-if condition holds
 documentation: docs/README.md"""
+
+EVERY_SETTING = "Every setting with its value"
+"""What the second part of the help of `run` (conf/config.yaml) begins with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,10 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif name == "--version":
         print(f"attnprobe {__version__}")
     elif name == "run":
-        sys.argv = ["attnprobe", *given[1:]]
+        asks = "--help" in given
+        sys.argv = ["attnprobe", *(one for one in given[1:] if not (asks and one == "settings"))]
         hydra_command = import_module("attnprobe.__main__").main
-        if sys.stdout.isatty() and "--help" in given:
-            paged(hydra_command)
+        if asks:
+            show_help(hydra_command, every_setting="settings" in given)
         else:
             hydra_command()
     elif name == "report":
@@ -74,12 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stop(f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples")
 
 
-def paged(print_help: Callable[[], None]) -> None:
-    """Show what is printed a page at a time."""
+def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:
+    """Show the help that is printed, the settings' values where they are asked for; in a terminal a page at a time."""
     text = StringIO()
-    with redirect_stdout(text), suppress(SystemExit):
-        print_help()
-    pager(text.getvalue())
+    with redirect_stdout(text):
+        try:
+            print_help()
+        except SystemExit as ended:
+            if ended.code:
+                raise
+    shown = text.getvalue()
+    if not every_setting:
+        shown = f"{shown.partition(EVERY_SETTING)[0]}attnprobe run --help settings lists every setting with its value"
+    (pager if sys.stdout.isatty() else print)(shown)
 
 
 def stop(message: str) -> None:

@@ -195,9 +195,11 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
     train = splits[read]
     length = train.words.lengths
     middle = float(np.median(length))
+    cut = sum(counts[one]["truncated"] for one in splits)
+    texts_cut = f"{cut:,} text{'' if cut == 1 else 's'}"
     sentence = (
         f"the median text has {middle:.0f} word{'' if middle == 1 else 's'} "
-        f"(shortest {length.min():,}, longest {length.max():,})"
+        f"(shortest {length.min():,}, longest {length.max():,}{f'; {texts_cut} cut at data.max_tokens' if cut else ''})"
     )
     follows = "too short for attention to choose between words, or not split into words; see data.language"
     checks.add("length", middle, sentence, follows, below=3)
@@ -211,9 +213,8 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
                 checks.add("script", share, f"{percent(share)} of the words hold {name}", follows, from_on=SPACELESS)
                 break
 
-    cut = sum(counts[one]["truncated"] for one in splits)
     share = cut / sum(map(len, splits.values()))
-    sentence = f"{cut:,} text{'' if cut == 1 else 's'} ({percent(share)}) cut at data.max_tokens"
+    sentence = f"{texts_cut} ({percent(share)}) cut at data.max_tokens"
     checks.add("cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05)
 
     sample = range(0, len(train), max(1, len(train) // MOST_SEARCHED))

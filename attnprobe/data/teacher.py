@@ -113,7 +113,10 @@ class Teacher:
                     f"it attends to {attended} positions of example {number} in {split}, which has {len(words)} words: "
                     f"a hierarchical model attends to sentences and cannot teach one that attends to words"
                 )
-        attention, probability = (pc.list_flatten(table[name]).to_numpy() for name in ("attention", "probability"))
+        # copies: torch takes no array that may not be written to
+        attention, probability = (
+            pc.list_flatten(table[name]).to_numpy().copy() for name in ("attention", "probability")
+        )
         probability = probability.reshape(-1, len(classes)).astype(np.float32)
         return TeacherOutputs(Ragged(attention, np.cumsum([0, *positions])), probability)
 

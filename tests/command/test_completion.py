@@ -52,8 +52,19 @@ def test_zsh_has_its_own_and_another_shell_is_one_line(capsys):
     assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
-def test_help_is_shown_a_page_at_a_time(monkeypatch):
+def test_help_of_run_lists_the_settings_where_they_are_asked_for_and_comes_a_page_at_a_time(monkeypatch, capsys):
+    def whole():
+        print(f"choices\n{command.EVERY_SETTING}\nseed: 0")
+        raise SystemExit(0)
+
+    command.show_help(whole, every_setting=False)
+    out = capsys.readouterr().out
+    assert "choices" in out
+    assert "seed: 0" not in out
     shown = []
     monkeypatch.setattr(command, "pager", shown.append)
-    command.paged(lambda: print("a line"))
-    assert shown == ["a line\n"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    command.show_help(whole, every_setting=True)
+    assert shown[0].endswith("seed: 0\n")
+    with pytest.raises(SystemExit):  # a mistake beside it keeps its status
+        command.show_help(lambda: sys.exit(2), every_setting=True)

@@ -77,4 +77,4 @@ def test_every_command_has_help(name, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["attnprobe"])
     with suppress(SystemExit):
         main([name, "--help"])
-    assert f"attnprobe {'+' if name == 'run' else name}" in capsys.readouterr().out
+    assert f"attnprobe {name}" in capsys.readouterr().out

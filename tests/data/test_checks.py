@@ -150,6 +150,15 @@ def test_texts_that_are_cut_are_warned_of(tmp_path):
     found = checked(tmp_path, clean(), max_tokens=5)
     assert found["cut texts"].value == 1
     assert found["cut texts"].warns
+    assert "cut" not in checked(tmp_path, clean())["length"].sentence
+
+
+def test_a_single_text_that_is_cut_is_said_with_the_lengths(tmp_path):
+    frame = clean()
+    frame.loc[7, "text"] = " ".join(["word"] * 90)
+    found = checked(tmp_path, frame, max_tokens=50)
+    assert not found["cut texts"].warns
+    assert found["length"].sentence.endswith("; 1 text cut at data.max_tokens)")
 
 
 def test_several_labels_and_questions_are_looked_at_as_well(tmp_path):

@@ -40,6 +40,7 @@ def test_the_same_examples_in_the_same_words_fit(tmp_path):
     assert [outputs.attention[row].tolist() for row in range(3)] == EXAMPLES["attention"]
     np.testing.assert_array_equal(outputs.probability, np.float32(EXAMPLES["probability"]))
     assert outputs.attention.flat.dtype == outputs.probability.dtype == np.float32
+    assert outputs.attention.flat.flags.writeable  # else torch warns of it in every training
 
 
 def test_the_first_difference_is_named(tmp_path):
