@@ -349,12 +349,15 @@ def main() -> None:
     parser.add_argument("--null", action="store_true", help="also each model's own weights in random order")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
     parser.add_argument("--record", type=Path, help="with --table: the shipped calibration.parquet, told of it")
-    parser.add_argument("--keep", type=Path, help="with --table: a parquet file with a row per model")
+    parser.add_argument("--keep", type=Path, help="with --table: a parquet file of a row per model, added to")
     given = parser.parse_args()
     if given.table:
         models = judged(given.folder) if given.folder.is_dir() else pd.read_parquet(given.folder)
         if given.keep is not None:
-            models.to_parquet(given.keep)
+            if given.keep.exists():
+                models = pd.concat([pd.read_parquet(given.keep), models], ignore_index=True)
+                models = models.drop_duplicates(["rule", "encoder", "attention", "draw"], keep="last")
+            models.to_parquet(given.keep, index=False)
         if given.record is not None:
             record(models, given.record)
         primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
