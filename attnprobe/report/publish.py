@@ -45,7 +45,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
         of_data = (f"{data}: {'; '.join(notes) or 'every row was used whole'}" for data, notes in notes_of_data(runs))
         for note in (*of_data, *reading.notes, *times_of(run.manifest.get("tables", {}) for run in runs)):
             console.print(safe(note))
-    said = answer_lines(own, runs[0].quality, runs[0].attention_on)
+    said = answer_lines(own, runs[0].quality, runs[0].attention_on, "the page says what each of them needs")
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
     page, made = directory / PAGE, f'content="attnprobe {__version__}"'
     newest = max((place / MANIFEST).stat().st_mtime for place in reading.runs)

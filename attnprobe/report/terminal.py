@@ -174,9 +174,15 @@ FEW = 2
 """Untested questions up to which each is named with what would test it."""
 
 
-def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on: str = "") -> list[str]:
+def answer_lines(
+    own: pd.DataFrame,
+    quality: Quality | None = None,
+    attention_on: str = "",
+    more: str = "attnprobe audit, or +experiment=audit, asks most of them",
+) -> list[str]:
     """Chip, sentence and gauge, a line for every question that was answered, one for the open and one for the untested ones,
-    and what to show instead; of a poor model no more than that it is one, and what to do. `own`: the findings on a group."""
+    and what to show instead; of a poor model no more than that it is one, and what to do. `own`: the findings on a group;
+    `more`: how many untested questions get their answer."""
 
     def item(head: str, words: str) -> list[str]:
         return textwrap.wrap(visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12)
@@ -199,7 +205,7 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on
         said += item(row.answer, f"{name:32} {row.value:.2f}{span}{unproven}")
     said += item(OPEN, " · ".join(found.open)) if found.open else []
     left = [f"{name} ({setting})" for name, setting in found.untested]
-    many = f"{len(left)} more questions; attnprobe audit, or +experiment=audit, asks most of them"
+    many = f"{len(left)} more questions; {more}"
     said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
     return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
 

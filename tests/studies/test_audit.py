@@ -128,6 +128,8 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypa
     publish_study(first, verbose=True)
     said = capsys.readouterr().out
     assert "is not tested: it needs the probe adversarial." in " ".join(said.split())
+    # an audit does not send its reader to an audit
+    assert "more questions; the page says what each of them needs" in " ".join(said.split())
     assert "adversary (search)" not in said
     for broken in ("{", '{"rows": {"train": "many"}, "words": ""}'):
         (first / PLAN).write_text(broken)
