@@ -44,7 +44,7 @@ OTHERS = {
     "importance/leave_one_out/changed_states": ["importance/leave_one_out"],
     "importance/leave_one_out/recombine": ["importance/leave_one_out"],
     "importance/leave_one_out/recurrent": ["importance/leave_one_out"],
-    "importance/leave_one_out/removal": ["importance/test_leave_one_out.py", "importance/leave_one_out"],
+    "importance/leave_one_out/removal": ["importance/leave_one_out"],
     "importance/nulls": ["exact/test_nulls.py", "probes/test_agreement.py"],
     "measures": ["test_measures.py"],
     "results/directory": ["results/test_directory.py", "results/test_results.py"],
