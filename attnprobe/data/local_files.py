@@ -266,7 +266,7 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
         number = int(digits)
         return number if -(2**63) <= number < 2**63 else float(number)  # as the table can hold it
 
-    rows: list[Any] = []
+    rows, content = [], None
     try:
         content = json.loads(text, parse_int=whole)
         rows = content if isinstance(content, list) else [content]
@@ -278,7 +278,7 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
                 said = line[:60].strip()
                 raise UserError(f"{path} cannot be read: line {number} is not JSON ({error}): {said!r}") from None
     wrong = [number for number, row in enumerate(rows, 1) if not isinstance(row, dict)]
-    if wrong and len(wrong) < len(rows):
+    if wrong and not (isinstance(content, list) and len(wrong) == len(rows)):
         row = str(rows[wrong[0] - 1])
         raise UserError(f"{path} cannot be read: entry {wrong[0]} is not a JSON object: {row[:60]!r}")
     rows = [{"text": row} for row in rows] if wrong else rows

@@ -73,6 +73,8 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
         ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .*recursion"),
+        ("rows.json", b"null", "entry 1 is not a JSON object: 'None'"),
+        ("rows.jsonl", b'"a"\n"b"\n', "entry 1 is not a JSON object: 'a'"),
         ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
         ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "cannot be read: .*5000 digits"),
         ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
