@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
-from lightning import Trainer
-from lightning.pytorch.strategies import StrategyRegistry
 
 from attnprobe.core import settings as types
 from attnprobe.core.errors import UserError
@@ -39,7 +37,6 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.recipe import Recipe
-from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe
 from attnprobe.results.saved_settings import entries
 
@@ -71,7 +68,7 @@ TASK: dict[str, Any] = {"name": Literal["classification", "qa"], "epsilon": type
 TRAINER: dict[str, Any] = {
     "accelerator": Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
     "devices": Annotated[int, Ge(-1)] | list[types.Whole] | str,
-    "strategy": Literal["auto", *StrategyRegistry.available_strategies()],
+    "strategy": str,
     "precision": Literal[
         "32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed", "transformer-engine",
         "transformer-engine-float16", "32", "64", "16", "bf16", 32, 64, 16,
@@ -138,7 +135,6 @@ STAGES = {"encoder": TextEncoder, "attention": Attention, "decoder": Decoder, "q
 """The parts of a model that the data complete, with the base of their classes."""
 PARTS: dict[str, tuple[type, bool]] = {
     "data": (TextDataModule, False),
-    "model": (TrainedModel, True),
     **{f"model.{name}": (base, True) for name, base in STAGES.items()},
     "training.recipe": (Recipe, False),
     "probe.*": (Probe, False),
@@ -173,7 +169,13 @@ def check(config: Mapping[str, Any]) -> None:
     further = {key: value for key, value in config["trainer"].items() if key not in TRAINER}
     if own := [key for key in further if key in OWN_TRAINER]:
         raise UserError(f"trainer.{own[0]}={shown(further[own[0]])}: the run sets this itself; leave it out")
-    check_arguments("trainer", further, Trainer, {"num_nodes": types.Count})
+    if further or config["trainer"].get("strategy") != "auto":
+        from lightning import Trainer  # takes 2 s that a mistake elsewhere need not wait for
+        from lightning.pytorch.strategies import StrategyRegistry
+
+        strategies = ("auto", *StrategyRegistry.available_strategies())
+        check_value("trainer.strategy", config["trainer"]["strategy"], Literal[strategies])
+        check_arguments("trainer", further, Trainer, {"num_nodes": types.Count})
     if "_target_" not in model:
         known = MODEL | dict.fromkeys(STAGES, types.Part) | {"question_encoder": types.Part | None}
         _check_group("model", model, known, optional=("attention_name", "width", "patience", "question_encoder"))
@@ -192,7 +194,8 @@ def check(config: Mapping[str, Any]) -> None:
             f"data.test_share=1 leaves no row for training.epochs={training['epochs']}: expected a number below 1, or "
             f"training=none of a model that is trained already"
         )
-    _check_parts(config, None)
+    # the model last: Hugging Face's takes seconds to import, which a mistake elsewhere need not wait for
+    _check_parts(dict(sorted(config.items(), key=lambda one: one[0] == "model")), None)
 
 
 def check_saved(config: Mapping[str, Any], path: Path, trusted: Sequence[str] = ()) -> None:
@@ -221,10 +224,13 @@ def _check_parts(content: Any, trusted: Trusted, outer: str = "") -> None:
             from attnprobe.findings.studies.base import Study
 
             wanted = (Study, False)
-        is_stages = place == "model" and not (isinstance(value, Mapping) and "_target_" in value)
+        if place == "model" and isinstance(value, Mapping) and "_target_" in value:
+            from attnprobe.models.trained import TrainedModel
+
+            wanted = (TrainedModel, True)
         if key in DIRECTIVES:
             raise UserError(f"{visible(place)[:200]} is refused: no object is constructed at this place")
-        if wanted is None or is_stages or (value is None and place in ABSENT):
+        if wanted is None or (value is None and place in ABSENT):
             _check_parts(value, trusted, place)
         else:
             _check_part(place, value, wanted, trusted)

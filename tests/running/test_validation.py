@@ -14,7 +14,7 @@ from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.validation import TRAINER, check, check_value
+from attnprobe.runs.validation import check
 from tests.runs import composed
 
 CONF = Path(__file__).parent.parent.parent / "conf"
@@ -140,6 +140,6 @@ def test_data_from_files_are_called_as_their_file():
 
 
 def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
-    check_value("trainer.strategy", "ddp", TRAINER["strategy"])
+    check(resolved(composed("trainer.strategy=ddp")))
     with pytest.raises(UserError, match=r"trainer\.strategy=/dev/null: expected auto, ddp"):
-        check_value("trainer.strategy", "/dev/null", TRAINER["strategy"])
+        check(resolved(composed("trainer.strategy=/dev/null")))
