@@ -1,8 +1,5 @@
-"""What the papers claim, put to the test on one's own numbers.
-
-A claim turns a table into one number with an interval, and compares the *whole* interval with a threshold and a smallest
-difference of interest, so that no verdict is ever stronger than its interval.
-"""
+"""What the papers claim, put to the test on one's own numbers: the *whole* interval of a number is compared with a threshold
+and a smallest difference of interest, so that no verdict is ever stronger than its interval."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +28,7 @@ LEVELS = {
     "state": "does the weight say how much the prediction takes from the encoder's state at a position?",
     "word": "does the weight say how much the word at a position decides?",
 }
-"""What a claim is about. With an encoder that reads context a state tells of more than its own word: an attention can be
-right about states and wrong about words. Readers of heat maps mean words."""
+"""What a claim is about. With an encoder that reads context an attention can be right about states and wrong about words."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +69,13 @@ class Claim:
     against: str = ""
 
     def __post_init__(self) -> None:
-        if self.criterion not in CRITERIA:
-            raise ValueError(f"criterion={self.criterion!r}: expected one of {', '.join(CRITERIA)}")
+        for name, known in (("criterion", CRITERIA), ("level", LEVELS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}")
         if self.speaks not in ("for", "neither"):
             raise ValueError(
                 f"speaks={self.speaks!r}: expected for or neither; word a claim against attention the other way round"
             )
-        if self.level not in LEVELS:
-            raise ValueError(f"level={self.level!r}: expected one of {', '.join(LEVELS)}")
         if self.smallest < 0:
             raise ValueError(f"smallest={self.smallest}: expected a difference of 0 or more")
         if self.primary and self.speaks == "neither":
@@ -131,16 +126,8 @@ MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 
 
 def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
-    """τ-b of a measure with itself in another seed, mean over the texts and over all pairs of runs, with an interval over
-    both; two runs have none. Of scores without meaning it is 0.
-
-    Args:
-        runs: those of one model from several seeds, each run's numbers by themselves.
-        measure: one of `MEASURES`.
-
-    Returns:
-        None where fewer than two of the runs have the measure.
-    """
+    """τ-b of one of `MEASURES` with itself in another seed, mean over the texts and all pairs of the runs of one model, with
+    an interval over both; two runs have none. Of scores without meaning it is 0. None where fewer than two runs have it."""
     having = [run for run in runs if measure in run.probes]
     if len(having) < 2:
         return None
@@ -182,7 +169,7 @@ CLAIMS = {
 
 def with_ceilings(findings: Sequence[Finding], runs: Sequence[Numbers]) -> list[Finding]:
     """The findings of one model, and how reliable each measure is that they compare attention with; those against a measure
-    that does not agree with itself are not asked."""
+    that does not agree with itself over seeds are not asked."""
     result = list(findings)
     for measure in dict.fromkeys(one.claim.against for one in findings if one.claim.against):
         evidence = reliability(runs, measure)

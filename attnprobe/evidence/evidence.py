@@ -89,17 +89,6 @@ class Evidence:
         return cls(*wilson(sample.sum(), len(sample)), n=len(sample))
 
     @classmethod
-    def of_flips(cls, values: Any) -> "Evidence":
-        """The mean of paired differences, each −1, 0 or 1, with Tango's score interval. Fractions (of several seeds, or
-        several random items) have the bootstrap's."""
-        sample = np.asarray(values, np.float64)
-        sample = sample[~np.isnan(sample)]
-        if not np.isin(sample, (-1, 0, 1)).all():
-            return cls.of(sample)
-        difference = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
-        return cls(*difference, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
-
-    @classmethod
     def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"]) -> "Evidence":
         """A ratio of two means over texts; texts with a NaN are left out."""
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
@@ -177,9 +166,33 @@ def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.n
     return texts.unstack([1, 2]).to_numpy(np.float64)
 
 
+def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:
+    """Whether one of these metrics has no largest number in one of the runs: where a model gives a score, distances have
+    none, and what holds for values within a known reach does not."""
+    return any(one.get(name, (0, 0))[1] is None for one in rows.attrs.get(RANGES, {}).values() for name in metrics)
+
+
+def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Values → 1 where they pass the test, 0 where not, NaN where they are NaN."""
+    return lambda values: np.where(np.isnan(values), np.nan, test(values))
+
+
+def of_examples(metrics: tuple[str, ...], reduce: Callable[..., Evidence]) -> Measure:
+    """A measure: `reduce(rows, *columns)` of the examples' rows and the metrics' columns; None without any example."""
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        rows = values_of(table, *metrics)
+        if rows is None:
+            return None
+        evidence = reduce(rows, *(rows[metric].to_numpy() for metric in metrics))
+        return evidence if evidence.n else None
+
+    return Measure(metrics, measure)
+
+
 def mean_of(
     *metrics: str,
-    value: Callable[..., np.ndarray] | None = None,
+    value: Callable[..., np.ndarray] = lambda column: column,
     reach: float | None = None,
     ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Measure:
@@ -193,49 +206,36 @@ def mean_of(
         ends: the least and the greatest that the number can be; no interval goes beyond them.
     """
 
-    def reduce(rows: pd.DataFrame, values: np.ndarray) -> Evidence:
-        if is_open(rows, metrics):
-            return Evidence.of_runs(by_run(rows, values))
-        return Evidence.of_runs(by_run(rows, values), reach=reach).within(*ends)
+    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
+        values = by_run(rows, np.asarray(value(*columns), np.float64))
+        return (
+            Evidence.of_runs(values) if is_open(rows, metrics) else Evidence.of_runs(values, reach=reach).within(*ends)
+        )
 
-    return _over_examples(metrics, value, reduce)
-
-
-def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:
-    """Whether one of these metrics has no largest number in one of the runs: where a model gives a score, distances have
-    none, and what holds for values within a known reach does not."""
-    return any(one.get(name, (0, 0))[1] is None for one in rows.attrs.get(RANGES, {}).values() for name in metrics)
+    return of_examples(metrics, reduce)
 
 
-def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Values → 1 where they pass the test, 0 where not, NaN where they are NaN."""
-    return lambda values: np.where(np.isnan(values), np.nan, test(values))
-
-
-def share_of(*metrics: str, value: Callable[..., np.ndarray] | None = None) -> Measure:
+def share_of(*metrics: str, value: Callable[..., np.ndarray] = lambda column: column) -> Measure:
     """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
-    return _over_examples(metrics, value, lambda rows, values: Evidence.of_share(over_seeds(rows, values)))
+
+    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
+        return Evidence.of_share(over_seeds(rows, np.asarray(value(*columns), np.float64)))
+
+    return of_examples(metrics, reduce)
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
-    """As `mean_of` for paired differences of two things that are 1 or 0, with a score interval."""
-    return _over_examples(metrics, value, lambda rows, values: Evidence.of_flips(over_seeds(rows, values)))
+    """As `mean_of` for paired differences of two things that are 1 or 0, with Tango's score interval. Fractions (of several
+    seeds, or several random items) have the bootstrap's."""
 
+    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
+        sample = over_seeds(rows, np.asarray(value(*columns), np.float64)).dropna().to_numpy()
+        if not np.isin(sample, (-1, 0, 1)).all():
+            return Evidence.of(sample)
+        ends = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
+        return Evidence(*ends, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
 
-def _over_examples(
-    metrics: tuple[str, ...],
-    value: Callable[..., np.ndarray] | None,
-    reduce: Callable[[pd.DataFrame, np.ndarray], Evidence],
-) -> Measure:
-    def measure(table: pd.DataFrame) -> Evidence | None:
-        rows = values_of(table, *metrics)
-        if rows is None:
-            return None
-        columns = [rows[metric].to_numpy() for metric in metrics]
-        evidence = reduce(rows, columns[0] if value is None else np.asarray(value(*columns), np.float64))
-        return evidence if evidence.n else None
-
-    return Measure(metrics, measure)
+    return of_examples(metrics, reduce)
 
 
 def least(*measures: Measure) -> Measure:
@@ -269,71 +269,48 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
     without meaning, 1 for the best there is.
 
     Not asked where the best is not ahead of the null by `least`; where it may or may not be, by the interval of that
-    difference, nothing is decided.
+    difference, nothing is decided. Of one run in which nearly all texts are alike a bootstrap knows nothing of the others:
+    where these are at their best, or at the null, the share of the others is bounded exactly (Clopper & Pearson), and each of
+    them is taken to be as far away as can be; else the empirical Bernstein bound holds.
 
     Args:
-        reach: largest minus smallest value of the statistic, for the interval of a skill that is (nearly) the same in all
-            texts.
+        reach: largest minus smallest value of the statistic.
     """
     metrics = tuple(f"{statistic}_{kind}" for kind in ("own", "null", "best"))
 
-    def measure(table: pd.DataFrame) -> Evidence | None:
-        rows = values_of(table, *metrics)
-        if rows is None:
-            return None
-        own, null, best = (by_run(rows, rows[name].to_numpy()) for name in metrics)
+    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
+        own, null, best = (by_run(rows, column) for column in columns)
         parts = np.stack([own - null, best - null], -1)
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
-        if not parts.shape[1]:
-            return None
         bound = None if is_open(rows, metrics) else reach
         skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=bound)
         if not gain.value > least or gain.high <= least:
             return replace(skill, unasked=f"nothing it could point at moves the prediction by {least:g}")
         if bound is not None and len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
-            skill = bounded_skill(skill, parts[0], bound, gain)
-        if gain.low <= least:
-            return replace(skill, low=np.nan, high=np.nan)
-        return skill.within(-np.inf, 1)
+            over_null, over = parts[0].T
+            not_at_best, not_at_null = (int((np.abs(one) > 1e-9).sum()) for one in (over - over_null, over_null))
+            few = min(not_at_best, not_at_null) < FEWEST_NONZERO
+            bounded = None if few else bernstein(over_null - skill.value * over, 2 * reach)
+            if not gain.low > 0 or (bounded is None and not few):
+                skill = replace(skill, rare=True)
+            elif bounded is not None:
+                half = (bounded[2] - bounded[0]) / gain.low
+                skill = replace(skill, low=skill.value - half, high=skill.value + half, rare=False)
+            else:
+                at, count = (1.0, not_at_best) if not_at_best < FEWEST_NONZERO else (0.0, not_at_null)
+                away = clopper_pearson(count, len(over))[2] * reach / gain.low
+                high = max(at if at == 1 else away, skill.value)
+                skill = replace(skill, low=min(at - away, skill.value), high=high, rare=False)
+        return replace(skill, low=np.nan, high=np.nan) if gain.low <= least else skill.within(-np.inf, 1)
 
-    return Measure(metrics, measure)
-
-
-def bounded_skill(skill: Evidence, parts: Float[np.ndarray, "texts 2"], reach: float, gain: Evidence) -> Evidence:
-    """The same skill with an interval for texts of which nearly all are alike, where a bootstrap knows nothing of the others.
-
-    Where nearly all texts are at their best, or at the null, the share of those that are not is bounded exactly (Clopper &
-    Pearson), and each of them is taken to be as far away as can be; else the empirical Bernstein bound holds.
-    """
-    if not gain.low > 0:
-        return replace(skill, rare=True)
-    over_null, over = parts.T
-    others = {
-        1.0: int((np.abs(over - over_null) > 1e-9).sum()),  # texts that are not at their best
-        0.0: int((np.abs(over_null) > 1e-9).sum()),  # … not at the null
-    }
-    for at, count in others.items():
-        if count < FEWEST_NONZERO:
-            away = clopper_pearson(count, len(parts))[2] * reach / gain.low
-            low, high = (at - away, at) if at == 1 else (at - away, at + away)
-            return replace(skill, low=min(low, skill.value), high=max(high, skill.value), rare=False)
-    influence = over_null - skill.value * over
-    bounded = bernstein(influence, 2 * reach)
-    if bounded is None:
-        return replace(skill, rare=True)
-    half = (bounded[2] - bounded[0]) / gain.low
-    return replace(skill, low=skill.value - half, high=skill.value + half, rare=False)
+    return of_examples(metrics, reduce)
 
 
 def beyond_chance(own: str, chance: str) -> Measure:
     """A measure: (own − chance) / (1 − chance) of the means of two metrics from 0 to 1."""
 
-    def measure(table: pd.DataFrame) -> Evidence | None:
-        rows = values_of(table, own, chance)
-        if rows is None:
-            return None
-        reached, expected = (by_run(rows, rows[name].to_numpy()) for name in (own, chance))
-        evidence = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
-        return evidence.within(-np.inf, 1) if evidence.n else None
+    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
+        reached, expected = (by_run(rows, column) for column in columns)
+        return Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1)).within(-np.inf, 1)
 
-    return Measure((own, chance), measure)
+    return of_examples((own, chance), reduce)

@@ -26,14 +26,6 @@ NUMBERS = Path(__file__).parent / "published_numbers"
 
 
 @cache
-def _everything() -> pd.DataFrame:
-    tables = []
-    for paper, name in FILES.items():
-        table = pd.read_csv(NUMBERS / name, comment="#")
-        tables.append(table.assign(source=paper + ", " + table["source"]))
-    return pd.concat(tables, ignore_index=True)
-
-
 def published(data: str, model: str) -> pd.DataFrame:
     """What the papers report for a data set and model, under this project's names; empty where they report nothing.
 
@@ -41,7 +33,10 @@ def published(data: str, model: str) -> pd.DataFrame:
         Columns `metric group value source`: `group` is `overall` or `class_0`, `class_1`, …; `source` names the paper
         and where in it the number was read.
     """
-    table = _everything()
+    tables = [pd.read_csv(NUMBERS / name, comment="#") for name in FILES.values()]
+    table = pd.concat(
+        [one.assign(source=f"{paper}, " + one["source"]) for paper, one in zip(FILES, tables, strict=True)]
+    )
     rows = table[(table["data"] == data) & (table["model"] == model)]
     return rows[["metric", "group", "value", "source"]].reset_index(drop=True)
 
@@ -78,11 +73,8 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
 
 
 def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:
-    """(group, n, (number, low, high)) of one headline in one run's table of one probe; empty if it has no such metric.
-
-    Of the whole split a share of a known count has an interval (Wilson's, for as many texts as there are distinct ones); a
-    standard deviation has none.
-    """
+    """(group, n, (number, low, high)) of one headline in one run's table of one probe; empty if it has no such metric. Of the
+    whole split a share of a known count has Wilson's interval for the distinct texts; a standard deviation has none."""
     values = headline.values(run)
     if values.empty:
         return []
@@ -107,11 +99,11 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
         low, high = float(np.min(ends)), float(np.max(ends))
     elif headline.transform is not None:
         low, high = -np.inf, np.inf
-    found = []
-    for group, part in groups:
-        spread = (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else None
-        found.append((group, int(part.notna().sum()), spread or interval(part, low=low, high=high)))
-    return found
+    return [
+        (group, int(part.notna().sum()),
+         (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part, low=low, high=high))
+        for group, part in groups
+    ]  # fmt: skip
 
 
 def of_study(file: str, data: str) -> dict[str, float]:

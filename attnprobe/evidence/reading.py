@@ -1,8 +1,5 @@
-"""How a probe is read: its headline numbers and its figures, declared in one file per probe.
-
-A probe's module holds a `READING`; it is found by being there. An installed package brings readings of its own probes by
-entry points of the group `attnprobe.readings` (docs/extending.md).
-"""
+"""How a probe is read: its headline numbers and its figures, declared in one file per probe as its `READING`. An installed
+package brings readings of its own probes by entry points of the group `attnprobe.readings` (docs/extending.md)."""
 
 import importlib
 import pkgutil
@@ -46,8 +43,7 @@ class Facts:
 
 
 def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
-    """What the results' runs say of the importance that a probe files under this name; made of the name where they say
-    nothing.
+    """What the results' runs say of the importance that a probe files under this name, or what the name says.
 
     >>> facts_of("my_own", pd.DataFrame(), "erasure").title
     'my own'
@@ -153,20 +149,11 @@ class Headline:
     def key(self) -> str:
         return self.name or self.metric
 
-    def about(self, importance: str, title: str) -> "Headline":
-        """The same number of this importance, where the headline names it `{importance}` and `{title}`."""
-        return replace(
-            self,
-            metric=self.metric.replace("{importance}", importance),
-            name=self.name and self.name.replace("{importance}", importance),
-            title=self.title.replace("{title}", title),
-        )
-
     @property
     def metrics(self) -> tuple[str, ...]:
-        others = [self.at_most[0]] if self.at_most is not None else []
-        others += ["predicted_class"] if self.by_class else []
-        return (self.metric, *others, self.proportion_of or "examples")
+        bound = () if self.at_most is None else self.at_most[:1]
+        predicted = ("predicted_class",) if self.by_class else ()
+        return (self.metric, *bound, *predicted, self.proportion_of or "examples")
 
     def values(self, run: pd.DataFrame) -> "pd.Series[float]":
         """The examples' values, by example id, NaN where undefined; or the one of the whole split (`WHOLE_SPLIT` is its id).
@@ -220,8 +207,7 @@ class Drawing:
 @dataclass(frozen=True)
 class Tabulation:
     """A table for a paper: `build(results)` → DataFrame with its final headings, without rows where the results lack its
-    numbers. `name` is the file's, `caption` plain text with the unit. `metrics` without steps: names or patterns.
-    """
+    numbers. `name` is the file's, `caption` plain text with the unit. `metrics` without steps: names or patterns."""
 
     name: str
     caption: str
@@ -242,12 +228,9 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Column:
-    """A metric with a number per example that the page's browser and W&B show next to the texts.
-
-    `sorts`: the list of examples can be sorted by it. `leads`: it comes first there, and W&B's examples are chosen by it.
-    `one_minus`: the number shown is 1 − the metric, large for disagreement. `truth`: it is 1 or 0, for yes or no. `digits`
-    after the point.
-    """
+    """A metric with a number per example that the page's browser and W&B show next to the texts. `sorts`: the examples can be
+    sorted by it. `leads`: it comes first there, and W&B's examples are chosen by it. `one_minus`: 1 − the metric is shown.
+    `truth`: it is 1 or 0, for yes or no."""
 
     metric: str
     title: str
@@ -293,7 +276,16 @@ class Reading:
             results: a long table of this probe, of any runs.
         """
         there = importances_in(results, self.probe, self.mark) if self.of_importance else {}
-        of_each = [one.about(name, facts.ascii_title) for name, facts in there.items() for one in self.of_importance]
+        of_each = [
+            replace(
+                one,
+                metric=one.metric.replace("{importance}", importance),
+                name=one.name and one.name.replace("{importance}", importance),
+                title=one.title.replace("{title}", facts.ascii_title),
+            )
+            for importance, facts in there.items()
+            for one in self.of_importance
+        ]
         return (*self.headlines, *of_each, *(() if self.closing is None else self.closing(results)))
 
 
@@ -319,17 +311,17 @@ def readings() -> dict[str, Reading]:
 def present(numbers: Numbers) -> list[Reading]:
     """The readings of those probes that there are numbers of."""
     probes = set(numbers.probes)
-    return [reading for reading in readings().values() if reading.probe in probes]
+    return [reading for name, reading in readings().items() if name in probes]
 
 
 def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
     """The heat maps that there are numbers of, with their probes."""
-    every = ((reading.probe, one) for reading in readings().values() for one in reading.maps)
+    every = ((reading.probe, one) for reading in present(numbers) for one in reading.maps)
     return [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
 
 
 def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
     """The columns that there are numbers of, with their probes: first those to sort by, leading ones before all."""
-    every = ((reading.probe, one) for reading in readings().values() for one in reading.columns)
+    every = ((reading.probe, one) for reading in present(numbers) for one in reading.columns)
     shown = [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
     return sorted(shown, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

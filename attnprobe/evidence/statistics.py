@@ -17,10 +17,8 @@ Interval = tuple[float, float, float]
 
 
 def p_value(value: float, low: float, high: float, against: float) -> float:
-    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman & Bland 2011).
-
-    It is 0.05 exactly where `against` is an end of the interval, whatever method made it; the two half-widths may differ.
-    NaN where there is no interval.
+    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman & Bland 2011): 0.05 exactly
+    where `against` is an end of the interval; NaN where there is none.
 
     >>> round(p_value(1.0, 0.0, 2.0, 0.0), 3), round(p_value(1.0, 0.5, 3.0, 0.0), 5)
     (0.05, 9e-05)
@@ -62,19 +60,16 @@ def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " example
 
 
 FEWEST_NONZERO = 20
-"""Values other than 0 below which the mean of a mostly zero sample is carried by too few texts: of an event in 1 % of the
-texts, 20 texts show none four times out of five, and a bootstrap then knows nothing of it."""
+"""Values other than 0 below which too few texts carry the mean of a mostly zero sample, and a bootstrap knows nothing of the
+others."""
 FEWEST_PER_SKEWNESS = 25.0
-"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15): of 100 lognormal values with
-σ = 2, an interval holds the mean in 0.85 and not in 0.95 of the samples. The skewness is that of the sample and one standard
-error: of 20 lognormal values with σ = 1, one sample in ten looks less skewed than it is, and a third of these gave a false
-verdict."""
+"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15). The skewness is that of the sample
+and one standard error, as a small sample may look less skewed than it is."""
 
 
 def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) -> bool:
     """Whether nothing should be decided from these values: all equal, fewer than 20 that are not 0, or so skewed that a few
-    of them carry the mean (`any_skewness`: that does not matter, for a method that holds whatever it is). NaN values do not
-    count.
+    of them carry the mean (`any_skewness`: for a method that holds whatever it is). NaN values do not count.
 
     >>> is_too_rare(np.zeros(400)), is_too_rare(np.r_[np.ones(5), np.zeros(395)]), is_too_rare(np.arange(30.0))
     (True, True, False)
@@ -96,8 +91,7 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
 
 def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     """Mean with an interval that holds for any values within a known reach, however skewed (Maurer & Pontil 2009, theorem
-    4: the empirical Bernstein bound, here on both sides). It is wide; None where the values are equal or fewer than 20 are
-    other than 0, for these are no evidence of anything but how rare they are.
+    4: the empirical Bernstein bound, here on both sides). None where the values are equal or fewer than 20 are not 0.
 
     Args:
         reach: largest minus smallest value that there can be.
@@ -112,10 +106,9 @@ def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
 
 # Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.
 #
-# A text brings a few summands, a statistic makes a number of their sums, and the sums of a resample are one row of a matrix
-# product. One run: the studentised bootstrap over texts (Efron & Tibshirani 1993, section 12.5), which holds better than BCa
-# where values are skewed. Several runs on the same texts: texts and runs are crossed random effects (as readers and cases in
-# Hillis 2007). Runs are few, and a bootstrap over three of them is far too narrow: their part is Student's.
+# A text brings a few summands, and a statistic makes a number of their sums. One run: the studentised bootstrap over texts
+# (Efron & Tibshirani 1993, section 12.5), which holds better than BCa where values are skewed. Several runs on the same
+# texts: crossed random effects (Hillis 2007); a bootstrap over three runs is far too narrow, so that their part is Student's.
 
 
 RESAMPLES = 2000
@@ -148,8 +141,7 @@ def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.
         ValueError: an infinite value, which has no mean.
 
     Returns:
-        (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval:
-        they do not say how others would spread.
+        (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval.
     """
     sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
     sample = sample[~np.isnan(sample)]
@@ -204,16 +196,28 @@ def resampled_runs(
     Returns:
         (number, low, high). The ends are NaN where nothing varies, or a run's number is undefined.
     """
+    n = parts.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         totals = parts.sum(1)
         value = float(statistic(totals).mean()) if parts.size else float("nan")
-        if not np.isfinite(value) or parts.shape[1] < 2:
+        if not np.isfinite(value) or n < 2:
             return value, np.nan, np.nan
         influence = pseudovalues(parts, totals, statistic)
-        usable = np.isfinite(influence).all()
-        if not usable or is_constant(influence.ravel()):
+        if not np.isfinite(influence).all() or is_constant(influence.ravel()):
             return value, np.nan, np.nan
-        below, above = _over_texts(parts, statistic, influence.mean(0), value)
+        of_text = influence.mean(0)
+        error, below, above = float(of_text.std(ddof=1)) / np.sqrt(n), 0.0, 0.0
+        if error > 0:
+            together = np.concatenate([of_text[:, None], of_text[:, None] ** 2, *parts], 1)
+            deviations = []
+            for weights in _resamples(n) if n * RESAMPLES > KEPT else _kept_resamples(n):
+                sums = weights.astype(np.float64) @ together
+                mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
+                spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
+                apart = (statistic(of_runs).mean(1) - value) / spread
+                deviations.append(np.where(spread > 1e-9 * error, apart, np.nan))
+            ends = np.nanquantile(np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+            below, above = float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
         if len(parts) > 1:
             of_texts, of_runs = components(influence)
             half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(parts) - 1)) * of_runs
@@ -229,27 +233,6 @@ def pseudovalues(
     return n * statistic(totals)[:, None] - (n - 1) * statistic(totals[:, None] - parts)
 
 
-def _over_texts(
-    parts: Float[np.ndarray, "runs texts parts"],
-    statistic: Statistic,
-    influence: Float[np.ndarray, " texts"],
-    value: float,
-) -> tuple[float, float]:
-    n = parts.shape[1]
-    error = float(influence.std(ddof=1)) / np.sqrt(n)
-    if error == 0:
-        return 0.0, 0.0
-    together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
-    deviations = []
-    for weights in _resamples(n) if n * RESAMPLES > KEPT else _kept_resamples(n):
-        sums = weights.astype(np.float64) @ together
-        mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
-        spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
-        deviations.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
-    ends = np.nanquantile(np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
-
-
 def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
     """How often each text is in each resample (some ten times at most), an even number of resamples at a time: BLAS adds up a
     row that is left over in another order than a pair."""
@@ -260,20 +243,15 @@ def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
         yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.uint8)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
 def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
-    return list(
-        _resamples(n)
-    )  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
+    return list(_resamples(n))
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
-    """What of the spread belongs to the texts and what to the runs, by the mean squares of a two-way layout.
-
-    Returns:
-        the factor for the reach of the interval over texts, 0 to 1, without each run's own part (it is in the runs' spread
-        already); and the standard error of the mean over runs, at least what each run's own part makes it.
-    """
+    """What of the spread belongs to the texts and what to the runs, by the mean squares of a two-way layout: the factor for
+    the reach of the interval over texts, 0 to 1, without each run's own part; and the standard error of the mean over runs,
+    at least what each run's own part makes it."""
     runs, texts = influence.shape
     of_run, of_text = influence.mean(1), influence.mean(0)
     rest = influence - of_run[:, None] - of_text[None] + influence.mean()
@@ -293,15 +271,11 @@ def over_pairs(
     """The number of all ordered pairs of different runs together (such as the distance of two seeds' attention), with an
     interval over texts and runs.
 
-    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile: the luck of a
-    base, which is in many pairs, must not count as many observations. The texts' part is the bootstrap's.
+    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile, the texts' part
+    the bootstrap's. With two runs there is no interval, for one pair does not say how others would differ.
 
     Args:
         parts: the summands of every text for each base and each other run; the diagonal is not used.
-        statistic: makes the number of their sums.
-
-    Returns:
-        (number, low, high); with two runs there is no interval, for one pair does not say how others would differ.
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)

@@ -116,9 +116,21 @@ def examples_of(run: Run) -> pd.DataFrame:
 def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Every headline number that both runs have, and how it changed."""
     ids = one["example_id"].to_numpy()
+    rows: list[dict[Any, Any]] = []
+
+    def add(probe: str, metric: str, title: str, values: "list[pd.Series[float]]", *, whole: bool = False) -> None:
+        """The number of both runs, and the mean of its paired differences, without an interval where it is of the whole
+        split; texts where either is undefined are left out."""
+        columns = zip(("first", "second"), values, strict=True)
+        both = pd.DataFrame({name: own.to_numpy(float) for name, own in columns}).dropna()
+        change, low, high = interval((both["second"] - both["first"]).to_numpy())
+        spread = {"low": np.nan, "high": np.nan} if whole else {"low": low, "high": high}
+        about = {"probe": probe, "metric": metric, "title": title, "n": 0 if whole else len(both)}
+        rows.append(about | {name: both[name].mean() for name in both} | {"change": change} | spread)
+
     words = [table[["prediction", "label"]].map(lambda cell: label_text(cell, ())) for table in (one, other)]
     right = [(table["prediction"] == table["label"]).astype(float) for table in words]
-    rows = [row("performance", CORRECT, "accuracy (same texts)", *right)]
+    add("performance", CORRECT, "accuracy (same texts)", right)
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
             if number.spread or (reading.probe == "performance" and number.metric in SAME):
@@ -127,20 +139,8 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
             whole = all(WHOLE_SPLIT in series.index for series in both)
             values = both if whole else [series.reindex(ids) for series in both]
             if all(series.notna().any() for series in values):
-                rows.append(row(reading.probe, number.key, number.title, *values, whole=whole))
+                add(reading.probe, number.key, number.title, values, whole=whole)
     return pd.DataFrame(rows)
-
-
-def row(
-    probe: str, metric: str, title: str, first: "pd.Series[float]", second: "pd.Series[float]", *, whole: bool = False
-) -> dict[Any, Any]:
-    """One number of both runs and the mean of its paired differences, without an interval where it is of the whole split;
-    texts where either is undefined are left out."""
-    both = pd.DataFrame({"first": first.to_numpy(float), "second": second.to_numpy(float)}).dropna()
-    change, low, high = interval((both["second"] - both["first"]).to_numpy())
-    spread = {"low": np.nan, "high": np.nan} if whole else {"low": low, "high": high}
-    about = {"probe": probe, "metric": metric, "title": title, "n": 0 if whole else len(both)}
-    return about | {name: both[name].mean() for name in both} | {"change": change} | spread
 
 
 def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

@@ -40,10 +40,6 @@ class Run:
     split: str
 
     @property
-    def probes(self) -> list[str]:
-        return self.numbers.probes
-
-    @property
     def files(self) -> RunDirectory:
         return RunDirectory(self.directory)
 
@@ -95,7 +91,7 @@ class Group:
 
     @property
     def numbers(self) -> Numbers:
-        return together(self.runs)
+        return Numbers.together(run.numbers for run in self.runs)
 
 
 def read_runs(places: Any) -> list[Run]:
@@ -130,11 +126,7 @@ def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
 
 
 def read_run(directory: Path) -> Run:
-    """One finished run.
-
-    Raises:
-        UserError: its tables hold no number.
-    """
+    """One finished run; a `UserError` where its tables hold no number."""
     run = RunDirectory(directory)
     numbers = Numbers.of([run])
     if not numbers.runs:
@@ -144,37 +136,25 @@ def read_run(directory: Path) -> Run:
     return Run(directory, run.manifest(), numbers, **named)  # type: ignore[arg-type]
 
 
-def together(runs: Sequence[Run]) -> Numbers:
-    """The runs' numbers as one."""
-    return Numbers.together(run.numbers for run in runs)
-
-
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """The runs in groups: one per data set, model and settings, in which only the seed differs."""
+    """The runs in groups: one per data set, model and settings, in which only the seed differs.
+
+    A note sets those of one data set and model apart: the settings in which they differ, `training.epochs=8`; else the
+    experiment; the end of the run's id where neither tells two runs of one seed apart.
+    """
     groups = []
     for data, model in dict.fromkeys((run.data, run.model) for run in runs):
         alike = [run for run in runs if (run.data, run.model) == (data, model)]
-        noted = notes(alike)
+        settings = [flattened(run.manifest.get("training", {})) for run in alike]
+        # a setting that one version wrote and another did not know is no difference that anybody chose
+        known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
+        told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
+        notes = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
+        for other in ([run.experiment for run in alike], [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in alike]):
+            if len({(run.seed, run.split, note) for run, note in zip(alike, notes, strict=True)}) < len(alike):
+                notes = other
         groups += [
-            Group(data, model, note, tuple(run for run, own in zip(alike, noted, strict=True) if own == note))
-            for note in dict.fromkeys(noted)
+            Group(data, model, note, tuple(run for run, own in zip(alike, notes, strict=True) if own == note))
+            for note in dict.fromkeys(notes)
         ]
     return groups
-
-
-def notes(runs: Sequence[Run]) -> list[str]:
-    """What sets each of these runs of one data set and model apart, the seed left aside.
-
-    The settings in which they differ, `training.epochs=8`; else the experiment; the end of the run's id where neither
-    tells two runs of one seed apart. All empty where they differ in nothing but the seed.
-    """
-    settings = [flattened(run.manifest.get("training", {})) for run in runs]
-    # a setting that one version wrote and another did not know is no difference that anybody chose
-    known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
-    told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
-    differences = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
-    experiments = [run.experiment for run in runs]
-    for noted in (differences, experiments):
-        if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
-            return noted
-    return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]

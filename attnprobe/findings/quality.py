@@ -14,9 +14,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import repeats_of
 
 SMALLEST = 0.05
-"""Share of the way from guessing to always right that a classifier must be ahead of guessing by. Of those that flip a coin
-one in forty is ahead by its whole interval; by this much as well (0.525 for two classes) one in a hundred on 40 texts, and
-fewer than one in a thousand on 571. Of those right in 60 % of the texts, 95 of 100 pass on 571."""
+"""Share of the way from guessing to always right that a classifier must be ahead of guessing by, its whole interval."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ class Quality:
     @property
     def better_than_guessing(self) -> bool:
         """Whether the decisions are shown to depend on the text: balanced accuracy above chance, by its whole interval and by
-        more than `SMALLEST` of what could be reached. Accuracy alone cannot say so: with one rare class a model that learnt
-        something may be right no more often than one that always names the other class."""
+        more than `SMALLEST` of what could be reached."""
         return self.balanced_low > self.asked
 
     @property
@@ -98,18 +95,10 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     of_class = np.array([wilson(right, int(count)) for right, count in zip(found, counts, strict=True)])
     balanced = float(of_class[:, 0].mean())
     below, above = (float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class) for end in (1, 2))
-    return Quality(
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        majority=float(counts.max() / len(given)),
-        n=len(given),
-        only=None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}",
-        balanced=balanced,
-        balanced_low=balanced - below,
-        balanced_high=balanced + above,
-        chance=1 / max(2, len(of_class)),
-    )
+    one_class = None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}"
+    around = {"balanced": balanced, "balanced_low": balanced - below, "balanced_high": balanced + above}
+    largest = float(counts.max() / len(given))
+    return Quality(accuracy, low, high, largest, len(given), one_class, **around, chance=1 / max(2, len(of_class)))
 
 
 def quality_of(run_dir: Path, split: str = "test") -> Quality | None:

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from attnprobe.evidence.claims import Claim, Finding, put_to_test, with_ceilings
 from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.evidence.reading import importances_in, present, readings
-from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs, together
+from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs
 from attnprobe.findings.studies.audit import CLAIM as BETTER
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.verdicts import (
@@ -84,7 +84,15 @@ def findings(
     groups, tables = grouped(list(runs) if are_read else read_runs(runs)), []
     for group in groups:
         tell(f"claims on {group.title}")
-        tested, first = tested_claims(group), group.runs[0].manifest
+        tested, first, numbers = [], group.runs[0].manifest, group.numbers
+        for reading in present(numbers):
+            own = [
+                one
+                for claim in reading.claims
+                for one in put_to_test((claim,), numbers.rows(reading.probe, claim.metrics))
+            ]
+            own = with_ceilings(own, [run.numbers for run in group.runs])
+            tested += [(f"test-{reading.probe}", finding) for finding in own]
         for place, study in enumerate(studies, start=1):
             if group_of(study, groups) is group:
                 tested += [(f"study-{place}", finding) for finding in study.findings]
@@ -95,24 +103,12 @@ def findings(
         whose = {"data": group.data, "model": group.model, "group": group.title}
         tables.append(rows.assign(**whose, chip=chip, sentence=sentence))
     for note in dict.fromkeys(group.note for group in groups):
-        alike = together([run for group in groups if group.note == note for run in group.runs])
+        alike = Numbers.together(group.numbers for group in groups if group.note == note)
         for finding in compare_models(alike):
             model = DOT.join([finding.model, note]) if note else finding.model
             whose = {"data": finding.data, "model": model, "group": f"{finding.data}{DOT}{model}"}
             tables.append(pd.DataFrame([row_of(ACROSS, finding) | whose | {"chip": "", "sentence": ""}]))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
-
-
-def tested_claims(group: Group) -> list[tuple[str, Finding]]:
-    """Every claim of every probe on one group, each with the part of the page that shows it."""
-    tested, numbers = [], group.numbers
-    for reading in present(numbers):
-        own = []
-        for claim in reading.claims:
-            own += put_to_test((claim,), numbers.rows(reading.probe, claim.metrics))
-        own = with_ceilings(own, [run.numbers for run in group.runs])
-        tested += [(f"test-{reading.probe}", finding) for finding in own]
-    return tested
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
@@ -135,7 +131,7 @@ CONTEXT_FREE = {
 CONVOLUTIONAL = {"flanconv": "flanrnn", "hanconv": "hanrnn"}
 
 
-def difference(first: str, second: str, *metrics: str, value: Callable[..., np.ndarray]) -> Measure:
+def difference(first: str, second: str, metrics: Sequence[str], value: Callable[..., np.ndarray]) -> Measure:
     """A measure: mean over the examples that both models have of the first one's `value(*columns)` minus the second's,
     each the mean over its seeds; bootstrap interval over the examples. Examples where either is NaN are left out."""
 
@@ -149,69 +145,54 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
         evidence = Evidence.of((of_model[0] - of_model[1]).dropna())
         return evidence if evidence.n else None
 
-    return Measure(metrics, measure)
+    return Measure(tuple(metrics), measure)
 
 
-def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
-    """How much larger a share of the items attention's order needs than the smallest set; NaN where nothing flips."""
-    return removal_share(attention, never_flips) - removal_share(optimal, never_flips)
+SERRANO = "Serrano & Smith 2019, section"
+TAU = "Kendall's τ-b, the second model's minus the first's, mean of the examples"
+COMPARED: dict[str, tuple[str, str, str, str, str, tuple[str, ...], Callable[..., np.ndarray]]] = {
+    "order_worse": (
+        "erasure", "erasure", "Attention's order is farther from the smallest set with {first} than with {second}",
+        f"{SERRANO} 5: attention is a worse order with contextual encoders", "share of the items removed beyond the optimum, "
+        "difference of the models, mean of the examples that both can flip, −1 to 1",
+        ("removed_fraction_attention", "removed_fraction_optimal", "never_flips"),
+        lambda attention, optimal, never: removal_share(attention, never) - removal_share(optimal, never),
+    ),
+    "effects_follow_less": (
+        "single_weight", "erasure",
+        "What erasing each item does follows the weights less closely with {first} than with {second}",
+        f"{SERRANO} 4, asked of every item", TAU.replace("τ-b,", "τ-b of weight and effect,"), ("tau_attention_effect",),
+        np.negative,
+    ),
+    "agrees_less": (
+        "correlation", "agreement", "Attention agrees less with the importance “{title}” in {first} than in {second}",
+        "Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context", f"{TAU}, −2 to 2",
+        ("tau_attention_{importance}",), np.negative,
+    ),
+    "needs_more": (
+        "erasure", "erasure", "By attention's order {first} needs more items removed than {second}",
+        f"{SERRANO} 5: convolutional models need more removals than recurrent ones",
+        "difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
+        ("removed_fraction_attention", "never_flips"), removal_share,
+    ),
+}  # fmt: skip
+"""Claim → its probe, criterion, statement, source and quantity; the metrics that it compares, and what of them."""
 
 
 def comparisons(importances: Mapping[str, str]) -> Iterator[tuple[str, str, str, Claim]]:
     """A probe, two models as the results' column `model` calls them, and a claim about its long table of both; with one about
     the agreement of attention and each of the importances, name → title."""
-    for first, second in ((first, second) for second, several in CONTEXT_FREE.items() for first in several):
-        yield "erasure", first, second, Claim(
-            name=f"order_worse_{first}_{second}",
-            criterion="erasure",
-            statement=f"Attention's order is farther from the smallest set with {first} than with {second}",
-            source="Serrano & Smith 2019, section 5: attention is a worse order with contextual encoders",
-            measure=difference(first, second, "removed_fraction_attention", "removed_fraction_optimal", "never_flips",
-                               value=beyond_optimum),
-            quantity="share of the items removed beyond the optimum, difference of the models, mean of the examples "
-            "that both can flip, −1 to 1",
-        )  # fmt: skip
-        yield (
-            "single_weight",
-            first,
-            second,
-            Claim(
-                name=f"effects_follow_less_{first}_{second}",
-                criterion="erasure",
-                statement=f"What erasing each item does follows the weights less closely with {first} than with {second}",
-                source="Serrano & Smith 2019, section 4, asked of every item",
-                measure=difference(first, second, "tau_attention_effect", value=np.negative),
-                quantity="Kendall's τ-b of weight and effect, the second model's minus the first's, mean of the examples",
-            ),
-        )
-        for importance, title in importances.items():
-            yield (
-                "correlation",
-                first,
-                second,
-                Claim(
-                    name=f"{importance}_agrees_less_{first}_{second}",
-                    criterion="agreement",
-                    statement=f"Attention agrees less with the importance “{title}” in {first} than in {second}",
-                    source="Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
-                    measure=difference(first, second, f"tau_attention_{importance}", value=np.negative),
-                    quantity="Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2",
-                ),
-            )
-    for first, second in CONVOLUTIONAL.items():
-        yield (
-            "erasure",
-            first,
-            second,
-            Claim(
-                name=f"needs_more_{first}_{second}",
-                criterion="erasure",
-                statement=f"By attention's order {first} needs more items removed than {second}",
-                source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
-                measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
-                quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
-            ),
-        )
+    asked = [("order_worse", "", ""), ("effects_follow_less", "", "")]
+    asked += [("agrees_less", name, title) for name, title in importances.items()]
+    pairs = [(first, second, asked) for second, several in CONTEXT_FREE.items() for first in several]
+    pairs += [(first, second, [("needs_more", "", "")]) for first, second in CONVOLUTIONAL.items()]
+    for first, second, several in pairs:
+        for kind, importance, title in several:
+            probe, criterion, statement, source, quantity, metrics, value = COMPARED[kind]
+            measure = difference(first, second, [one.format(importance=importance) for one in metrics], value)
+            name = "_".join(filter(None, (importance, kind, first, second)))
+            said = statement.format(first=first, second=second, title=title)
+            yield probe, first, second, Claim(name, criterion, said, source, measure, quantity)
 
 
 def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
@@ -219,8 +200,7 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     such as "flanrnn, flannoenc"."""
     numbers = numbers_of(results)
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
-    outline = numbers.outline("correlation")
-    there, findings = importances_in(outline, "correlation", "tau_attention_"), []
+    there, findings = importances_in(numbers.outline("correlation"), "correlation", "tau_attention_"), []
     every = [*comparisons({name: facts.title for name, facts in there.items()})]
     for data, (probe, first, second, claim) in product(sorted({data for data, _ in models}), every):
         if {(data, first), (data, second)} <= models:
@@ -243,11 +223,7 @@ def kept_findings(
     tell: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
     """The table of these runs, as it is stored in the folder, or with the one run or study that it is about; computed where
-    there is none of this version and these runs. It is in the folder afterwards, unless a file of the user is there.
-
-    Args:
-        again: compute it whatever is stored.
-    """
+    there is none of this version and these runs, or `again`. It is in the folder afterwards, unless a file of the user is."""
     here, own = folder / FINDINGS, _identity(runs, studies)
     places = [here.parent, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
     found = (_stored(place / FINDINGS, own) for place in ([] if again else places))
@@ -255,9 +231,9 @@ def kept_findings(
     if table is None:
         table = findings(runs, studies, tell=tell)
     stored = pa.Table.from_pandas(table, preserve_index=False)
-    of = f"{own} {_digest(stored.to_pandas())}".encode()
     if not os.path.lexists(here) or is_derived(here):
-        write_table(stored.replace_schema_metadata({DERIVED: str(VERSION).encode(), OF: of}), here)
+        told = {DERIVED: str(VERSION).encode(), OF: _sealed(own, stored.to_pandas())}
+        write_table(stored.replace_schema_metadata(told), here)
     return table
 
 
@@ -280,13 +256,13 @@ def _stored(path: Path, own: str) -> pd.DataFrame | None:
     try:
         metadata = pq.read_schema(path).metadata or {}
         table = pq.read_table(path, page_checksum_verification=True).to_pandas()
-        return table if metadata.get(OF) == f"{own} {_digest(table)}".encode() else None
+        return table if metadata.get(OF) == _sealed(own, table) else None
     except (OSError, pa.ArrowException, ValueError):
         return None
 
 
-def _digest(table: pd.DataFrame) -> str:
-    return fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])
+def _sealed(own: str, table: pd.DataFrame) -> bytes:
+    return f"{own} {fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])}".encode()
 
 
 def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:

@@ -28,11 +28,9 @@ from attnprobe.evidence.evidence import (
 from attnprobe.evidence.statistics import clopper_pearson, holm
 from attnprobe.findings.groups import Run
 
-# How often a verdict was right on models whose attention is known to be right or wrong: looked up, not computed here.
-#
-# `calibration.parquet` is what `+experiment=calibration` found, a row per criterion, level, encoder, claim and `rightness`
-# (`right` or `wrong`): how many trained models the claim decided (`models`), and how many of them by "meets" (`meets`). Only
-# the record of the very claim that decides is cited: another one's says nothing of it.
+# How often a verdict was right on models whose attention is known to be right or wrong. `calibration.parquet` is what
+# `+experiment=calibration` found, a row per criterion, level, encoder, claim and `rightness`: how many trained models the
+# claim decided (`models`), and how many of them by "meets". Only the record of the very claim that decides is cited.
 
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
@@ -78,10 +76,8 @@ def calibration() -> pd.DataFrame:
 def track_record(
     criterion: str, level: str, encoder: str, claim: str, *, table: pd.DataFrame | None = None
 ) -> TrackRecord:
-    """How often this criterion's test said yes on right and on wrong attention.
-
-    With an encoder that reads context nobody knows which states decide where attention is not on the deciding words: of a
-    claim about states there is no rate on wrong attention then, and the sentence says so.
+    """How often this criterion's test said yes on right and on wrong attention; of a claim about states the second may be
+    unknown, since nobody knows which states decide.
 
     A kind of model that was not measured has no rates. But where a yes, or a no, was shown to say nothing on every kind that
     was, two at least, it is not taken to say something on the next one.
@@ -92,12 +88,30 @@ def track_record(
     """
     known = calibration() if table is None else table
     known = known[(known["criterion"] == criterion) & (known["level"] == level) & (known["claim"] == claim)]
-    records = {str(kind): _record(rows, level) for kind, rows in known.groupby("encoder", observed=True)}
-    of_kind = {kind: own for kind, own in records.items() if own is not None}
-    if encoder in of_kind and encoder in ONE_CHECKPOINT:
-        return TrackRecord(of_kind[encoder].words.replace("models of this kind", ONE_CHECKPOINT[encoder]))
+    of_kind = {}
+    for kind, rows in known.groupby("encoder", observed=True):
+        low, high, words = {}, {}, {}
+        for rightness, (models, meets) in (
+            rows.groupby("rightness", observed=True)[["models", "meets"]].sum().iterrows()
+        ):
+            if models:
+                share, low[rightness], high[rightness] = clopper_pearson(int(meets), int(models))
+                ends = f"[{100 * low[rightness]:.0f}, {100 * high[rightness]:.0f}]"
+                words[rightness] = f"{100 * share:.0f} % {ends} of {models}"
+        if "right" not in words or ("wrong" not in words and level == "word"):
+            continue
+        of_wrong = ". On wrong attention it is unknown: a state may decide where its word does not"
+        if "wrong" in words:
+            of_wrong = f", on wrong attention in {words['wrong']}"
+        whose = ONE_CHECKPOINT.get(str(kind), "models of this kind")
+        of_kind[str(kind)] = TrackRecord(
+            f"Track record on {whose}: on right attention this test said yes in {words['right']}{of_wrong}.",
+            yes_tells=not low.get("wrong", 0) > FALSE_ALARMS,
+            no_tells=not high["right"] < POWER,
+            supports="wrong" in words,
+        )
     if encoder in of_kind:
-        return of_kind[encoder]
+        return TrackRecord(of_kind[encoder].words) if encoder in ONE_CHECKPOINT else of_kind[encoder]
     others = {kind: own for kind, own in of_kind.items() if kind not in ONE_CHECKPOINT}
     if len(others) < KINDS:
         return TrackRecord()
@@ -132,27 +146,6 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     return (
         f"Track record, audits drawn from {known['models'].max()} small models. {'. '.join(parts)}. "
         f"Without one at most {100 * false:.0f} % said yes."
-    )
-
-
-def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
-    low, high, words = {}, {}, {}
-    for rightness, own in known.groupby("rightness", observed=True):
-        models, meets = int(own["models"].sum()), int(own["meets"].sum())
-        if models:
-            share, low[rightness], high[rightness] = clopper_pearson(meets, models)
-            ends = f"[{100 * low[rightness]:.0f}, {100 * high[rightness]:.0f}]"
-            words[rightness] = f"{100 * share:.0f} % {ends} of {models}"
-    if "right" not in words or ("wrong" not in words and level == "word"):
-        return None
-    of_wrong = ". On wrong attention it is unknown: a state may decide where its word does not"
-    if "wrong" in words:
-        of_wrong = f", on wrong attention in {words['wrong']}"
-    return TrackRecord(
-        f"Track record on models of this kind: on right attention this test said yes in {words['right']}{of_wrong}.",
-        yes_tells=not low.get("wrong", 0) > FALSE_ALARMS,
-        no_tells=not high["right"] < POWER,
-        supports="wrong" in words,
     )
 
 
@@ -204,10 +197,9 @@ WIDEST = 0.5
 def judge(
     findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encoder: str = "", marked: bool = True
 ) -> pd.DataFrame:
-    """The rows of one model: its card's lines, a row for each criterion and level, then all other claims.
-
-    A line is the row of its primary claim; where none was tested, a row without a claim, `not tested`. Only primary
-    claims are corrected for each other and by what was asked before them; `interval_verdict` is what the number says.
+    """The rows of one model: its card's lines, one for each criterion and level, then all other claims. A line is the row of
+    its primary claim, or one without a claim, `not tested`. Only primary claims are corrected for each other and by what was
+    asked before them; `interval_verdict` is what the number says.
 
     Args:
         findings: its claims put to the test, each with the part of the page that shows it. A criterion asked at a level
@@ -216,8 +208,8 @@ def judge(
         encoder: the kind of its encoder, such as `lstm`, for the track record.
         marked: whether the data say which words are the reason; without, the remedy of plausibility is to name a column.
 
-        Raises:
-            ValueError: two primary claims of one criterion and level.
+    Raises:
+        ValueError: two primary claims of one criterion and level.
     """
     primary: dict[tuple[str, str], tuple[str, Finding]] = {}
     lines = dict.fromkeys(LINES)
@@ -230,11 +222,10 @@ def judge(
         if first is not None and first[1] is not finding:
             other = first[1].claim
             raise ValueError(f"{claim.name} and {other.name}: two primary claims of {claim.criterion}, {claim.level}")
-    adjusted = dict(zip(primary, holm([finding.p for _, finding in primary.values()]), strict=True))
+    adjusted = holm([finding.p for _, finding in primary.values()])
     decided = {
-        line: row_of(*primary[line]) | _decided(primary[line][1], adjusted[line], encoder)
-        for line in lines
-        if line in primary
+        line: row_of(section, finding) | _decided(finding, p, encoder)
+        for (line, (section, finding)), p in zip(primary.items(), adjusted, strict=True)
     }
     needless = in_a_word(decided.get(("necessity", "model"), UNTESTED)["verdict"]) == REFUTED
     rows = []
@@ -361,18 +352,15 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
             return NO, f"{this} points at states that decide, but not at words."
         return NO, f"{this} does not point at the words that decide."
     others = card[~card["primary"].astype(bool)]
-    detail: dict[str, float] = dict(zip(others["claim"], others["value"], strict=True))
-    asked: dict[str, float] = dict(zip(others["claim"], others["threshold"], strict=True))
-    thin = min(detail.get(one, 1.0) for one in ("weight_reaches", "most_texts_are_pointed_at")) < MOSTLY
-    idle = detail.get("weights_move_the_prediction", np.inf) < asked.get("weights_move_the_prediction", 0)
-    bare = detail.get("every_class_has_such_words", 1.0) < MOSTLY
+    detail = dict(zip(others["claim"], zip(others["value"], others["threshold"], strict=True), strict=True))
+    thin = min(detail.get(one, (1.0,))[0] for one in ("weight_reaches", "most_texts_are_pointed_at")) < MOSTLY
+    moved, least = detail.get("weights_move_the_prediction", (np.inf, 0))
+    bare = detail.get("every_class_has_such_words", (1.0,))[0] < MOSTLY
     seed = lines["stability", "model"].answer
-    against = [
-        LINES.get(line, line[0]) for line, row in lines.items() if row.answer == REFUTED and line[0] not in NEUTRAL
-    ]
+    against = [LINES.get(one, one[0]) for one, row in lines.items() if row.answer == REFUTED and one[0] not in NEUTRAL]
     on = "only leans towards" if thin else "is mostly on"
     doubts = (
-        ("but equal weights would predict the same", idle),
+        ("but equal weights would predict the same", moved < least),
         ("but one class goes by no words", bare),
         ("but another seed attends elsewhere", seed == REFUTED),
         (f"but “{''.join(against[:1])}”: no", bool(against)),
@@ -383,9 +371,8 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
     doubt = next((words for words, holds in doubts if holds), "")
     if not doubt and not thin:
         return READ, f"{this} {on} the words that decide, also with another seed."
-    return CARE, f"{this} {on} the words that decide{f'; {doubt}' if doubt and not mechanism else ''}.".replace(
-        "; but", ", but"
-    )
+    beside = f"; {doubt}".replace("; but", ", but") if doubt and not mechanism else ""
+    return CARE, f"{this} {on} the words that decide{beside}."
 
 
 def in_a_word(verdict: str) -> str:

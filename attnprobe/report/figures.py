@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.evidence.reading import Drawing, Reading, readings
-from attnprobe.findings.groups import Group, together
+from attnprobe.findings.groups import Group
 from attnprobe.plots.style import class_names, paper_style, rendered, save
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
@@ -143,7 +143,7 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *,
     """Every figure of a probe's reading that these runs allow, written to `directory` as PDF too; without `words` none that
     shows texts."""
     runs = {run.directory: run for group in groups for run in group.runs}
-    numbers = together(list(runs.values())).named([class_names(place) for place in runs])
+    numbers = Numbers.together(run.numbers for run in runs.values()).named([class_names(place) for place in runs])
     endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
     return [
         # what shows texts is for paper: the page's own examples show the same, and more of them

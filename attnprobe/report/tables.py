@@ -12,7 +12,7 @@ from attnprobe.core.sanitise import spreadsheet_cell, visible
 from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
-from attnprobe.findings.groups import Run, read_runs, together
+from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.table import findings
 from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
 from attnprobe.results.files import write_text
@@ -42,7 +42,7 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
         UserError: no finished run there.
     """
     runs = read_runs(run_dirs)
-    numbers = together(runs)
+    numbers = Numbers.together(run.numbers for run in runs)
     return [
         file for table in all_tables(numbers, compare(numbers), findings(runs)) for file in table.write(Path(directory))
     ]

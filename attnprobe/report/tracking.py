@@ -263,7 +263,7 @@ def tables(
     run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """The run's tables with their names."""
-    for probe in sorted(run.probes):
+    for probe in sorted(run.numbers.probes):
         table = probe_table(run.numbers, probe)
         if not table.empty:
             yield f"tables/{probe}", table

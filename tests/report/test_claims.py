@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.claims import Claim, put_to_test
-from attnprobe.evidence.evidence import Evidence, Measure, least, mean_of, share_of, skill_of
+from attnprobe.evidence.evidence import Evidence, Measure, flips_of, least, mean_of, share_of, skill_of
 from attnprobe.evidence.statistics import paired_difference, wilson
 from attnprobe.results.table import Rows
 
@@ -51,10 +51,10 @@ def test_skewed_values_within_a_known_reach_decide_by_an_interval_that_holds_for
 
 def test_flips_have_a_score_interval_where_they_are_flips():
     values = np.repeat([1.0, -1.0, 0.0], [30, 10, 60])
-    flips, mean = Evidence.of_flips(values), Evidence.of(values)
-    assert flips.value == mean.value == 0.2
+    flips, halves = (flips_of("a", value=np.array)(table(a=one)) for one in (values, values / 2))
+    assert flips.value == Evidence.of(values).value == 0.2
     assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
-    assert Evidence.of_flips(values / 2) == Evidence.of(values / 2)
+    assert halves == Evidence.of(values / 2)
 
 
 def test_skill_is_0_without_meaning_and_1_at_best():

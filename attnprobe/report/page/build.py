@@ -16,7 +16,7 @@ from attnprobe.evidence.claims import CRITERIA, LEVELS
 from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
-from attnprobe.findings.groups import grouped, read_sound_runs, together
+from attnprobe.findings.groups import grouped, read_sound_runs
 from attnprobe.findings.studies.base import find_studies
 from attnprobe.findings.table import ACROSS, kept_findings
 from attnprobe.findings.verdicts import LINES
@@ -39,6 +39,7 @@ from attnprobe.report.page.sections import (
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
 from attnprobe.results.files import write_text
+from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder, own_target
 
 HERE = Path(__file__).parent
@@ -128,7 +129,7 @@ def write_report(
     with paper_style():
         studies, unread = find_studies(places)
     tell("numbers and their intervals")
-    groups, numbers = grouped(runs), together(runs)
+    groups, numbers = grouped(runs), Numbers.together(run.numbers for run in runs)
     probes, compared = present(numbers), compare(numbers)
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
     known = set(findings.loc[findings["verdict"] != NOT_TESTED, "group"])

@@ -272,7 +272,7 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
     """The first screen of one group, by its first run with probes: its card (`cards`); model, data and quality in words; and
     what is to be known of them."""
     runs = card["group"].runs
-    run = next((run for run in runs if set(run.probes) - NO_TESTS), runs[0])
+    run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
     checks = run.manifest.get(SECTION, {}).get("checks", ())
     return {
         **card,
@@ -325,7 +325,7 @@ def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
     span = f"({number(values.min())} to {number(values.max())})" if len(own) > 1 else ""
     if len(own) == 1 and not np.isnan(own["low"].iloc[0]):
         span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
-    probes = dict.fromkeys(probe for run in group.runs for probe in run.probes)
+    probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
     return {
         "data": group.data, "model": group.model, "note": group.note, "seeds": ", ".join(map(str, group.seeds)),
         "examples": int(own["n"].max()) if len(own) else 0,
