@@ -202,7 +202,7 @@ def text_by_text(subject: Subject, row: int, scores: Tensor) -> tuple[float, flo
         text = batch.rows(torch.tensor([row]))
         text.ids, text.mask, text.content = (one[:, places] for one in (text.ids, text.mask, text.content))
         with torch.no_grad():
-            return model.predict(text)[0].double().numpy()
+            return model(text).logits[0].softmax(-1).double().numpy()
 
     whole = predicted(words)
     kind = int(whole.argmax())

@@ -126,12 +126,12 @@ def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
     by then, for the adversary that comes before.
     """
     with torch.no_grad():
-        original = classifier.predict(batch)
+        original = classifier(batch).logits.softmax(-1)
         difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
         for column in batch.content.any(0).nonzero().squeeze(-1).tolist():
             keep = [number for number in range(batch.ids.shape[1]) if number != column]
             shorter = replace(batch, ids=batch.ids[:, keep], mask=batch.mask[:, keep], content=batch.content[:, keep])
-            moved = 0.5 * (classifier.predict(shorter) - original).abs().sum(-1)
+            moved = 0.5 * (classifier(shorter).logits.softmax(-1) - original).abs().sum(-1)
             difference[:, column] = torch.where(batch.content[:, column], moved, 0)
     return difference
 

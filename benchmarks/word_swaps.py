@@ -120,7 +120,7 @@ def measured(probe: Probe, model: Model, splits: Any, parts: Sequence[Batch]) ->
     try:
         for batch in parts:
             with torch.no_grad():
-                outputs = model.in_parts(batch)
+                outputs = model.predict_step(batch)
             runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, 0)
     finally:
         handle.remove()
@@ -181,7 +181,7 @@ def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: in
         runner = ProbeRunner([probe], draw)
         for start in range(0, len(part), 50):
             batch = part[range(start, min(start + 50, len(part)))]
-            runner.on_test_batch_end(None, model, {"outputs": model.in_parts(batch)}, batch, start)
+            runner.on_test_batch_end(None, model, {"outputs": model.predict_step(batch)}, batch, start)
         columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
         evidence = placement_of(*(np.concatenate(columns[one].values)[None] for one in PARTS))
         said = "open"

@@ -89,7 +89,7 @@ def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epoc
     runner, said, weights = ProbeRunner([probe] if readout else [], seed), [], []
     for start in range(0, len(part), 100):
         batch = part[range(start, min(start + 100, len(part)))]
-        outputs = model.in_parts(batch)
+        outputs = model.predict_step(batch)
         said += outputs.logits.argmax(-1).tolist()
         weights += [row[words].tolist() for row, words in zip(outputs.attention, batch.content, strict=True)]
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)

@@ -204,7 +204,7 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     found: dict[str, Any] = {}
     for start in range(0, len(part), 50):
         batch = part[range(start, min(start + 50, len(part)))]
-        outputs = model.in_parts(batch)
+        outputs = model.predict_step(batch)
         if permuted:
             for row, content in enumerate(batch.content):
                 own = outputs.attention[row, content]

@@ -3,10 +3,12 @@
 from functools import partial
 
 import torch
+from torch import Tensor
 
-from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.readout import Readout
 from attnprobe.models.attention import AdditiveAttention, DotAttention
+from attnprobe.models.base import Model
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import AdditiveDecoder, LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
@@ -103,6 +105,11 @@ def toy_readout(classifier: AttentionClassifier, batch: Batch) -> tuple[Outputs,
     with torch.no_grad():
         outputs = classifier(batch)
     return outputs, classifier.readout(batch, outputs)
+
+
+def predict(classifier: Model, batch: Batch) -> Tensor:
+    """Class probabilities `[batch, classes]`."""
+    return probabilities(classifier(batch).logits, classifier.task)
 
 
 def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:

@@ -1,7 +1,6 @@
 """Attention: hidden states (and a question's state) → one score per position, before the softmax."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -22,7 +21,8 @@ Content = Bool[Tensor, "batch seq"]
 
 
 class Attention(nn.Module, metaclass=Checked):
-    """Scores positions. `query_size` is the size of the question's state, None for tasks without a question."""
+    """Scores positions: `forward(hidden: States, query: Query | None = None)` gives unmasked scores, any real number, unless
+    the attention is `given`. `query_size` is the size of the question's state, None for tasks without a question."""
 
     settings_place: ClassVar[str] = "model.attention"
 
@@ -49,13 +49,9 @@ class Attention(nn.Module, metaclass=Checked):
     def read_training_texts(self, data: TextDataModule) -> None:
         """Called once before training, with data that are set up."""
 
-    @abstractmethod
-    def forward(self, hidden: States, query: Query | None = None) -> Scores:
-        """Unmasked scores, any real number."""
-
     def weights(self, scores: Scores, content: Content) -> Scores:
         """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere."""
-        return masked_softmax(scores, content)
+        return scores.masked_fill(~content, -math.inf).softmax(-1)
 
 
 class AdditiveAttention(Attention):
@@ -110,13 +106,7 @@ class UniformAttention(Attention):
 
 
 class GivenAttention(Attention):
-    """An attention that is not computed from the states."""
-
-    @abstractmethod
-    def given(self, batch: Batch) -> Scores: ...
-
-    def forward(self, hidden: States, query: Query | None = None) -> Scores:
-        raise UserError(f"{type(self).__name__} is given by the text and has no scores: the classifier asks `given`")
+    """An attention that is not computed from the states: it is `given`."""
 
 
 class ImposedAttention(GivenAttention):
@@ -132,11 +122,6 @@ class ImposedAttention(GivenAttention):
                 "the text, such as leave_one_out"
             )
         return batch.teacher_attention
-
-
-def masked_softmax(scores: Scores, content: Content) -> Scores:
-    """Attention that sums to 1 over `content` and is exactly 0 elsewhere."""
-    return scores.masked_fill(~content, -math.inf).softmax(-1)
 
 
 OUT_OF_REACH = 10.0

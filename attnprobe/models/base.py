@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import Halving
 from attnprobe.core.readout import Readout
@@ -67,6 +67,7 @@ class Model(nn.Module, metaclass=Checked):
         sites: names of the attentions that can be meant, as tables call them; one unnamed where there is only one.
         tags: whether it gives a class to every word, of which a text comes with one that is asked about.
         has_layers: whether it is a stack of layers of self-attention, as far as is known before it has read a text.
+        is_summed: whether `summed` is known, after `prepare`.
         halving: what splits a batch that does not fit into memory.
     """
 
@@ -78,12 +79,17 @@ class Model(nn.Module, metaclass=Checked):
     unit: Unit = Unit.WORD
     sites: Sequence[str] = ("",)
     has_layers: bool = False
+    is_summed: bool = False
     tags: bool = False
     halving: Halving
 
-    def at_sites(self, batch: Batch) -> Iterator[AtSite]:
-        """Each of these attentions on this batch, all of them seen in one pass of the model."""
-        raise NotImplementedError(f"{type(self).__name__} has one attention only")
+    at_sites: Callable[[Batch], Iterator[AtSite]]
+    """Of several `sites` each of these attentions on this batch, all of them seen in one pass of the model."""
+    summed: Callable[[Batch, Outputs], Summed]
+    """What the attention sums up, where `is_summed`."""
+    states_silencing: Callable[[Batch, int | None, int], Sequence[Float[Tensor, "batch parts hidden"]]]
+    """Of a model with `layers` the states before the first layer and after each, where in one layer (None: in none) the value
+    of one part counts as 0."""
 
     def layers(self, batch: Batch) -> Layers | None:
         """The attention of all layers; None for what is no stack of layers of self-attention."""
@@ -97,25 +103,9 @@ class Model(nn.Module, metaclass=Checked):
         """What its layers do to their vectors; else why that is not known."""
         return "it has no layers of self-attention"
 
-    def states_silencing(
-        self, batch: Batch, layer: int | None, part: int
-    ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
-        """The states before the first layer and after each, where the value of one part counts as 0 in one layer; None: in
-        none."""
-        raise NotImplementedError(f"{type(self).__name__} has no layers of self-attention")
-
-    @property
-    def is_summed(self) -> bool:
-        """Whether `summed` is known, after `prepare`."""
-        return type(self).summed is not Model.summed
-
-    def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """What this model's attention sums up."""
-        raise NotImplementedError(f"what {type(self).__name__}'s attention sums up is not known")
-
-    @abstractmethod
     def forward(self, batch: Batch) -> Outputs:
         """Logits, attention and what else one pass leaves."""
+        return self.outputs_from(batch)
 
     @abstractmethod
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
@@ -138,10 +128,10 @@ class Model(nn.Module, metaclass=Checked):
     def outputs_from(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch parts embed"],
+        inputs: Float[Tensor, "batch parts embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """As `forward`, with other vectors in the place of the text's own, and on request another attention."""
+        """As `forward`, on request with other vectors in the place of the text's own, and under another attention."""
 
     def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch parts"], Outputs]:
         """A factor of 1 for each of the `inputs`, and what `forward` gives where each is multiplied by its factor. Only to be
@@ -157,9 +147,9 @@ class Model(nn.Module, metaclass=Checked):
         compute again what lies before its attention takes it from there."""
         return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention)
 
-    @abstractmethod
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without its token at `position`."""
+        return batch.without(example, position)
 
     def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
         """The texts with the model's mask in the place of these words: the unknown word, or a tokenizer's mask token."""
@@ -169,16 +159,8 @@ class Model(nn.Module, metaclass=Checked):
         """The names of the parameters by the part that they belong to, parts from the output down."""
         found: dict[str, list[str]] = {}
         for name, _ in reversed(list(self.named_parameters())):
-            found.setdefault(self.part_of(name), []).append(name)
+            found.setdefault(name.partition(".")[0], []).append(name)
         return found
-
-    def part_of(self, name: str) -> str:
-        """What a parameter belongs to."""
-        return name.partition(".")[0]
-
-    def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
-        """Class probabilities."""
-        return probabilities(self(batch).logits, self.task)
 
 
 Built = TypeVar("Built")

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Outputs, Task
@@ -26,7 +27,7 @@ EXCLUDED = 64.0
 
 
 class AttentionClassifier(TrainedModel):
-    """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
+    """Embeddings → encoder → `attend` → `decode`. Every experiment of the field replaces one stage's result.
 
     Args:
         embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
@@ -36,6 +37,8 @@ class AttentionClassifier(TrainedModel):
         question_encoder: input_size → Encoder of the question, with word vectors of its own, or None.
         classes, task, class_weight, recipe: see `TrainedModel`.
     """
+
+    is_summed = True
 
     def __init__(
         self,
@@ -78,46 +81,22 @@ class AttentionClassifier(TrainedModel):
             exclusive=task is Task.SINGLE_LABEL,
         )
 
-    # --- the three stages -------------------------------------------------------------------------------------
-
-    def embed(self, ids: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens embed"]:
-        """Word vectors; zero on padding."""
-        return self.embedding(ids)
-
-    def encode(
-        self, batch: Batch, embeddings: Float[Tensor, "batch tokens embed"] | None = None
-    ) -> Float[Tensor, "batch seq hidden"]:
-        """Hidden states; `embeddings` stands in for the text's own word vectors where a probe changes them."""
-        vectors = self.embed(batch.ids) if embeddings is None else embeddings
-        return self.encoder.states(vectors, batch)[0]
-
-    def content(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """Positions that attention may be given to."""
-        return self.encoder.positions(batch)
-
-    def encode_question(self, batch: Batch) -> Float[Tensor, "batch query"] | None:
-        """The question's last state, or None for tasks without a question."""
+    def query(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch query"] | None:
+        """What the attention is asked with: a pooled row's own state, the question's last one, or nothing."""
         if self.question_encoder is None or self.question_embedding is None:
             if batch.question is not None:
                 raise UserError(
                     "the data set asks questions, but this model does not read them: add task=qa, or leave the "
                     "questions out with data.question=null"
                 )
-            return None
+            return hidden[:, 0] if self.encoder.asks else None
         if batch.question is None or batch.question_mask is None:
             raise UserError(
                 "this model reads a question, but the data set gives none: set data.question to its column, or take a "
                 "data set with questions, such as data=stories"
             )
-        states = self.question_encoder(
-            self.question_embedding(batch.question), batch.question_mask, batch.question_mask
-        )
-        return self.question_encoder.summary(states, batch.question_mask)
-
-    def query(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch query"] | None:
-        """What the attention is asked with: the question's last state, a pooled row's own, or nothing."""
-        question = self.encode_question(batch)
-        return hidden[:, 0] if self.encoder.asks else question
+        vectors, mask = self.question_embedding(batch.question), batch.question_mask
+        return self.question_encoder.summary(self.question_encoder(vectors, mask, mask), mask)
 
     def attend(
         self,
@@ -152,33 +131,27 @@ class AttentionClassifier(TrainedModel):
         return decoded(self.decoder, hidden, attention, query, candidates)
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
-        return self.embed(batch.ids)
+        return self.embedding(batch.ids)
 
     def outputs_from(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch tokens embed"],
+        inputs: Float[Tensor, "batch tokens embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """All stages in order, from these word vectors; `attention` takes the place of the model's own."""
-        hidden, word_attention = self.encoder.states(inputs, batch)
-        content, query = self.content(batch), self.query(batch, hidden)
+        """Encode, attend, decode, on request from other word vectors; `attention` takes the place of the model's own."""
+        hidden, content, within = self.encoder.states(self.inputs(batch) if inputs is None else inputs, batch)
+        query = self.query(batch, hidden)
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         else:
             scores = attention.log()
         logits = self.decode(hidden, attention, query, batch.candidates)
-        return Outputs(logits, attention, scores, hidden, content, query, word_attention)
+        return Outputs(logits, attention, scores, hidden, content, query, within)
 
     def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
         logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
         return replace(outputs, logits=logits, attention=attention, scores=attention.log())
-
-    def forward(self, batch: Batch) -> Outputs:
-        return self.outputs_from(batch, self.inputs(batch))
-
-    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
-        return batch.without(example, position)
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
         hidden = outputs.hidden.detach().double()
@@ -186,10 +159,6 @@ class AttentionClassifier(TrainedModel):
         # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
         decoder = deepcopy(self.decoder).double().requires_grad_(False)
         query = None if outputs.query is None else outputs.query.detach().double()
-
-        def decode(other: Tensor) -> Tensor:
-            return decoded(decoder, hidden, other, query, batch.candidates)
-
         facts: dict[str, Any] = {
             # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
             "attention": attention / attention.sum(-1, keepdim=True),
@@ -207,6 +176,7 @@ class AttentionClassifier(TrainedModel):
             return Readout(position_logits=logits.transpose(0, 1), unattended=bias, **facts)
         # the attended vectors, and what the decoder makes of them
         facts["activations"] = 2 * len(hidden) * hidden.shape[-1]
+        decode = partial(decoded, decoder, hidden, query=query, candidates=batch.candidates)
         return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), **facts)
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
@@ -222,25 +192,18 @@ class AttentionClassifier(TrainedModel):
     # --- a transformer trained from scratch, layer by layer: the last is the attention over the encoder's states ------
 
     def linearised(self, batch: Batch) -> Linearised | str:
-        if not isinstance(self.encoder, TransformerEncoder):
-            return super().linearised(batch)
-        blocks, _, (block, head, unknown, _) = self._followed(self.encoder, batch)
-        first = torch.zeros(len(batch), dtype=torch.long, device=batch.ids.device)
-        return Linearised([*blocks, block], first, batch.mask, head, unknown)
+        return self._followed(batch)[0] if self.has_layers else super().linearised(batch)
 
     def states_silencing(
         self, batch: Batch, layer: int | None, part: int
     ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
-        if not isinstance(self.encoder, TransformerEncoder):
-            return super().states_silencing(batch, layer, part)
-        _, states, last = self._followed(self.encoder, batch, layer, part)
-        return [*states, last[-1]]
+        return self._followed(batch, layer, part)[1]
 
-    def _followed(
-        self, encoder: TransformerEncoder, batch: Batch, silenced: int | None = None, part: int = 0
-    ) -> tuple[list[Block], list[Tensor], Any]:
-        """What the encoder's layers do, the states before the first and after each, and the last layer; in the layer that is
-        `silenced` the value of a part is 0."""
+    def _followed(self, batch: Batch, silenced: int | None = None, part: int = 0) -> tuple[Linearised, list[Tensor]]:
+        """What the layers do, and the states before the first and after each; in the layer that is `silenced` the value of a
+        part is 0."""
+        encoder = self.encoder
+        assert isinstance(encoder, TransformerEncoder)
         blocks: list[Block] = []
         with torch.no_grad():
             states = [encoder.below(self.inputs(batch))]
@@ -254,17 +217,10 @@ class AttentionClassifier(TrainedModel):
             blocks[-1] = blocks[-1]._replace(inner=inner)
             hidden = states[-1] = encoder.norm(states[-1]) * batch.mask.unsqueeze(-1)
             query = self.query(batch, hidden)
-            attention = self.attend(hidden, self.content(batch), query, self.attention.given(batch))[1]
-            last = last_layer(
+            attention = self.attend(hidden, batch.content, query, self.attention.given(batch))[1]
+            block, head, unknown, after = last_layer(
                 self.decoder, hidden, attention, asks=encoder.asks, narrowed=batch.candidates is not None,
                 silent=part if silenced == len(encoder.layers) else None,
             )  # fmt: skip
-        return blocks, states, last
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        assert self.recipe is not None
-        attention = [p for p in self.attention.parameters() if p.requires_grad]
-        others = [p for n, p in self.named_parameters() if p.requires_grad and not n.startswith("attention.")]
-        decay = self.recipe.attention_weight_decay
-        own = {"params": attention} | ({} if decay is None else {"weight_decay": decay})
-        return [{"params": others}, own] if attention else [{"params": others}]
+        first = torch.zeros(len(batch), dtype=torch.long, device=batch.ids.device)
+        return Linearised([*blocks, block], first, batch.mask, head, unknown), [*states, after]

@@ -1,6 +1,6 @@
 """Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are calibrated on."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -13,13 +13,16 @@ from attnprobe.core.settings import Count, NotNegative, Portion
 from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
 from attnprobe.measures import shifted
-from attnprobe.models.attention import Attention, Content, GivenAttention, Query, Scores, States, masked_softmax
+from attnprobe.models.attention import Attention, Content, GivenAttention, Query, Scores, States
 from attnprobe.models.decoders import Attended, Decoder, Logits
-from attnprobe.models.encoders import Embedded, Encoder
+from attnprobe.models.encoders import Embedded, NoEncoder
 
 
 class FocusedAttention(GivenAttention):
     """`mass`, 0 to 1, lies evenly on the positions in focus, and the rest on all others."""
+
+    focus: Callable[[Batch], Content]
+    """The positions that the mass lies on."""
 
     def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95) -> None:
         super().__init__(hidden_size)
@@ -33,10 +36,6 @@ class FocusedAttention(GivenAttention):
         share = torch.where(inside == 0, 0.0, torch.where(outside == 0, 1.0, self.mass))
         weights = torch.where(chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1))
         return torch.where(content, weights, 0.0)
-
-    @abstractmethod
-    def focus(self, batch: Batch) -> Content:
-        """The positions that the mass lies on."""
 
 
 class RationaleAttention(FocusedAttention):
@@ -124,7 +123,7 @@ class WordAttention(GivenAttention):
         self.score = nn.Parameter(torch.zeros(buckets))
 
     def given(self, batch: Batch) -> Scores:
-        return masked_softmax(self.score[batch.ids % len(self.score)], batch.content)
+        return self.weights(self.score[batch.ids % len(self.score)], batch.content)
 
 
 class RandomAttention(GivenAttention):
@@ -140,7 +139,7 @@ class RandomAttention(GivenAttention):
 
     def given(self, batch: Batch) -> Scores:
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-        return masked_softmax(self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content)
+        return self.weights(self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content)
 
 
 class PositionAttention(Attention):
@@ -161,15 +160,11 @@ class PositionAttention(Attention):
         return self.score[place].to(hidden.dtype).expand(hidden.shape[:-1])
 
 
-class RelayEncoder(Encoder):
+class RelayEncoder(NoEncoder):
     """Word vectors in which the first word and the words that decide (`Batch.rationale`) have changed places: attention on
     the first word is right about states and wrong about words; attention on the words that decide is wrong about states."""
 
-    def __init__(self, input_size: int) -> None:
-        super().__init__()
-        self.size = input_size
-
-    def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, None]:
+    def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, Content, None]:
         if batch.rationale is None:
             raise UserError(
                 "model=relay moves the words that decide, and these texts do not say which: take data.plant=token"
@@ -179,10 +174,7 @@ class RelayEncoder(Encoder):
         count = marked.sum(-1, keepdim=True).clamp(min=1)
         deciding, other = ((embeddings * one.unsqueeze(-1)).sum(1, keepdim=True) for one in (marked / count, first))
         moved = torch.where(marked.unsqueeze(-1), other, embeddings)
-        return torch.where(first.unsqueeze(-1), deciding, moved) * batch.mask.unsqueeze(-1), None
-
-    def forward(self, embeddings: Embedded, mask: Content, content: Content) -> Embedded:
-        return embeddings * mask.unsqueeze(-1)
+        return self(torch.where(first.unsqueeze(-1), deciding, moved), batch.mask, batch.content), batch.content, None
 
 
 class ConstantDecoder(Decoder):
@@ -244,4 +236,4 @@ class LexiconAttention(GivenAttention):
         self.strength.zero_().index_add_(0, words, strength)
 
     def given(self, batch: Batch) -> Scores:
-        return masked_softmax(self.scale * self.strength[batch.ids % len(self.strength)], batch.content)
+        return self.weights(self.scale * self.strength[batch.ids % len(self.strength)], batch.content)

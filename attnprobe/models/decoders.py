@@ -1,6 +1,5 @@
 """Decoders: the attended vector → logits."""
 
-from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -17,16 +16,13 @@ Logits = Float[Tensor, "*any classes"]
 
 
 class Decoder(nn.Module, metaclass=Checked):
-    """`linear` says that logits are affine in the attended vector, so that position logits exist
+    """`forward(attended: Attended, query: Query | None = None)` gives logits; leading axes are free, the last of them is the
+    batch where there is a query. `linear` says that logits are affine in the attended vector, so that position logits exist
     (see attnprobe.core.readout.Readout)."""
 
     settings_place: ClassVar[str] = "model.decoder"
 
     linear: ClassVar[bool]
-
-    @abstractmethod
-    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
-        """Logits; leading axes are free, the last of them is the batch where there is a query."""
 
 
 class LinearDecoder(Decoder):
@@ -39,10 +35,13 @@ class LinearDecoder(Decoder):
         if query_size is not None:
             raise UserError("the linear decoder cannot read a question; use model/decoder=question or additive")
         self.single_logit = exclusive and classes == 2
+        self.question: nn.Linear | None = None
         self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         logits = self.output(attended)
+        if self.question is not None and query is not None:
+            logits = logits + self.question(query)
         return F.pad(logits, (1, 0)) if self.single_logit else logits
 
 
@@ -57,12 +56,6 @@ class AdditiveDecoder(LinearDecoder):
             )
         super().__init__(hidden_size, classes, exclusive=exclusive)
         self.question = nn.Linear(query_size, self.output.out_features, bias=False)
-
-    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
-        if query is None:
-            return super().forward(attended)
-        asked = self.question(query)
-        return super().forward(attended) + (F.pad(asked, (1, 0)) if self.single_logit else asked)
 
 
 class QuestionDecoder(Decoder):
@@ -97,8 +90,8 @@ def decoded(
     decoder: Decoder,
     hidden: Float[Tensor, "batch seq hidden"],
     attention: Float[Tensor, "*samples batch seq"],
-    query: Float[Tensor, "batch query"] | None,
-    candidates: Bool[Tensor, "batch classes"] | None,
+    query: Float[Tensor, "batch query"] | None = None,
+    candidates: Bool[Tensor, "batch classes"] | None = None,
 ) -> Float[Tensor, "*samples batch classes"]:
     """decoder(Σ_t a_t h_t), −inf for classes that are not candidates."""
     logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)

@@ -32,26 +32,17 @@ class TextEncoder(nn.Module, metaclass=Checked):
     @abstractmethod
     def states(
         self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
-    ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch tokens"] | None]:
-        """Hidden states, zero on padding, and the attention over the words of each sentence, where there is one."""
-
-    @abstractmethod
-    def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """The states that attention may be given to."""
+    ) -> tuple[Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"] | None]:
+        """Hidden states, zero on padding; which of them attention may be given to; and the attention over the words of each
+        sentence, where there is one."""
 
 
 class Encoder(TextEncoder):
-    """Word vectors → one hidden state per token."""
+    """Word vectors → one hidden state per token: `forward(embeddings: Embedded, mask: Tokens, content: Tokens)` gives states,
+    zero on padding."""
 
-    def states(self, embeddings: Embedded, batch: Batch) -> tuple[States, None]:
-        return self(embeddings, batch.mask, batch.content), None
-
-    def positions(self, batch: Batch) -> Bool[Tensor, "batch tokens"]:
-        return batch.content
-
-    @abstractmethod
-    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
-        """Hidden states, zero on padding."""
+    def states(self, embeddings: Embedded, batch: Batch) -> tuple[States, Tokens, None]:
+        return self(embeddings, batch.mask, batch.content), batch.content, None
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """One vector for the whole text, used as the query where the text is a question: the mean state."""
@@ -63,12 +54,12 @@ class RecurrentEncoder(Encoder):
     """Two recurrent networks, the second over reversed texts: the same numbers as a bidirectional one over packed sequences,
     at 2 to 4 times the speed on a CPU, where packing keeps PyTorch from its fused kernel."""
 
-    def __init__(
-        self, network: type[nn.LSTM | nn.GRU], input_size: int, hidden_size: int, dropout: float = 0.0
-    ) -> None:
+    network: ClassVar[type[nn.LSTM | nn.GRU]]
+
+    def __init__(self, input_size: int, hidden_size: Size = 128, dropout: Dropout = 0.0) -> None:
         super().__init__()
-        self.forwards: nn.LSTM | nn.GRU = network(input_size, hidden_size, batch_first=True)
-        self.backwards: nn.LSTM | nn.GRU = network(input_size, hidden_size, batch_first=True)
+        self.forwards = self.network(input_size, hidden_size, batch_first=True)
+        self.backwards = self.network(input_size, hidden_size, batch_first=True)
         self.dropout = nn.Dropout(dropout)
         self.size = 2 * hidden_size
 
@@ -87,11 +78,9 @@ class RecurrentEncoder(Encoder):
 class LSTMEncoder(RecurrentEncoder):
     """Bidirectional LSTM (Jain & Wallace: 128 per direction, no dropout)."""
 
+    network = nn.LSTM
     forwards: nn.LSTM
     backwards: nn.LSTM
-
-    def __init__(self, input_size: int, hidden_size: Size = 128) -> None:
-        super().__init__(nn.LSTM, input_size, hidden_size)
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """The last state: forward direction at the last token, backward direction at the first."""
@@ -104,8 +93,10 @@ class LSTMEncoder(RecurrentEncoder):
 class GRUEncoder(RecurrentEncoder):
     """Bidirectional GRU (Serrano & Smith: 50 per direction)."""
 
+    network = nn.GRU
+
     def __init__(self, input_size: int, hidden_size: Size = 50, dropout: Dropout = 0.0) -> None:
-        super().__init__(nn.GRU, input_size, hidden_size, dropout)
+        super().__init__(input_size, hidden_size, dropout)
 
 
 class NoEncoder(Encoder):
@@ -151,7 +142,6 @@ class CNNEncoder(Encoder):
         self.size = filters * len(kernel_sizes)
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
-        """Hidden states, zero at markers and padding."""
         # The padding row of a trained embedding is zero, but a probe may hand in other vectors.
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
         states = self.activation(torch.cat([convolution(channels) for convolution in self.convolutions], 1))

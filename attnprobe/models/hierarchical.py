@@ -1,9 +1,8 @@
 """Sentences made of words: encode and attend within each sentence, then encode the sentences (Yang et al. 2016)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,27 +43,32 @@ class HierarchicalEncoder(TextEncoder):
 
     def states(
         self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
-    ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch tokens"]]:
-        """Hidden states of the sentences, zero after a text's last one, and the attention within each sentence."""
+    ) -> tuple[Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"]]:
+        """Hidden states of the sentences, zero after a text's last one; where there is a sentence; and the attention within
+        each."""
         layout = sentence_layout(batch)
         vectors = embeddings.flatten(0, 1)
         word_attention = vectors.new_zeros(len(vectors))
         sentences = vectors.new_zeros(*layout.mask.shape, self.word_encoder.size)
-        for group in groups_of_similar_length(layout.words):
-            token, mask = layout.tokens_of(group)
+        # in groups whose longest is less than twice as long as its shortest: side by side in one grid, one sentence of 300
+        # words would make 300 columns of every other
+        doublings = layout.words.double().log2().floor()
+        for value in doublings.unique():
+            group = (doublings == value).nonzero().squeeze(-1)
+            number = torch.arange(int(layout.words[group].max()), device=group.device)
+            mask = number < layout.words[group, None]
+            # beyond a sentence's end an arbitrary word is read, which the mask removes again
+            token = layout.token[(layout.start[group, None] + number).clamp(max=len(layout.token) - 1)]
             hidden = self.word_encoder(vectors[token] * mask.unsqueeze(-1), mask, mask)
             attention = self.word_attention.weights(self.word_attention(hidden), mask)
             word_attention = word_attention.index_put((token[mask],), attention[mask])
             attended = torch.einsum("sw,swh->sh", attention, hidden)
             sentences = sentences.index_put((layout.row[group], layout.place[group]), attended)
-        return self.sentence_encoder(sentences, layout.mask, layout.mask), word_attention.view(batch.ids.shape)
-
-    def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        return sentence_layout(batch).mask
+        states = self.sentence_encoder(sentences, layout.mask, layout.mask)
+        return states, layout.mask, word_attention.view(batch.ids.shape)
 
 
-@dataclass(frozen=True)
-class SentenceLayout:
+class SentenceLayout(NamedTuple):
     """Where the sentences of a batch are, text by text in reading order: of each its text (`row`), its number there from 0
     (`place`), how many words it has and where they begin in `token`, the positions of all words in the flattened batch.
     `mask` says which texts have a sentence of this number. Sentences without words are left out."""
@@ -75,12 +79,6 @@ class SentenceLayout:
     start: Int[Tensor, "sentences"]
     token: Int[Tensor, "words"]
     mask: Bool[Tensor, "batch seq"]
-
-    def tokens_of(self, sentences: Int[Tensor, "some"]) -> tuple[Int[Tensor, "some width"], Bool[Tensor, "some width"]]:
-        number = torch.arange(int(self.words[sentences].max()), device=sentences.device)
-        mask = number < self.words[sentences, None]
-        # beyond a sentence's end an arbitrary word is read, which the mask removes again
-        return self.token[(self.start[sentences, None] + number).clamp(max=len(self.token) - 1)], mask
 
 
 def sentence_layout(batch: Batch) -> SentenceLayout:
@@ -121,11 +119,3 @@ def by_sentence(words: Any, lengths: Sequence[int]) -> list[Any]:
     """
     ends = accumulate(lengths)
     return [words[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-
-
-def groups_of_similar_length(words: Int[Tensor, "sentences"]) -> Iterator[Int[Tensor, "some"]]:
-    """All sentences in groups whose longest is less than twice as long as its shortest: side by side in one grid, one
-    sentence of 300 words would make 300 columns of every other."""
-    doublings = words.double().log2().floor()
-    for value in doublings.unique():
-        yield (doublings == value).nonzero().squeeze(-1)

@@ -71,10 +71,10 @@ class Linearised(NamedTuple):
     unknown: str
 
 
-def affine_of(module: Any, turned: bool = False) -> Affine:
-    """A linear module in float64; `turned`: its weight is `[in, out]`."""
+def affine_of(module: Any) -> Affine:
+    """A linear module in float64; the weight of a `Conv1D` is `[in, out]`."""
     weight, bias = module.weight.detach().double(), module.bias
-    weight = weight.T if turned else weight
+    weight = weight.T if type(module).__name__ == "Conv1D" else weight
     return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach().double())
 
 

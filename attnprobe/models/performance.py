@@ -85,14 +85,13 @@ class Performance(nn.Module):
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc`, `pr_auc`."""
+        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc` and `pr_auc` of all
+        batches since the last call."""
         with warnings.catch_warnings():  # torchmetrics says each time that a class which does not occur has no area
             warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
             warnings.filterwarnings("ignore", "No positive samples in targets.*")
             result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
         result["f1_macro"] = result["f1"].mean()
-        return result
-
-    def reset(self) -> None:
         self.decisions.reset()
         self.curves.reset()
+        return result

@@ -44,13 +44,3 @@ class Recipe(metaclass=Checked):
     def __post_init__(self) -> None:
         if self.warmup is not None and self.scheduler is not None:
             raise UserError(f"training.recipe.warmup={self.warmup}: expected no scheduler beside it")
-
-
-def linear(step: int, *, warmup: float, steps: int) -> float:
-    """The share of the learning rate at a step: up from 0 in the first `warmup` of all steps, then down to 0.
-
-    >>> [linear(step, warmup=0.2, steps=10) for step in (0, 1, 2, 6, 10)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
-    """
-    rising = warmup * steps
-    return step / rising if step < rising else max(0.0, (steps - step) / max(1.0, steps - rising))

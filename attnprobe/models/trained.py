@@ -1,7 +1,6 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from attnprobe.core.oom_retry import Halving
 from attnprobe.data.pieces import PieceReader
 from attnprobe.models.base import Model, build
 from attnprobe.models.performance import Performance
-from attnprobe.models.recipe import Recipe, linear
+from attnprobe.models.recipe import Recipe
 
 
 class TrainedModel(Model, LightningModule):
@@ -34,6 +33,8 @@ class TrainedModel(Model, LightningModule):
     class_names: Sequence[str] = ()
     """The data's classes and those that the model knows besides; `matched` says which is which."""
     matched: str = ""
+    facts: dict[str, Any]
+    """What the manifest should say about this model, in addition to its settings."""
 
     def __init__(
         self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: Recipe | None
@@ -55,7 +56,7 @@ class TrainedModel(Model, LightningModule):
         self.validation_performance = Performance(task, classes)
         self.test_performance = Performance(task, classes)
         self.performance: dict[str, Tensor] = {}
-        self.halving = Halving()
+        self.halving, self.facts = Halving(), {}
 
     def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
         assert self.recipe is not None
@@ -80,7 +81,6 @@ class TrainedModel(Model, LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Log the validation metrics, and the one that chooses the epoch."""
         values = self.validation_performance.compute()
-        self.validation_performance.reset()
         for number, value in enumerate(values.pop("f1")):
             self.log(f"validation/f1_{number}", value)
         self.log_dict({f"validation/{name}": value for name, value in values.items()})
@@ -91,22 +91,18 @@ class TrainedModel(Model, LightningModule):
         # for the callbacks alone: the logger has it under its own name
         self.log("validation/selection", chosen, logger=False)
 
-    def in_parts(self, batch: Batch) -> Outputs:
+    def predict_step(self, batch: Batch, batch_idx: int = 0, dataloader_idx: int = 0) -> Outputs:
         """All stages in order, on as many examples at a time as fit into memory."""
         return Outputs.joined(self.halving("prediction", batch, lambda rows: self(batch.rows(rows))))
 
-    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Outputs:
-        return self.in_parts(batch)
-
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
         """Outputs of one batch for the probes, which listen to the test loop."""
-        outputs = self.in_parts(batch)
+        outputs = self.predict_step(batch)
         self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
         return {"outputs": outputs}
 
     def on_test_epoch_end(self) -> None:
         self.performance = self.test_performance.compute()
-        self.test_performance.reset()
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
         """Take from all texts that it is examined on what it has to know of them; a sentence that says what, or nothing."""
@@ -115,22 +111,25 @@ class TrainedModel(Model, LightningModule):
     def prepare(self, batch: Batch) -> None:
         """Called before anything is trained, with a few texts of different lengths; a UserError if it cannot be examined."""
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the manifest should say about this model, in addition to its settings."""
-        return {}
-
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """What the optimizer is given; a model with parts of different settings extends it."""
-        return [{"params": [p for p in self.parameters() if p.requires_grad]}]
+        """What the optimizer is given; the parameters of `attention` are a group with a weight decay of their own."""
+        assert self.recipe is not None
+        free = [(name, p) for name, p in self.named_parameters() if p.requires_grad]
+        attention = [p for name, p in free if name.startswith("attention.")]
+        others = [p for name, p in free if not name.startswith("attention.")]
+        decay = self.recipe.attention_weight_decay
+        own = {"params": attention} | ({} if decay is None else {"weight_decay": decay})
+        return [{"params": others}, own] if attention else [{"params": others}]
 
     def configure_optimizers(self) -> Any:
         assert self.recipe is not None
         optimizer = build("training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups())
         if self.recipe.warmup is not None:
-            rate = partial(linear, warmup=self.recipe.warmup, steps=int(self.trainer.estimated_stepping_batches))
-            schedule = {"scheduler": LambdaLR(optimizer, rate), "interval": "step"}
-            return {"optimizer": optimizer, "lr_scheduler": schedule}
+            steps = int(self.trainer.estimated_stepping_batches)
+            rising = self.recipe.warmup * steps
+            falling = max(1.0, steps - rising)
+            rate = LambdaLR(optimizer, lambda at: at / rising if at < rising else max(0.0, (steps - at) / falling))
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
         if self.recipe.scheduler is None:
             return optimizer
         scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)

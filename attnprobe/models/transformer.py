@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge, Le
@@ -16,15 +16,6 @@ from attnprobe.models.attention import Attention, Query, Scores
 from attnprobe.models.decoders import Attended, Decoder, LinearDecoder, Logits
 from attnprobe.models.encoders import Embedded, Encoder, States, Tokens
 from attnprobe.models.linearised_layers import Affine, Block, Inner, Mixing, Stage, affine_of, norm_of, ratio
-
-
-def sinusoids(length: int, like: Float[Tensor, "batch tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
-    """sin and cos of the position at wavelengths from 2π to 10,000 · 2π (Vaswani et al. 2017, section 3.5)."""
-    size = like.shape[-1]
-    position = torch.arange(length, device=like.device, dtype=like.dtype)
-    rate = torch.exp(torch.arange(0, size, 2, device=like.device, dtype=like.dtype) * (-math.log(10_000.0) / size))
-    angle = position.unsqueeze(-1) * rate
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :size]
 
 
 class TransformerEncoder(Encoder):
@@ -67,9 +58,13 @@ class TransformerEncoder(Encoder):
         return self.norm(states) * mask.unsqueeze(-1)
 
     def below(self, embeddings: Embedded) -> States:
-        """What goes into the first layer."""
+        """What goes into the first layer: projected vectors, and sin and cos of the position at wavelengths from 2π to
+        10,000 · 2π (Vaswani et al. 2017, section 3.5)."""
         states = self.projection(embeddings)
-        return self.dropout(states + sinusoids(states.shape[1], states))
+        kind: dict[str, Any] = {"device": states.device, "dtype": states.dtype}
+        rate = torch.exp(torch.arange(0, self.size, 2, **kind) * (-math.log(10_000.0) / self.size))
+        angle = torch.arange(states.shape[1], **kind).unsqueeze(-1) * rate
+        return self.dropout(states + torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, : self.size])
 
 
 class Layer(nn.Module):
@@ -83,13 +78,9 @@ class Layer(nn.Module):
         self.inner = nn.Sequential(nn.Linear(size, inner), nn.GELU(), nn.Dropout(dropout), nn.Linear(inner, size))
         self.dropout = nn.Dropout(dropout)
 
-    def _heads(self, normed: States) -> tuple[Tensor, Tensor, Tensor]:
-        parts = self.queries_keys_values(normed).chunk(3, -1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        return q, k, v
-
     def forward(self, states: States, mask: Tokens) -> States:
-        q, k, v = self._heads(self.before_attention(states))
+        of_heads = self.queries_keys_values(self.before_attention(states)).unflatten(-1, (3, self.heads, -1))
+        q, k, v = of_heads.permute(2, 0, 3, 1, 4)
         share = self.share if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], dropout_p=share)
         states = states + self.dropout(self.mixed(mixed.transpose(1, 2).flatten(2)))
@@ -97,7 +88,8 @@ class Layer(nn.Module):
 
     def linearised(self, states: States, mask: Tokens, silent: int | None = None) -> tuple[Block, States]:
         """What this layer does to these states, and the states after it; the values of the part that is `silent` are 0."""
-        q, k, v = self._heads(self.before_attention(states))
+        of_heads = self.queries_keys_values(self.before_attention(states)).unflatten(-1, (3, self.heads, -1))
+        q, k, v = of_heads.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
         if silent is not None:

@@ -161,7 +161,7 @@ def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) ->
         with torch.no_grad():
             for first in range(0, len(split), AT_ONCE):
                 batch = split[range(first, min(first + AT_ONCE, len(split)))]
-                outputs = {"outputs": model.in_parts(batch)}
+                outputs = {"outputs": model.predict_step(batch)}
                 performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
                 for listener in listeners:
                     listener.on_test_batch_end(trainer, model, outputs, batch, first)

@@ -127,7 +127,7 @@ class TensorModel(TrainedModel):
             "model and use attnprobe.audit_model (docs/own_model.md)"
         )
 
-    def outputs_from(self, batch: Batch, inputs: Tensor, attention: Tensor | None = None) -> Outputs:
+    def outputs_from(self, batch: Batch, inputs: Tensor | None = None, attention: Tensor | None = None) -> Outputs:
         self.inputs(batch)
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:

@@ -18,8 +18,8 @@ def subject(encoder="lstm", attention="additive", *, question=False, padding=0, 
 
 def number(classifier, batch, embeddings, row, target, attention=None):
     """One probability of one text as a plain function of its word vectors."""
-    hidden = classifier.encode(batch, embeddings)
-    query = classifier.encode_question(batch)
+    hidden = classifier.encoder.states(embeddings, batch)[0]
+    query = classifier.query(batch, hidden)
     if attention is None:
         _, attention = classifier.attend(hidden, batch.content, query)
     logits = classifier.decode(hidden, attention, query, batch.candidates)
@@ -33,7 +33,7 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
     found = gradients(classifier, batch)
     found = found.embedding if held else found.embedding_through_attention
     attention = outputs.attention if held else None
-    vectors, small = classifier.embed(batch.ids).detach(), 1e-6
+    vectors, small = classifier.embedding(batch.ids).detach(), 1e-6
     for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
         both = []
         for sign in (1, -1):
@@ -75,7 +75,7 @@ def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
 @pytest.mark.parametrize(("classes", "task"), [(3, Task.SINGLE_LABEL), (2, Task.MULTI_LABEL), (3, Task.MULTI_LABEL)])
 def test_more_outputs_are_summed_in_absolute_value(classes, task):
     classifier, batch, outputs = subject(classes=classes, task=task)
-    vectors = classifier.embed(batch.ids).detach().requires_grad_()
+    vectors = classifier.embedding(batch.ids).detach().requires_grad_()
     expected = 0
     for target in range(classes):
         (gradient,) = torch.autograd.grad(number(classifier, batch, vectors, 2, target, outputs.attention), vectors)
@@ -87,7 +87,7 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
     classifier, batch, _ = subject(question=True)
     batch.candidates = torch.tensor([[True, True, False], *[[True, True, True]] * 3])
     outputs = classifier(batch)
-    vectors = classifier.embed(batch.ids).detach().requires_grad_()
+    vectors = classifier.embedding(batch.ids).detach().requires_grad_()
     found = gradients(classifier, batch).embedding_through_attention
     for row in range(4):
         chosen = int(outputs.logits[row].argmax())

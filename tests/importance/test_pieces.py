@@ -9,6 +9,7 @@ from attnprobe.importance.base import Subject, built_in
 from attnprobe.importance.word_removal import predictions_keeping
 from attnprobe.probes.faithfulness import Faithfulness
 from tests.models.pretrained.families import batch_of, checkpoint, classifier
+from tests.toys import predict
 
 TEXTS = ["the film was unable", "a long dull story of people"]
 """`unable` is cut in two."""
@@ -66,7 +67,7 @@ def test_deleted_words_are_gone_with_their_pieces(subject):
     keep[0, first[0] + 1] = keep[1, first[1]] = keep[1, first[1] + 3] = False
     found = predictions_keeping(subject, keep, "delete")
     other = batch_of(subject.classifier, ["the was unable", "long dull of people"])
-    torch.testing.assert_close(found, subject.classifier.predict(other).double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(found, predict(subject.classifier, other).double(), atol=1e-6, rtol=0)
 
 
 def test_zeroed_words_have_zero_vectors(subject, theirs):

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.models.recipe import Recipe
-from tests.toys import ATTENTIONS, ENCODERS, recipe, rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import ATTENTIONS, ENCODERS, predict, recipe, rows_of, toy_batch, toy_classifier, toy_readout
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -36,7 +36,7 @@ def test_padding_and_batch_size_change_no_prediction(encoder, question):
 def test_additive_attention_by_hand():
     classifier = toy_classifier(attention="additive")
     batch = toy_batch([4])
-    hidden = classifier.encode(batch)
+    hidden = classifier(batch).hidden
     module = classifier.attention
     scores = [
         module.score.weight[0] @ torch.tanh(module.states.weight @ h + module.states.bias) for h in hidden[0, 1:5]
@@ -47,7 +47,7 @@ def test_additive_attention_by_hand():
 def test_dot_attention_by_hand_and_its_size_rule():
     classifier = toy_classifier(attention="dot")
     batch = toy_batch([4])
-    hidden = classifier.encode(batch)
+    hidden = classifier(batch).hidden
     scores = hidden[0, 1:5] @ classifier.attention.score.weight[0] / 12**0.5
     torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], scores.softmax(0))
     with pytest.raises(ValueError, match="got 7 for 12"):
@@ -97,7 +97,7 @@ def test_multi_label_predictions_are_one_sigmoid_per_label():
     logits = outputs.logits
     assert logits.shape == (2, 2)
     assert logits[:, 0].abs().min() > 0  # no label's logit is pinned to 0
-    torch.testing.assert_close(classifier.predict(batch), logits.sigmoid())
+    torch.testing.assert_close(predict(classifier, batch), logits.sigmoid())
     batch.labels = labels = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     expected = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
     torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], expected)

@@ -31,7 +31,7 @@ from attnprobe.runs.run import run
 from tests.importance.trained import batch_of, small_data
 from tests.models.test_hierarchical import han, with_sentences
 from tests.runs import composed, small_run
-from tests.toys import ATTENTIONS, rows_of, toy_batch, toy_classifier
+from tests.toys import ATTENTIONS, predict, rows_of, toy_batch, toy_classifier
 
 CONTROLS = {
     "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": RandomAttention,
@@ -175,7 +175,7 @@ def test_leave_one_out_and_gradients_follow_their_definition(name, encoder):
             one = rows_of(batch, [row])
             keep = [i for i in range(one.ids.shape[1]) if i != place]
             short = one.changed(lambda axis, column, keep=keep: column[:, keep] if axis == "tokens" else column)
-            apart = (classifier.predict(short) - classifier.predict(one)).abs().sum() / 2
+            apart = (predict(classifier, short) - predict(classifier, one)).abs().sum() / 2
             torch.testing.assert_close(distance[row, place], apart[()], atol=1e-9, rtol=0)
     both = gradients(classifier, batch)
     if name != "position":  # nothing flows through what is given

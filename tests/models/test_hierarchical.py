@@ -56,7 +56,7 @@ def looped(classifier, batch, row):
         if ids.numel() == 0:
             continue
         mask = torch.ones_like(ids).bool()
-        hidden = encoder.word_encoder(classifier.embed(ids), mask, mask)
+        hidden = encoder.word_encoder(classifier.embedding(ids), mask, mask)
         module = encoder.word_attention
         scores = torch.stack([module.score.weight[0] @ torch.tanh(module.states(h)) for h in hidden[0]])
         weights.append(scores.softmax(0))

@@ -11,7 +11,7 @@ from attnprobe.importance import layers as followed
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, TransformerEncoder, sinusoids
+from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, TransformerEncoder
 from tests.toys import ENCODERS, VOCABULARY, rows_of, toy_batch, toy_classifier, toy_readout
 
 
@@ -32,8 +32,7 @@ def test_a_layer_is_pytorchs_own():
     torch.manual_seed(0)
     encoder = TransformerEncoder(8, hidden_size=12, layers=2, heads=3).eval().double()
     batch = toy_batch([5, 2])
-    states = encoder.projection(torch.randn(*batch.ids.shape, 8).double())
-    states = states + sinusoids(states.shape[1], states)
+    states = encoder.below(torch.randn(*batch.ids.shape, 8).double())
     expected = states
     for layer in encoder.layers:
         theirs = nn.TransformerEncoderLayer(12, 3, 48, 0.1, "gelu", batch_first=True, norm_first=True).eval().double()
@@ -46,7 +45,9 @@ def test_a_layer_is_pytorchs_own():
 
 
 def test_the_position_signals_are_those_computed_by_hand():
-    found = sinusoids(3, torch.zeros(1, 3, 4).double())
+    encoder = TransformerEncoder(4, hidden_size=4, heads=2).eval().double()
+    torch.nn.init.zeros_(encoder.projection.bias)
+    [found] = encoder.below(torch.zeros(1, 3, 4).double())
     for position in range(3):
         near, far = torch.tensor(float(position)).double(), torch.tensor(position / 100).double()
         torch.testing.assert_close(found[position], torch.stack([near.sin(), near.cos(), far.sin(), far.cos()]))

@@ -14,7 +14,7 @@ from attnprobe.probes.faithfulness import GRID, Faithfulness, faithfulness_table
 from attnprobe.probes.faithfulness import measured as measured_in
 from tests.importance.subjects import subject_of
 from tests.probes.tables import measured, table
-from tests.toys import toy_batch
+from tests.toys import predict, toy_batch
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
 
@@ -33,13 +33,13 @@ def p_of(subject, row, places, operator):
     ids = batch.ids[row][batch.content[row]].tolist()
     if operator == "delete":
         return (
-            model.predict(single(subject, row, [ids[place] for place in places]))[0, decision].item()
+            predict(model, single(subject, row, [ids[place] for place in places]))[0, decision].item()
             if places
             else math.nan
         )
     if operator == "mask":
-        return model.predict(
-            single(subject, row, [one if place in places else UNKNOWN for place, one in enumerate(ids)])
+        return predict(
+            model, single(subject, row, [one if place in places else UNKNOWN for place, one in enumerate(ids)])
         )[0, decision].item()
     if operator == "attention":
         if not places:

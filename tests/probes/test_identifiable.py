@@ -86,7 +86,7 @@ def test_a_transformers_short_texts_have_one_attention_and_long_ones_many():
     assert found["top_low"].value[2] < found["top_weight"].value[2] < found["top_high"].value[2]
     assert found["low"].value[2].isfinite().sum() == 2
     assert found["farthest_jsd"].value[1] < 1e-12 < found["farthest_jsd"].value[2]
-    model.tail = None
+    model.is_summed = False
     with pytest.raises(UserError, match="enters the prediction through one sum alone"):
         Identifiable().refuse(model)
 

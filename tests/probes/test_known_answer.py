@@ -118,7 +118,7 @@ def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(attentio
     batch = replace(
         batch, counterfactual=torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
     )
-    vectors, states = classifier.embed(batch.ids), classifier(batch).hidden
+    vectors, states = classifier.embedding(batch.ids), classifier(batch).hidden
     torch.testing.assert_close(states[:, 1], vectors[:, 2])
     torch.testing.assert_close(states[:, 2], vectors[:, 1])
     torch.testing.assert_close(states[:, 3:], vectors[:, 3:])

@@ -127,7 +127,7 @@ class Recombination:
         both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
         width = len(for_score.bias)
         distinct, which = batch.ids.unique(return_inverse=True)
-        words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(self.dtype)
+        words = classifier.embedding(distinct.unsqueeze(0)).squeeze(0).to(self.dtype)
         texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
 
         example, removed = batch.content.nonzero(as_tuple=True)

@@ -3,7 +3,8 @@ families call an attention function of the library's registry: ours calls the fa
 others end their attention in a dropout module, whose hook may exchange what it returns. (Read in transformers 5.)"""
 
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Pass:
-    """What happens to the attention in one pass of a network: within `with Pass(…)`, its attentions ask this one.
+    """What happens to the attention in one pass of a network: within `with Pass(…).active()`, its attentions ask this one.
 
     Attributes:
         call: which of the pass's attentions is meant, from 0; None: none is.
@@ -58,12 +59,13 @@ class Pass:
     recorded: Seen = field(init=False)
     seen: list[torch.Size] = field(default_factory=list)
 
-    def __enter__(self) -> "Pass":
-        self._token = _CURRENT.set(self)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        _CURRENT.reset(self._token)
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
@@ -163,11 +165,6 @@ class Found:
     heads: list[int] = field(default_factory=list)
     differences: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {"door": self.door, "attentions": self.calls, "queries": str(self.queries),
-                "differences": self.differences, "remarks": self.remarks}  # fmt: skip
 
     def agrees(self, name: str, one: Tensor, whole: Tensor, precision: torch.dtype) -> bool:
         """Note by how much these logits differ from the whole network's; whether rounding explains it."""

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from attnprobe.core.errors import UserError
@@ -25,44 +24,28 @@ def label_pieces(reader: PieceReader, labels: Mapping[str, str], classes: Sequen
             f"model.labels names the classes {', '.join(labels)}, the data have {', '.join(classes)}: expected the word that "
             f'says each of the data\'s, such as \'model.labels={{{classes[0]}: " good", {classes[-1]}: " bad"}}\''
         )
-    read = reader.tokenizer
+    read, order = reader.tokenizer, []
     before = read(asked := reader.prompt.replace(TEXT, STAND_IN)).input_ids
-
-    def after(label: str) -> list[int]:
-        found: list[int] = read(asked + label).input_ids
-        return found[len(before) :] if found[: len(before)] == before else []
-
-    def spelled(piece: int) -> str | None:
-        """What is to be typed for a piece; None where nothing gives it."""
-        typed = [one for one in (read.decode([piece]), " " + read.decode([piece])) if one.strip()]
-        return next((one for one in typed if after(one) == [piece]), None)
-
-    pieces = {name: after(str(labels[name])) for name in classes}
-    for name, found in pieces.items():
-        if not found:
+    for name in classes:
+        word = str(labels[name])
+        found: list[int] = read(asked + word).input_ids
+        added = found[len(before) :] if found[: len(before)] == before else []
+        if not added:
             raise UserError(
-                f"model.labels: {labels[name]!r} ({name}) gives no piece after the prompt {reader.prompt[-20:]!r}: expected "
+                f"model.labels: {word!r} ({name}) gives no piece after the prompt {reader.prompt[-20:]!r}: expected "
                 f"a prompt that ends without a space, and labels that begin with one"
             )
-        if len(found) > 1:
-            shown = " ".join(repr(read.decode([piece])) for piece in found)
-            first = {name: spelled(some[0]) for name, some in pieces.items() if some}
-            serving = ", ".join(f'{name}: "{piece}"' for name, piece in first.items())
-            instead = f"the first pieces would serve: 'model.labels={{{serving}}}'"
-            if len({*first.values()} - {None}) < len(classes):
-                instead = "two classes begin with the same piece, or with none that can be typed: choose other words"
+        if len(added) > 1:
+            shown = " ".join(repr(read.decode([piece])) for piece in added)
             raise UserError(
-                f"model.labels: {labels[name]!r} ({name}) is {len(found)} pieces ({shown}), and one is read. Expected a word "
-                f"of one piece; {instead}"
+                f"model.labels: {word!r} ({name}) is {len(added)} pieces ({shown}), and one is read: expected a word of one "
+                f"piece, such as the first of these if it is no other class's"
             )
-    order = [pieces[name][0] for name in classes]
-    if len(set(order)) < len(order):
-        twice = next(name for name in classes if order.count(pieces[name][0]) > 1)
-        raise UserError(f"model.labels: the piece {labels[twice]!r} says two classes: expected another one for each")
-    if read.unk_token_id in order:
-        raise UserError(
-            f"model.labels: {labels[classes[order.index(read.unk_token_id)]]!r} is no piece of this tokenizer"
-        )
+        if added[0] in order:
+            raise UserError(f"model.labels: the piece {word!r} says two classes: expected another one for each")
+        if added[0] == read.unk_token_id:
+            raise UserError(f"model.labels: {word!r} is no piece of this tokenizer: expected one that it knows")
+        order += added
     return order
 
 
@@ -85,23 +68,22 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
             f"{where}expected a causal language model whose head is linear, but it is {type(head).__name__}"
         )
 
-    def logits(ids: Sequence[int]) -> Tensor:
-        with torch.no_grad():
-            result: Tensor = network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, len(asked.input_ids) - 1]
-        return result
-
     network.eval()
-    own = logits(asked.input_ids)[list(pieces)]
+    last = len(asked.input_ids) - 1
+    with torch.no_grad():
+        own = network(input_ids=torch.tensor([asked.input_ids]), use_cache=False).logits[0, last, list(pieces)]
     fewer = nn.Linear(head.in_features, len(pieces), head.bias is not None, dtype=head.weight.dtype)
     for name, parameter in fewer.named_parameters():
         parameter.data.copy_(head.get_parameter(name).data[list(pieces)])
     network.set_output_embeddings(fewer)
-    limit = CLOSE * max(1.0, float(own.abs().max()))
-    for ids, why in (
-        (asked.input_ids, "after its head has lost all other rows"),
-        ([*asked.input_ids, pieces[0]], "before another piece (is it a causal language model?)"),
+    for more, why in (
+        ([], "after its head has lost all other rows"),
+        (pieces[:1], "before another piece (is it a causal language model?)"),
     ):
-        if not (apart := float((logits(ids) - own).abs().max())) <= limit:
+        with torch.no_grad():
+            found = network(input_ids=torch.tensor([[*asked.input_ids, *more]]), use_cache=False).logits[0, last]
+        apart = float((found - own).abs().max())
+        if not apart <= CLOSE * max(1.0, float(own.abs().max())):
             raise UserError(f"{where}it cannot be asked by a prompt: its logits differ by {apart:.2g} {why}")
 
 
@@ -117,6 +99,7 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
         raise UserError(f"{where}model.threshold needs a score that a linear module gives, last of all")
     name, head = heads[-1]
     two = ScoreHead(head.in_features, 2, dtype=head.weight.dtype)
+    two.register_buffer("unit", torch.ones(()))
     with torch.no_grad():
         bias = -threshold if head.bias is None else float(head.bias) - threshold
         two.weight.copy_(torch.stack([-head.weight[0] / 2, head.weight[0] / 2]))
@@ -135,20 +118,4 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
 class ScoreHead(nn.Linear):
     """The last module of a network whose score is examined, in units of `unit`."""
 
-    def __init__(self, *sizes: Any, **facts: Any) -> None:
-        super().__init__(*sizes, **facts)
-        self.register_buffer("unit", torch.ones(()))
-
     unit: Tensor
-
-    def measure_in(self, unit: float) -> None:
-        """Divide the score by this."""
-        with torch.no_grad():
-            for one in (self.weight, self.bias):
-                one.div_(unit / self.unit)
-            self.unit.fill_(unit)
-
-
-def last_of(logits: Tensor, last: Int[Tensor, "batch"]) -> Tensor:
-    """Of logits at every piece those at the last one; those of a classifier as they are."""
-    return logits if logits.ndim == 2 else logits[torch.arange(len(last), device=last.device), last]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,23 +28,14 @@ from attnprobe.models.pretrained.attention_hooks import Pass, Seen
 from attnprobe.models.pretrained.partial_passes import LastLayer
 
 
-@dataclass
-class _Event:
+class _Event(NamedTuple):
     """A call of a linear module or of a normalisation."""
 
     module: nn.Module
+    is_norm: bool
     given: Tensor
     result: Tensor
 
-    @property
-    def is_norm(self) -> bool:
-        return type(self.module).__name__.endswith("Norm")
-
-    @property
-    def affine(self) -> Affine:
-        return affine_of(self.module, turned=type(self.module).__name__ == "Conv1D")
-
-    @property
     def norm(self) -> Norm:
         norm, given = norm_of(self.module, self.given), self.given.double()
         expected = norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1) + norm.shift
@@ -59,7 +50,6 @@ class _Call:
 
     state: Tensor
     before: list[_Event] = field(default_factory=list)
-    seen: Seen | None = None
     after: list[_Event] = field(default_factory=list)
     result: Tensor | None = None
 
@@ -73,24 +63,28 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 @contextmanager
-def _watched(layers: Sequence[nn.Module], calls: list[_Call], rest: list[_Event]) -> Iterator[None]:
-    """Within it the calls of these layers are kept, and what else of a network comes after the first of them."""
-
-    def begin(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        calls.append(_Call(given[0] if given else named["hidden_states"]))
+def _watched(
+    layers: Sequence[nn.Module], seen: Sequence[Seen], calls: list[_Call], rest: list[_Event]
+) -> Iterator[None]:
+    """Within it the calls of these layers are kept, and what else of a network comes after the first of them; `seen` grows by
+    the attention of each."""
 
     def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         name = type(module).__name__
         if module in layers:
             calls[-1].result = output if isinstance(output, Tensor) else output[0]
         elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
-            now = calls[-1]
-            where = rest if now.result is not None else now.before if now.seen is None else now.after
-            where.append(_Event(module, given[0], output))
+            now, before = calls[-1], len(seen) < len(calls)
+            where = rest if now.result is not None else now.before if before else now.after
+            where.append(_Event(module, name.endswith("Norm"), given[0], output))
 
     with ExitStack() as hooks:
         for layer in layers:
-            hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
+            begin = layer.register_forward_pre_hook(
+                lambda module, given, named: calls.append(_Call(given[0] if given else named["hidden_states"])),
+                with_kwargs=True,
+            )
+            hooks.enter_context(begin)
         hooks.enter_context(register_module_forward_hook(look))
         yield
 
@@ -110,17 +104,14 @@ def linearise(
         return "its values are not seen through a dropout module"
     calls: list[_Call] = []
     rest: list[_Event] = []
-
-    def keep(seen: Seen) -> None:
-        calls[-1].seen = seen
-
+    seen: list[Seen] = []
     try:
         layers = list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
-        with torch.no_grad(), _watched(layers, calls, rest):
-            logits = run(Pass(keep=keep))
-        if len(calls) != len(kept) or any(one.seen is None for one in calls):
+        with torch.no_grad(), _watched(layers, seen, calls, rest):
+            logits = run(Pass(keep=seen.append))
+        if len(calls) != len(kept):
             raise LookupError("not every layer has one attention")
-        blocks, unknown = zip(*map(_block, calls), strict=True)
+        blocks, unknown = zip(*map(_block, calls, seen), strict=True)
         if any(not _same(one.result, other.state) for one, other in pairwise(calls)):
             raise LookupError("something comes between its layers")
     except LookupError as error:
@@ -135,11 +126,10 @@ def linearise(
     return Linearised(blocks, every.row, every.mask, head, why)
 
 
-def _block(call: _Call) -> tuple[Block, str]:
+def _block(call: _Call, seen: Seen) -> tuple[Block, str]:
     """One layer, and why its values or its feed-forward network are not known; a LookupError where nothing is."""
-    assert call.seen is not None
-    assert call.seen.values is not None
-    weights, values = call.seen.weights, call.seen.values
+    assert seen.values is not None
+    weights, values = seen.weights, seen.values
     side_by_side = (weights @ values).transpose(1, 2).flatten(2)
     affine = [one for one in call.after if not one.is_norm]
     output = next((one for one in affine if _same(one.given, side_by_side)), None)
@@ -157,18 +147,18 @@ def _block(call: _Call) -> tuple[Block, str]:
     if _same(call.result, total + later[-1].result):
         after, result, norms = None, total, (normed, None)
     elif last is not None and _same(call.result, last.result):
-        after, result, norms = normed.norm, normed.result, (None, last)
+        after, result, norms = normed.norm(), normed.result, (None, last)
     else:
         raise LookupError("its layers do not end in the sum of a feed-forward network and its input")
-    mixing = Mixing(call.state.double(), None, None, weights.double(), values.double(), output.affine, after, True,
+    mixing = Mixing(call.state.double(), None, None, weights.double(), values.double(), affine_of(output.module), after, True,
                     result.double())  # fmt: skip
     try:
         before, value = _value(call, values)
         if len(later) != 2 or not _same(later[0].given, normed.result):
             raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
-        first, second = (None if one is None else one.norm for one in norms)
+        first, second = (None if one is None else one.norm() for one in norms)
         ratios = _activation(later[0].result, later[1].given)
-        inner = Inner(first, later[0].affine, ratios, later[1].affine, second)
+        inner = Inner(first, affine_of(later[0].module), ratios, affine_of(later[1].module), second)
     except LookupError as error:
         return Block(mixing, None), str(error)
     return Block(mixing._replace(before=before, value=value), inner), ""
@@ -184,12 +174,12 @@ def _value(call: _Call, values: Tensor) -> tuple[Norm | None, Affine]:
         for start in range(0, one.result.shape[-1] - size + 1, size):
             if not _same(one.result[..., start : start + size], flat):
                 continue
-            value = Affine(*(part[start : start + size] for part in one.affine))
+            value = Affine(*(part[start : start + size] for part in affine_of(one.module)))
             if _same(one.given, call.state):
                 return None, value
             for norm in call.before:
                 if norm.is_norm and _same(norm.result, one.given) and _same(norm.given, call.state):
-                    return norm.norm, value
+                    return norm.norm(), value
     raise LookupError("its values are no linear map of a layer's input")
 
 
@@ -215,7 +205,8 @@ def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, o
         given, result = (one if one.ndim == 2 else one[text, row] for one in (event.given, event.result))
         if not _same(given, now):
             stages.append(_activation(now, given))
-        stages.append(_Event(event.module, given, result).norm if event.is_norm else event.affine)
+        event = event._replace(given=given, result=result)
+        stages.append(event.norm() if event.is_norm else affine_of(event.module))
         now = result
     output = stages.pop() if stages else None
     if not isinstance(output, Affine) or not _same(now[:, order], logits):

@@ -1,6 +1,6 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word, at one site."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -9,37 +9,33 @@ from typing import Annotated, Any, Literal
 import torch
 from annotated_types import Ge, MinLen
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
-from attnprobe.models.attention import GivenAttention
 from attnprobe.models.base import AtSite, Layers, Summed
-from attnprobe.models.controls import CommonWordAttention, FirstAttention, RandomAttention, RationaleAttention
+from attnprobe.models.controls import (
+    CommonWordAttention,
+    FirstAttention,
+    FocusedAttention,
+    RandomAttention,
+    RationaleAttention,
+)
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
-from attnprobe.models.pretrained.heads import ScoreHead, last_of
+from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.linearised import linearise
-from attnprobe.models.pretrained.partial_passes import LastLayer, keeping_state
-from attnprobe.models.pretrained.site import (
-    Lifting,
-    Queries,
-    Selection,
-    Site,
-    masses,
-    mean_row,
-    membership,
-    word_weights,
-)
+from attnprobe.models.pretrained.partial_passes import LastLayer
+from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, membership, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
-CONTROLS: dict[str | None, type[GivenAttention]] = {
+CONTROLS: dict[str | None, type[FocusedAttention | RandomAttention]] = {
     "rationale": RationaleAttention,
     "first": FirstAttention,
     "random": RandomAttention,
@@ -149,29 +145,28 @@ class PretrainedClassifier(TrainedModel):
         mask = batch.piece_word != -2
         return torch.where(mask, batch.pieces, self.padding), mask
 
-    def _arguments(self, batch: Batch) -> dict[str, Tensor]:
+    def run(self, batch: Batch, one: Pass, states: list[Tensor] | None = None) -> Float[Tensor, "batch classes"]:
+        """Logits of the data's classes, in one pass, and on request the states before the first layer and after each, under
+        the attention that is given: none as long as it is not known how many attentions there are."""
         ids, mask = self.padded(batch)
-        kinds = {"token_type_ids": batch.piece_kind} if self.has_kinds and batch.piece_kind is not None else {}
-        return {"input_ids": ids, "attention_mask": mask.long(), **kinds}
-
-    def _with_given(self, batch: Batch, one: Pass) -> Pass:
-        """The pass, told of the attention that is given; as long as it is not known how many there are, none is."""
+        asked = {"input_ids": ids, "attention_mask": mask.long()}
+        if self.has_kinds and batch.piece_kind is not None:
+            asked["token_type_ids"] = batch.piece_kind
         if self.found is not None and self.given is not None:
             one.given_at = range(self.found.calls) if self.given_at == "all" else [self.found.calls - 1]
-            one.given = self._given_to_pieces(batch)
-        return one
-
-    def _given_to_pieces(self, batch: Batch) -> Float[Tensor, "batch pieces"]:
-        if self.control is None:
-            return torch.ones_like(self.padded(batch)[0], dtype=self.network.dtype)
-        member = self._member(batch)
-        return torch.einsum("bs,bps->bp", self.control.given(batch) / member.sum(1).clamp_min(1), member)
-
-    def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
-        """Logits of the data's classes, in one pass."""
-        with self._with_given(batch, one):
-            logits: Tensor = self.network(**self._arguments(batch)).logits
-        return last_of(logits, self.piece_read(batch))[:, self.order]
+            one.given = torch.ones_like(ids, dtype=self.network.dtype)
+            if self.control is not None:
+                member = membership(batch.piece_word, batch.content)
+                shares = self.control.given(batch) / member.sum(1).clamp_min(1)
+                one.given = torch.einsum("bs,bps->bp", shares, member)
+        with one.active():
+            output = self.network(**asked, **({} if states is None else {"output_hidden_states": True}))
+        if states is not None:
+            states += output.hidden_states
+        logits: Tensor = output.logits
+        if logits.ndim == 3:  # at every piece
+            logits = logits[torch.arange(len(batch), device=ids.device), self.piece_read(batch)]
+        return logits[:, self.order]
 
     def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
         """The piece that a prediction is read from where there is one for each: the last one's, or, where every word has a
@@ -187,7 +182,8 @@ class PretrainedClassifier(TrainedModel):
 
     def recorded(self, batch: Batch) -> Seen:
         """The site's attention, in one pass."""
-        one = Pass(self.call(batch))
+        assert self.found is not None
+        one = Pass(self.site.layer % self.found.calls)
         self.run(batch, one)
         return one.recorded
 
@@ -204,9 +200,10 @@ class PretrainedClassifier(TrainedModel):
         computes with, in which precision, and does the short way past the last attention give what whole passes give?"""
         training = self.training
         self.eval()  # an attention that learns from texts learns nothing from these
-        if self.given is not None:
-            self._given_to_pieces(batch)  # refuses texts that do not say what it is
+        self.found = self.tail = None  # looked at as it was made, with its own attention
         try:
+            if self.control is not None:
+                self.control.given(batch)  # refuses texts that do not say what it is
             try:
                 with torch.no_grad():
                     self.run(batch, Pass())
@@ -217,21 +214,38 @@ class PretrainedClassifier(TrainedModel):
                     f"save_pretrained writes it"
                 ) from error
             small = sum(parameter.numel() for parameter in self.network.parameters()) < LARGE
-            double = small and self._is_finite_in_double(batch)
-            self.precision = torch.float64 if double else torch.float32
-            family = f"{self.network.config.model_type} ({self.path})"
-            self.found = None  # looked at as it was made, with its own attention
+            self.precision = torch.float64 if small and self._is_finite_in_double(batch) else torch.float32
+            family = self.network.config.model_type
             asked = self.piece_read(batch) if self.tags else None
             found = examine_attention(
-                self.network, lambda one: self.run(batch, one), self.padded(batch)[1], family, asked
+                self.network, lambda one: self.run(batch, one), self.padded(batch)[1], f"{family} ({self.path})", asked
             )
-            self.found, self.sites = found, [one.name for one in self._every_site(found.heads)]
-            is_last = self.site.call(found.calls) == found.calls - 1
-            reads_one_row = self.site.rows == "pooled" and found.queries is not Queries.ALL
-            if self.takes_short_way and is_last and reads_one_row:
+            layer, heads, rows = self.site.layer, self.site.heads, self.site.rows
+            if not -found.calls <= layer < found.calls:
+                raise UserError(
+                    f"model.layer={layer}: this model has {found.calls} attentions, 0 to {found.calls - 1} (or −1, the last)"
+                )
+            count = found.heads[layer]
+            if wrong := [head for head in heads or () if head >= count]:
+                raise UserError(f"model.heads names {wrong[0]}: this layer has {count} heads, 0 to {count - 1}")
+            self.every_site = [
+                Site(call, one, rows)
+                for call, count in enumerate(found.heads)
+                for one in (None, *([head] for head in range(count)))
+            ]
+            self.found, self.sites = found, [one.name for one in self.every_site]
+            is_last, of_one_row = layer in (-1, found.calls - 1), found.queries is not Queries.ALL
+            if self.takes_short_way and is_last and rows == "pooled" and of_one_row:
                 self._try_short_way(batch, found)
         finally:
             self.train(training)
+        self.is_summed = self.tail is not None  # the short way is nothing but this
+        named = "all" if heads is None else "+".join(map(str, heads))
+        self.facts = {
+            "family": family, "site": f"layer {layer}, heads {named}, {rows}", "short_way": self.is_summed,
+            "door": found.door, "attentions": found.calls, "queries": str(found.queries),
+            "differences": found.differences, "remarks": found.remarks,
+        }  # fmt: skip
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
         """Of a score: its standard deviation over these texts becomes the unit, unless one is given."""
@@ -250,7 +264,10 @@ class PretrainedClassifier(TrainedModel):
                     f"model.path={self.path}: all {len(scores)} texts have the same score, which gives its distances no "
                     f"unit: expected texts of different scores, or model.scale=NUMBER"
                 )
-        heads[0].measure_in(unit)
+        with torch.no_grad():
+            for parameter in (heads[0].weight, heads[0].bias):
+                parameter.div_(unit / heads[0].unit)
+            heads[0].unit.fill_(unit)
         said = "their standard deviation over the texts" if self.scale is None else "model.scale"
         return f"distances, also where they are called TVD or probability, are those of scores in units of {unit:.4g}, {said}"
 
@@ -286,37 +303,19 @@ class PretrainedClassifier(TrainedModel):
             why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
             found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What `prepare` found, for the manifest."""
-        family = self.network.config.model_type
-        checked = {} if self.found is None else self.found.facts
-        heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
-        site = f"layer {self.site.layer}, heads {heads}, {self.site.rows}"
-        return {"family": family, "site": site, "short_way": self.tail is not None, **checked}
-
     # --- the attention at the site ------------------------------------------------------------------------------
 
-    def call(self, batch: Batch) -> int:
-        if self.found is None:
-            self.prepare(batch)
-        assert self.found is not None
-        return self.site.call(self.found.calls)
-
     def selection(self, batch: Batch, heads: int, site: Site | None = None) -> Selection:
-        """The rows of a site, the model's own if none is given."""
+        """The rows of a site, the model's own if none is given, in an attention of so many heads."""
         assert self.found is not None
         site = site or self.site
-        mask = self.padded(batch)[1]
-        queries = Queries.ALL if site.rows == "all" else self.found.queries
-        query = None
-        if queries is not Queries.ALL:
-            query = self.piece_read(batch)
-            query = torch.zeros_like(query) if queries is Queries.FIRST else query
-        return Selection(site.chosen_heads(heads), query, mask)
-
-    def forward(self, batch: Batch) -> Outputs:
-        return self.outputs_from(batch, None)
+        mask, queries = self.padded(batch)[1], Queries.ALL if site.rows == "all" else self.found.queries
+        chosen = list(range(heads) if site.heads is None else site.heads)
+        if queries is Queries.ALL:
+            return Selection(chosen, None, mask, mask.repeat(1, len(chosen)))
+        read = self.piece_read(batch)
+        read = torch.zeros_like(read) if queries is Queries.FIRST else read
+        return Selection(chosen, read, mask, mask.new_ones(len(mask), len(chosen)))
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch pieces embed"]:
         """The embeddings of the pieces, as the network looks them up."""
@@ -324,11 +323,7 @@ class PretrainedClassifier(TrainedModel):
         return result
 
     def per_position(self, batch: Batch, values: Float[Tensor, "batch pieces"]) -> Float[Tensor, "batch seq"]:
-        return torch.einsum("bp,bps->bs", values, self._member(batch).to(values.dtype))
-
-    def _member(self, batch: Batch) -> Float[Tensor, "batch pieces seq"]:
-        assert batch.piece_word is not None
-        return membership(batch.piece_word, batch.content)
+        return torch.einsum("bp,bps->bs", values, membership(batch.piece_word, batch.content).to(values.dtype))
 
     def word_of(self, batch: Batch) -> Int[Tensor, "batch pieces"]:
         assert batch.piece_word is not None
@@ -337,24 +332,28 @@ class PretrainedClassifier(TrainedModel):
     def outputs_from(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch pieces embed"] | None,
+        inputs: Float[Tensor, "batch pieces embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """One pass, on request from other embeddings and under another attention at the site (that of all other layers is
         what comes of it)."""
-        call, ids, member = self.call(batch), self.padded(batch)[0], self._member(batch)
+        if self.found is None:
+            self.prepare(batch)
+        assert self.found is not None
+        ids, member = self.padded(batch)[0], membership(batch.piece_word, batch.content)
 
         def changed(own: Tensor) -> Tensor:
             assert attention is not None
             chosen = self.selection(batch, own.shape[1])
             return chosen.put(own, Lifting(chosen.of(own).detach(), member, chosen.valid)(attention.double()))
 
-        def exchange_vectors(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            return inputs if given and given[0].shape == ids.shape and torch.equal(given[0], ids) else None
-
-        one = Pass(call, None if attention is None else changed)
-        embedding = self.network.get_input_embeddings()
-        with nullcontext() if inputs is None else embedding.register_forward_hook(exchange_vectors):
+        one = Pass(self.site.layer % self.found.calls, None if attention is None else changed)
+        exchange = self.network.get_input_embeddings().register_forward_hook(
+            lambda module, given, output: (
+                inputs if inputs is not None and given and torch.equal(given[0], ids) else None
+            )
+        )
+        with exchange:
             logits = self.run(batch, one)
         outputs = self._outputs_at(batch, logits, one.recorded, self.site, attention)
         return replace(outputs, hidden=self._attended(batch, one.recorded, outputs.attention))
@@ -364,11 +363,12 @@ class PretrainedClassifier(TrainedModel):
     ) -> Outputs:
         """What a pass leaves whose attention at this site was `seen`, but for the states."""
         chosen = self.selection(batch, seen.weights.shape[1], site)
-        rows = chosen.of(seen.weights)
-        recorded, on_text = word_weights(masses(rows, self._member(batch)), chosen.valid)
+        rows, valid = chosen.of(seen.weights), chosen.valid
+        recorded, on_text = word_weights(rows, membership(batch.piece_word, batch.content), valid)
         attention = recorded.to(logits.dtype) if attention is None else attention
         scores = attention.log().masked_fill(~batch.content, -torch.inf)
-        nothing, of_pieces = attention.new_zeros(*attention.shape, 0), mean_row(rows, chosen.valid).detach()
+        of_pieces = ((rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)).detach()
+        nothing = attention.new_zeros(*attention.shape, 0)
         return Outputs(
             logits, attention, scores, nothing, batch.content, off_text=1 - on_text, piece_attention=of_pieces
         )
@@ -381,44 +381,67 @@ class PretrainedClassifier(TrainedModel):
             return attention.new_zeros(*attention.shape, 0)
         with torch.no_grad():
             rows, values = chosen.of(one.weights).double(), one.values[:, chosen.heads].double()
-            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, self._member(batch)).flatten(2)
+            member = membership(batch.piece_word, batch.content)
+            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
 
     # --- what it predicts under another attention ---------------------------------------------------------------
 
-    def readout(self, batch: Batch, outputs: Outputs, *, short: bool = True) -> Readout:
-        """The map "attention per word → probabilities": the least change of the site's rows, and what follows it, by the
-        short way past the last attention where there is one and it is wanted."""
-        with torch.no_grad(), keeping_state(self.tail if short else None) as states:
-            seen = self.recorded(batch)
-        return self._readout_at(batch, outputs, self.site, seen, *states)
-
-    def _readout_at(
+    def readout(
         self,
         batch: Batch,
         outputs: Outputs,
-        site: Site,
-        seen: Seen,
+        *,
+        short: bool = True,
+        site: Site | None = None,
+        seen: Seen | None = None,
         state: Float[Tensor, "batch pieces hidden"] | None = None,
     ) -> Readout:
-        """The same at any site, whose attention was `seen`; by the short way where the `state` before its layer is given."""
+        """The map "attention per word → probabilities": the least change of the site's rows, and what follows it, by the
+        short way past the last attention where there is one and it is wanted.
+
+        Args:
+            site: the model's own if none is given.
+            seen, state: the site's attention, and what went into its layer, where they are known from a pass.
+        """
         assert self.found is not None
-        call, count = site.call(self.found.calls), len(batch)
-        chosen = self.selection(batch, seen.weights.shape[1], site)
-        lifting = Lifting(chosen.of(seen.weights), self._member(batch), chosen.valid)
+        site = site or self.site
+        if seen is None:
+            states: list[Tensor] = []
+            with torch.no_grad(), self.tail.keeping(states) if short and self.tail else nullcontext():
+                seen = self.recorded(batch)
+            state = states[-1] if states else None
+        call, count, weights, values = site.layer % self.found.calls, len(batch), seen.weights, seen.values
+        chosen = self.selection(batch, weights.shape[1], site)
+        lifting = Lifting(chosen.of(weights), membership(batch.piece_word, batch.content), chosen.valid)
 
         def by_passes(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
             rows = lifting(attention)
             shape, times = rows.shape[:-3], rows.shape[:-3].numel()
             rows = rows.flatten(0, -3)
             many = batch.rows(torch.arange(count, device=rows.device).repeat(times))
-            place = chosen.repeated(times)
+            place = self.selection(many, weights.shape[1], site)
             logits = self.run(many, Pass(call, lambda own: place.put(own, rows)))
             return logits.double().unflatten(0, (*shape, count))
 
+        def by_tail(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+            assert self.tail is not None
+            assert values is not None
+            assert state is not None
+            text = torch.arange(count, device=state.device)
+            rows = lifting(attention).to(values.dtype)
+            every = weights[text, :, chosen.query].expand(*rows.shape[:-3], -1, -1, -1).clone()
+            every[..., chosen.heads, :] = rows
+            attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
+            shape = attended.shape[:-2]
+            before = state[text, chosen.query].expand(*shape, -1).flatten(0, -2)
+            piece = self.padded(batch)[0][:, 0].expand(shape).flatten()
+            logits = self.tail.logits_of_row(attended.flatten(0, -3), before, piece)
+            return logits[:, self.order].double().unflatten(0, shape)
+
         attention = outputs.attention.detach().double()
-        _, heads, _, pieces = seen.weights.shape
+        _, heads, _, pieces = weights.shape
         width = int(getattr(self.network.config, "hidden_size", 768))
         held = 12 * width if state is not None else pieces * (8 * width + 4 * heads * pieces)
         return Readout(
@@ -426,36 +449,10 @@ class PretrainedClassifier(TrainedModel):
             content=outputs.content,
             example_id=batch.example_id,
             task=self.task,
-            decode=by_passes if state is None else self._by_tail(batch, chosen, lifting, seen, state),
+            decode=by_passes if state is None else by_tail,
             recorded=outputs.logits.detach().double(),
             activations=count * (4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1]) + held),
         )
-
-    def _by_tail(
-        self, batch: Batch, chosen: Selection, lifting: Lifting, seen: Seen, states: Tensor
-    ) -> Callable[[Tensor], Tensor]:
-        """Attention per word → logits, from what follows the last attention: `states` went into its layer."""
-        assert self.tail is not None
-        assert seen.values is not None
-        tail, values, text = self.tail, seen.values, torch.arange(len(batch), device=states.device)
-        own, state = seen.weights[text, :, chosen.query], states[text, chosen.query]
-        piece = self.padded(batch)[0][:, 0]
-
-        def decode(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
-            rows = lifting(attention).to(values.dtype)
-            every = own.expand(*rows.shape[:-3], -1, -1, -1).clone()
-            every[..., chosen.heads, :] = rows
-            attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
-            shape = attended.shape[:-2]
-            flat = attended.flatten(0, -3), state.expand(*shape, -1).flatten(0, -2), piece.expand(shape).flatten()
-            return tail.logits_of_row(*flat)[:, self.order].double().unflatten(0, shape)
-
-        return decode
-
-    @property
-    def is_summed(self) -> bool:
-        """Where the short way holds: it is nothing but this."""
-        return self.tail is not None
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
         """Of each of the site's heads the values, at the pooled row."""
@@ -467,43 +464,35 @@ class PretrainedClassifier(TrainedModel):
 
     # --- all layers and heads -----------------------------------------------------------------------------------
 
-    def _every_site(self, heads: Sequence[int]) -> list[Site]:
-        rows = self.site.rows
-        return [
-            Site(call, one, rows)
-            for call, count in enumerate(heads)
-            for one in (None, *([head] for head in range(count)))
-        ]
-
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
         """The attention at each site, and what would be predicted under another one there: by the short way at the last
         layer's pooled row, where there is one, else by whole passes."""
         kept: list[Seen] = []
-        with torch.no_grad(), keeping_state(self.tail) as states:
+        states: list[Tensor] = []
+        with torch.no_grad(), self.tail.keeping(states) if self.tail else nullcontext():
             logits = self.run(batch, Pass(keep=kept.append))
-        for site in self._every_site([one.weights.shape[1] for one in kept]):
+        for site in self.every_site:
             one = kept[site.layer]
             if one.weights.shape[-1] != self.padded(batch)[1].shape[1]:
                 continue  # over something other than this text
             outputs = self._outputs_at(batch, logits, one, site)
-            before = states if site.layer == len(kept) - 1 else []
-            yield AtSite(site.name, outputs, self._readout_at(batch, outputs, site, one, *before))
+            state = states[-1] if states and site.layer == len(kept) - 1 else None
+            yield AtSite(site.name, outputs, self.readout(batch, outputs, site=site, seen=one, state=state))
 
-    def _layers_of(self, batch: Batch, kept: Sequence[Seen]) -> Layers | None:
-        """None where one is over something else than the text's pieces (a decoder's, crossing)."""
+    def layers(self, batch: Batch, kept: Sequence[Seen] | None = None) -> Layers | None:
+        """None where an attention is over something else than the text's pieces (a decoder's, crossing); `kept` are those of
+        a pass, where they are known."""
+        kept = self.attentions(batch) if kept is None else kept
         size = self.padded(batch)[1].shape[1]
         if self.network.config.is_encoder_decoder or any(one.weights.shape[-2:] != (size, size) for one in kept):
             return None
         chosen = self.selection(batch, kept[-1].weights.shape[1])
         return Layers([one.weights.double() for one in kept], chosen.query, chosen.mask, [True] * len(kept))
 
-    def layers(self, batch: Batch) -> Layers | None:
-        return self._layers_of(batch, self.attentions(batch))
-
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors, from one pass that is watched; else why that is not known."""
         kept = self.attentions(batch)
-        every = self._layers_of(batch, kept)
+        every = self.layers(batch, kept)
         if every is None:
             return "its attention is not over the text's own pieces alone"
         return linearise(self.network, lambda one: self.run(batch, one), kept, every, self.order)
@@ -512,15 +501,12 @@ class PretrainedClassifier(TrainedModel):
         self, batch: Batch, layer: int | None, part: int
     ) -> Sequence[Float[Tensor, "batch pieces hidden"]]:
         """The network's hidden states. A value of 0 and a weight of 0 that nothing makes up for are the same."""
-
-        def silenced(own: Tensor) -> Tensor:
-            changed = own.clone()
-            changed[..., part] = 0
-            return changed
-
-        one = Pass() if layer is None else Pass(layer, silenced)
-        with torch.no_grad(), self._with_given(batch, one):
-            states: Sequence[Tensor] = self.network(**self._arguments(batch), output_hidden_states=True).hidden_states
+        one, states = Pass(), list[Tensor]()
+        if layer is not None:
+            gone = torch.tensor([part], device=batch.ids.device)
+            one = Pass(layer, lambda own: own.index_fill(-1, gone, 0))
+        with torch.no_grad():
+            self.run(batch, one, states)
         return states
 
     # --- texts without some of their words ----------------------------------------------------------------------
@@ -559,14 +545,15 @@ class PretrainedClassifier(TrainedModel):
 
     # --- its parameters -----------------------------------------------------------------------------------------
 
-    def part_of(self, name: str) -> str:
-        """`layer_N`; `embeddings`, before the first layer; or `head`, after it."""
-        names = [one for one, _ in self.named_parameters()]
-        layers = [next((word for word in one.split(".") if word.isdigit()), "") for one in names]
-        place = names.index(name)
-        if layers[place]:
-            return f"layer_{layers[place]}"
-        return "head" if any(layers[:place]) else "embeddings"
+    def stages(self) -> dict[str, list[str]]:
+        """`head`, after the last layer; `layer_N`; `embeddings`, before the first one."""
+        names = [name for name, _ in self.named_parameters()]
+        layers = [next((f"layer_{word}" for word in name.split(".") if word.isdigit()), "") for name in names]
+        found: dict[str, list[str]] = {}
+        for place in reversed(range(len(names))):
+            outside = "head" if any(layers[:place]) else "embeddings"
+            found.setdefault(layers[place] or outside, []).append(names[place])
+        return found
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""

@@ -1,15 +1,11 @@
 """The last layer of a network and its head alone: the short way past the last attention."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from attnprobe.models.pretrained.attention_hooks import Pass
-from attnprobe.models.pretrained.heads import last_of
 
 
 class LastLayer:
@@ -27,6 +23,12 @@ class LastLayer:
                 return
         raise LookupError("the attention is in no list of layers")
 
+    def keeping(self, states: list[Tensor]) -> RemovableHandle:
+        """Within it, what goes into this layer is added to `states`."""
+        return self.layer.register_forward_pre_hook(
+            lambda module, given, named: states.append(given[0] if given else named["hidden_states"]), with_kwargs=True
+        )
+
     def logits_of_row(
         self,
         attended: Float[Tensor, "rows heads size"],
@@ -41,28 +43,17 @@ class LastLayer:
             state: what went into the layer there.
             piece: any piece that is not padding.
         """
-        ids = piece.unsqueeze(1)
-
-        def put(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            before = state.unsqueeze(1)
-            return ((before, *given[1:]), named) if given else (given, named | {"hidden_states": before})
-
+        ids, before = piece.unsqueeze(1), state.unsqueeze(1)
+        instead = self.layer.register_forward_pre_hook(
+            lambda module, given, named: (
+                ((before, *given[1:]), named) if given else (given, named | {"hidden_states": before})
+            ),
+            with_kwargs=True,
+        )
         self.place._modules[self.name] = nn.ModuleList([self.layer])
         try:
-            with Pass(result=attended.unsqueeze(1)), self.layer.register_forward_pre_hook(put, with_kwargs=True):
+            with Pass(result=attended.unsqueeze(1)).active(), instead:
                 logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         finally:
             self.place._modules[self.name] = self.layers
-        return last_of(logits, torch.zeros_like(piece))
-
-
-@contextmanager
-def keeping_state(tail: LastLayer | None) -> Iterator[list[Tensor]]:
-    """Within it, what goes into this layer is kept, the latest alone; nothing without a layer."""
-    kept: list[Tensor] = []
-
-    def look(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        kept[:] = [given[0] if given else named["hidden_states"]]
-
-    with tail.layer.register_forward_pre_hook(look, with_kwargs=True) if tail else nullcontext():
-        yield kept
+        return logits.flatten(0, -2)

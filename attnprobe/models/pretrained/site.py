@@ -50,36 +50,15 @@ class Site(metaclass=Checked):
             return f"layer {self.layer}"
         return f"layer {self.layer}, head{'s' if len(self.heads) > 1 else ''} {'+'.join(map(str, self.heads))}"
 
-    def call(self, count: int) -> int:
-        """The number of the attention among `count`, else a UserError."""
-        if not -count <= self.layer < count:
-            raise UserError(
-                f"model.layer={self.layer}: this model has {count} attentions, 0 to {count - 1} (or −1, the last)"
-            )
-        return self.layer % count
 
-    def chosen_heads(self, count: int) -> list[int]:
-        """The numbers of the heads among `count`, else a UserError."""
-        heads = list(range(count)) if self.heads is None else list(self.heads)
-        if wrong := [head for head in heads if not 0 <= head < count]:
-            raise UserError(f"model.heads names {wrong[0]}: this layer has {count} heads, 0 to {count - 1}")
-        return heads
-
-
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """The rows of a site in the weights of one attention: of these heads, at the piece `query` of every text (None: at all
-    pieces); `mask` says which pieces are not padding."""
+    pieces). `mask` says which pieces are not padding, `valid` which rows are not."""
 
     heads: list[int]
     query: Int[Tensor, "batch"] | None
     mask: Bool[Tensor, "batch pieces"]
-
-    @property
-    def valid(self) -> Bool[Tensor, "batch rows"]:
-        if self.query is not None:
-            return self.mask.new_ones(len(self.mask), len(self.heads))
-        return self.mask.repeat(1, len(self.heads))
+    valid: Bool[Tensor, "batch rows"]
 
     def of(self, weights: Float[Tensor, "batch heads queries keys"]) -> Float[Tensor, "batch rows keys"]:
         chosen = weights[:, self.heads]
@@ -98,11 +77,6 @@ class Selection:
         text = torch.arange(len(weights), device=weights.device)
         result[text[:, None], torch.tensor(self.heads, device=weights.device), self.query[:, None]] = rows
         return result
-
-    def repeated(self, times: int) -> "Selection":
-        """The same for the batch `times` times, one after the other."""
-        query = None if self.query is None else self.query.repeat(times)
-        return Selection(self.heads, query, self.mask.repeat(times, 1))
 
 
 # Matrix scaling: the matrix nearest (in Σ KL) to another that has given sums of its rows and of its columns, diag(e^u) M
@@ -211,32 +185,25 @@ TINY = 1e-30
 
 
 def membership(
-    piece_word: Int[Tensor, "batch pieces"], content: Bool[Tensor, "batch seq"]
+    piece_word: Int[Tensor, "batch pieces"] | None, content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch pieces seq"]:
     """1 where a piece belongs to a word of the text, else 0."""
+    assert piece_word is not None
     position = torch.arange(content.shape[1], device=content.device)
     return ((piece_word.unsqueeze(-1) == position) & content.unsqueeze(1)).double()
 
 
-def masses(
-    rows: Float[Tensor, "batch rows pieces"], member: Float[Tensor, "batch pieces seq"]
-) -> Float[Tensor, "batch rows seq"]:
-    """What each row gives to each word, 0 to 1; the rest is on special tokens and the other text."""
-    return rows.to(member.dtype) @ member
-
-
 def word_weights(
-    mass: Float[Tensor, "batch rows seq"], valid: Bool[Tensor, "batch rows"]
+    rows: Float[Tensor, "batch rows pieces"],
+    member: Float[Tensor, "batch pieces seq"],
+    valid: Bool[Tensor, "batch rows"],
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
-    """The explanation, one weight per word that sums to 1, and the share of all attention that is on the text."""
-    mean = mean_row(mass, valid)
+    """The explanation, one weight per word that sums to 1, and the share of all attention that is on the text; the rest is on
+    special tokens and the other text."""
+    mass = rows.to(member.dtype) @ member
+    mean = (mass * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
     total = mean.sum(-1, keepdim=True)
     return mean / total, total.squeeze(-1)
-
-
-def mean_row(rows: Float[Tensor, "batch rows any"], valid: Bool[Tensor, "batch rows"]) -> Float[Tensor, "batch any"]:
-    """The mean of the rows that there are."""
-    return (rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
 
 
 class Lifting:
@@ -250,7 +217,7 @@ class Lifting:
         valid: Bool[Tensor, "batch rows"],
     ) -> None:
         self.rows, self.valid = rows.to(member.dtype), valid
-        self.share = masses(rows, member)
+        self.share = self.rows @ member
         self.count = member.sum(1, keepdim=True)
         self.mass = torch.where(self.count > 0, self.share.clamp_min(TINY), 0)
         self.totals = self.mass.sum(-1, keepdim=True)

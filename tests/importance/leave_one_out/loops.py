@@ -8,7 +8,7 @@ import torch
 
 from attnprobe.models.encoders import GRUEncoder, LSTMEncoder, NoEncoder
 from tests import toys
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import predict, rows_of, toy_batch, toy_classifier, toy_readout
 
 LENGTHS = [6, 1, 9, 4, 2]
 MORE = {"gru": partial(GRUEncoder, hidden_size=5), "none": NoEncoder, "lstm 24": partial(LSTMEncoder, hidden_size=24)}
@@ -31,8 +31,9 @@ def one_by_one(classifier, batch, row, position):
         single = replace(single, candidates=batch.candidates[[row]])
     keep = [i for i in range(single.ids.shape[1]) if i != position]
     with torch.no_grad():
-        return classifier.predict(
-            replace(single, ids=single.ids[:, keep], mask=single.mask[:, keep], content=single.content[:, keep])
+        return predict(
+            classifier,
+            replace(single, ids=single.ids[:, keep], mask=single.mask[:, keep], content=single.content[:, keep]),
         )
 
 

@@ -45,7 +45,7 @@ def test_what_is_skipped_is_the_difference_where_a_text_rejoins():
                 if position > text + 1:  # the forward network; text t is without position t + 1
                     ended[text] = (position, skipped)
     assert len(ended) > 10
-    words = classifier.embed(batch.ids)
+    words = classifier.embedding(batch.ids)
     with torch.no_grad():
         for text, (position, skipped) in ended.items():
             keep = [p for p in range(position + 1) if p != text + 1]

@@ -15,6 +15,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, fit, stored
 from tests.runs import composed
+from tests.toys import predict
 
 transformers = pytest.importorskip("transformers")
 PROBES = "probe=[permutation,gradient,leave_one_out,correlation,single_weight,erasure,skill,swaps,agreement]"
@@ -35,7 +36,7 @@ def test_predictions_are_as_far_apart_as_scores_in_their_unit(family, threshold,
         said = model.read_texts([batch.rows(slice(0, 2)), batch.rows(slice(2, 3))])
         unit = float(torch.tensor(own).std()) if scale is None else scale
         assert f"{unit:.4g}" in said
-        found = model.predict(batch)
+        found = predict(model, batch)
     expected = (torch.tensor(own) - threshold) / unit
     torch.testing.assert_close(found, torch.stack([-expected, expected], -1), atol=1e-4, rtol=1e-4)
     apart = prediction_distance(found[:2], found[1:], model.task)

@@ -3,7 +3,7 @@
 import torch
 from scipy.optimize import minimize
 
-from attnprobe.models.pretrained.site import Lifting, masses, membership, row_factors, scaled, word_weights
+from attnprobe.models.pretrained.site import Lifting, membership, row_factors, scaled, word_weights
 
 
 def site(rows=3, *, seed=0):
@@ -17,7 +17,7 @@ def site(rows=3, *, seed=0):
 
 def test_what_is_shown_is_the_mean_mass_of_each_words_pieces_and_gives_back_the_rows():
     rows, member, valid = site()
-    attention, share = word_weights(masses(rows, member), valid)
+    attention, share = word_weights(rows, member, valid)
     by_hand = torch.stack([rows[0, :, 1:3].sum(), rows[0, :, 3].sum(), rows[0, :, 4].sum()])
     torch.testing.assert_close(attention[0, 1:4], by_hand / by_hand.sum())
     torch.testing.assert_close(share[0], by_hand.sum() / 3)
@@ -29,9 +29,9 @@ def test_the_lift_shows_what_is_asked_and_keeps_what_it_must():
     wanted = torch.tensor([[[0, 0.7, 0.1, 0.2, 0]], [[0, 0.0, 1.0, 0.0, 0]]], dtype=torch.float64)
     found = Lifting(rows, member, valid)(wanted)
     for sample in range(2):
-        attention, share = word_weights(masses(found[sample], member), valid)
+        attention, share = word_weights(found[sample], member, valid)
         torch.testing.assert_close(attention, wanted[sample], atol=1e-11, rtol=0)
-        torch.testing.assert_close(share, word_weights(masses(rows, member), valid)[1])
+        torch.testing.assert_close(share, word_weights(rows, member, valid)[1])
     torch.testing.assert_close(found.sum(-1), torch.ones(2, 1, 3).double())
     torch.testing.assert_close(found[..., [0, 5, 6]], rows[..., [0, 5, 6]].expand(2, -1, -1, -1))
     torch.testing.assert_close(found[0, ..., 1] / found[0, ..., 2], rows[..., 1] / rows[..., 2])
@@ -41,9 +41,9 @@ def test_no_other_rows_that_show_it_are_nearer():
     """Against scipy's constrained minimum of Σ KL over two rows and three words."""
     rows, member, valid = site(rows=2, seed=3)
     wanted = torch.tensor([[0, 0.6, 0.3, 0.1, 0]], dtype=torch.float64)
-    mass = masses(rows, member)[0, :, 1:4].numpy()
+    mass = (rows @ member)[0, :, 1:4].numpy()
     target = wanted[0, 1:4].numpy() * mass.sum()
-    found = masses(Lifting(rows, member, valid)(wanted), member)[0, :, 1:4].numpy()
+    found = (Lifting(rows, member, valid)(wanted) @ member)[0, :, 1:4].numpy()
 
     def divergence(flat):
         x = flat.reshape(2, 3)
@@ -66,7 +66,7 @@ def test_a_word_that_underflowed_can_be_attended_to():
     rows, member, valid = site()
     rows[..., 3] = 0
     found = Lifting(rows, member, valid)(torch.tensor([[0, 0, 1.0, 0, 0]]).double())
-    torch.testing.assert_close(word_weights(masses(found, member), valid)[0][0, 2], torch.tensor(1.0).double())
+    torch.testing.assert_close(word_weights(found, member, valid)[0][0, 2], torch.tensor(1.0).double())
 
 
 def swept(matrix, rows, columns, sweeps=3000):
