@@ -20,7 +20,16 @@ from hydra.utils import instantiate
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, Evidence
-from attnprobe.findings.members import CLAIM, Score, balanced_accuracy, difference, f1_over_classes, pairwise, stability
+from attnprobe.findings.members import (
+    CLAIM,
+    Score,
+    balanced_accuracy,
+    difference,
+    f1_over_classes,
+    pairwise,
+    parts_of,
+    stability,
+)
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner
@@ -105,12 +114,10 @@ def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epoc
     print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
 
 
-def parts_of(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
-    """What the score is made of, text by text (`recalls` and `confusion` of `attnprobe.findings.members`)."""
+def parts(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
+    """What the score is made of, text by text."""
     label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
-    if score is balanced_accuracy:
-        return np.stack([label & said, label], -1).astype(float).reshape(len(label), -1)
-    return np.stack([label & said, ~label & said, label & ~said], -1)[:, 1].astype(float)
+    return parts_of(label, said, score)
 
 
 def stored(folder: Path, pattern: str) -> list[dict]:
@@ -129,7 +136,7 @@ def transfer_table(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("guide-*.json")):
         _, name, draw, seed = path.stem.split("-")
         facts = json.loads(path.read_text())
-        rows.append({"attention": name, "draw": draw, "seed": seed, "score": balanced_accuracy(parts_of(facts).sum(0)),
+        rows.append({"attention": name, "draw": draw, "seed": seed, "score": balanced_accuracy(parts(facts).sum(0)),
                      "read-out": facts["readout_words_attention"] - facts["readout_words_equal"]})  # fmt: skip
     found = pd.DataFrame(rows).pivot_table(index=["draw", "seed"], columns="attention", values=["score", "read-out"])
     lines = []
@@ -146,7 +153,7 @@ def transfer_table(folder: Path) -> pd.DataFrame:
 def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
     score = CLAIMS[claim]
-    pool = {kind: [parts_of(facts, score) for facts in stored(folder, f"pool-{cell}-{kind}-*.json")]
+    pool = {kind: [parts(facts, score) for facts in stored(folder, f"pool-{cell}-{kind}-*.json")]
             for kind in ("learned", "equal")}  # fmt: skip
     count, draw, rows = min(map(len, pool.values())), np.random.default_rng(0), []
     reached = {kind: float(np.mean([score(one.sum(0)) for one in pool[kind]])) for kind in pool}
@@ -192,7 +199,7 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
     pool = {
-        kind: [parts_of(facts) for facts in stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal")
+        kind: [parts(facts) for facts in stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal")
     }
     draw, said = np.random.default_rng(0), []
     if pool["equal"]:

@@ -154,14 +154,14 @@ def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
 def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
     """Each text's mean over the runs and questions, by split and example: several seeds are no further examples. `rows` are
     as `values_of` gives them, with a value for each."""
-    return pd.Series(values).groupby([rows["split"].astype(str), text_of(rows)]).mean()
+    return pd.Series(np.asarray(values, np.float64)).groupby([rows["split"].astype(str), text_of(rows)]).mean()
 
 
 def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
     """The values of every run and text, by split and text (of several questions about one their mean); NaN where a run does
     not have a text. `rows` are as `values_of` gives them, with a value for each."""
     if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED):
-        return values[None]  # they are in order
+        return np.asarray(values, np.float64)[None]  # they are in order
     texts = pd.Series(values).groupby([rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]).mean()
     return texts.unstack([1, 2]).to_numpy(np.float64)
 
@@ -207,7 +207,7 @@ def mean_of(
     """
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        values = by_run(rows, np.asarray(value(*columns), np.float64))
+        values = by_run(rows, value(*columns))
         return (
             Evidence.of_runs(values) if is_open(rows, metrics) else Evidence.of_runs(values, reach=reach).within(*ends)
         )
@@ -217,11 +217,7 @@ def mean_of(
 
 def share_of(*metrics: str, value: Callable[..., np.ndarray] = lambda column: column) -> Measure:
     """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
-
-    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        return Evidence.of_share(over_seeds(rows, np.asarray(value(*columns), np.float64)))
-
-    return of_examples(metrics, reduce)
+    return of_examples(metrics, lambda rows, *columns: Evidence.of_share(over_seeds(rows, value(*columns))))
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
@@ -229,7 +225,7 @@ def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
     seeds, or several random items) have the bootstrap's."""
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        sample = over_seeds(rows, np.asarray(value(*columns), np.float64)).dropna().to_numpy()
+        sample = over_seeds(rows, value(*columns)).dropna().to_numpy()
         if not np.isin(sample, (-1, 0, 1)).all():
             return Evidence.of(sample)
         ends = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))

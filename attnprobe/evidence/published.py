@@ -104,10 +104,3 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
          (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part, low=low, high=high))
         for group, part in groups
     ]  # fmt: skip
-
-
-def of_study(file: str, data: str) -> dict[str, float]:
-    """The numbers of a data set in one of this folder's files of whole studies (`data,metric,value`), by metric."""
-    table = pd.read_csv(NUMBERS / file, comment="#")
-    rows = table[table["data"] == data]
-    return {str(metric): float(value) for metric, value in zip(rows["metric"], rows["value"], strict=True)}

@@ -162,14 +162,11 @@ class Headline:
             run: rows without steps of one run and probe.
         """
 
-        def metric(name: str) -> "pd.Series[float]":
-            values = run[run["metric"] == name].set_index("example_id")["value"]
-            return values[[WHOLE_SPLIT]] if WHOLE_SPLIT in values.index else values
-
-        values = metric(self.metric)
+        values = run[run["metric"] == self.metric].set_index("example_id")["value"]
+        values = values[[WHOLE_SPLIT]] if WHOLE_SPLIT in values.index else values
         if self.at_most is not None:
-            other, bound = self.at_most
-            values = values[metric(other).reindex(values.index) <= bound]
+            other = run[run["metric"] == self.at_most[0]].set_index("example_id")["value"]
+            values = values[other.reindex(values.index) <= self.at_most[1]]
         if self.transform is None or values.empty:
             return values
         return pd.Series(self.transform(values.to_numpy()), values.index)
@@ -198,10 +195,6 @@ class Drawing:
     words: bool = False
     optional: tuple[tuple[str, str], ...] | None = None
     examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
-
-    @property
-    def probes(self) -> list[str]:
-        return sorted({probe for probe, _ in self.metrics})
 
 
 @dataclass(frozen=True)

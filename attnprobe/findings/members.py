@@ -6,64 +6,33 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from scipy.special import rel_entr
 
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, over_pairs, resampled_runs
-from attnprobe.results.directory import MANIFEST, RunDirectory, examples_file, table_file
-from attnprobe.results.files import damaged
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import first_of_text, read_results, repeats_of
 
 SPLIT = "test"
 
 
 def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame:
-    """One row per text, by `example_id`, a column per metric (all if none is named); no row where the run was not asked.
-
-    Raises:
-        DamagedRun: the table lacks a metric, or has two numbers of a text.
-    """
+    """One row per text, by `example_id`, a column per metric (all if none is named); no row where the run was not asked."""
     names = list(metrics)
     if probe not in RunDirectory(run).probes():
         return pd.DataFrame(columns=names)
-    path, rows = RunDirectory(run) / table_file(probe), read_results(run, probe=probe)
-    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0) & (rows["metric"].isin(names) | (not names))]
-    rows = rows.assign(metric=rows["metric"].astype(str))
-    if rows.duplicated(["metric", "example_id"]).any():
-        raise damaged(path, "it has two numbers of one metric for a text")
+    rows = read_results(run, probe=probe)
+    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0)].astype({"metric": str})
     wide = rows.pivot(index="example_id", columns="metric", values="value").rename_axis(columns=None)
-    if missing := [name for name in names if name not in wide]:
-        raise damaged(path, f"it has no {missing[0]} of any text")
-    return wide
+    return wide[names] if names else wide
 
 
 def whole(run: Path, probe: str, metric: str) -> "pd.Series[float]":
-    """A metric's numbers that are about the whole split, by step (the class, the epoch).
-
-    Raises:
-        DamagedRun: the table lacks the metric, or has two numbers for a step.
-    """
+    """A metric's numbers that are about the whole split, by step (the class, the epoch)."""
     rows = read_results(run, probe=probe)
-    own = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
-    if own.empty or own["step"].duplicated().any():
-        raise damaged(RunDirectory(run) / table_file(probe), f"it does not have one {metric} for each class or epoch")
-    return own.set_index("step")["value"].sort_index()
-
-
-def check_texts(runs: Iterable[Path]) -> None:
-    """Whether these runs were tested on the same texts.
-
-    Raises:
-        UserError: one was not (`DamagedRun`), or has no test texts.
-    """
-    first: Int[np.ndarray, " texts"] | None = None
-    for run in runs:
-        ids = RunDirectory(run).examples(SPLIT, columns=["example_id"])["example_id"].to_numpy()
-        if first is not None and not np.array_equal(ids, first):
-            raise damaged(RunDirectory(run) / examples_file(SPLIT), "its texts are not those of the study's other runs")
-        first = ids
+    return rows[(rows["metric"] == metric) & (rows["example_id"] < 0)].set_index("step")["value"].sort_index()
 
 
 def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
@@ -72,60 +41,47 @@ def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
     return table[~table["example_id"].isin(repeats_of(run))]
 
 
-Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
-"""Seed → what F1 (`confusion`) or balanced accuracy (`recalls`) is made of, text by text."""
 Score = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
-"""The number that comes of the sums of these parts over texts."""
+"""The number that comes of the sums of its parts (`parts_of`) over texts."""
+Parts = Mapping[int, Float[np.ndarray, "texts parts"]]
+"""Seed → what a score is made of, text by text."""
 
 
-def decisions(run: Path) -> tuple[Bool[np.ndarray, "texts classes"], Bool[np.ndarray, "texts classes"], bool]:
-    """Of every text, in the order of their ids: its classes, those that the run says, and whether a text has one only.
+def parts_of(given: np.ndarray, said: np.ndarray, score: Score, *, one_label: bool = True) -> np.ndarray:
+    """What a score is made of, of every text: `[texts, parts]`.
 
-    Raises:
-        DamagedRun: the run does not say its classes.
+    F1: true positives, false positives and false negatives, of class 1 or of each class in turn where these are not two.
+    Balanced accuracy: of each class in turn, whether the text is of it and found to be, and whether it is of it; of several
+    labels per text then the same of not having the label.
+
+    Args:
+        given, said: each text's classes, and those that the model says, `[texts, classes]`.
     """
+    if score is balanced_accuracy:
+        pairs = [(given, said)] if one_label else [(given, said), (~given, ~said)]
+        parts = np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1)
+    else:
+        parts = np.stack([given & said, ~given & said, given & ~said], -1)
+        parts = parts[:, 1:] if given.shape[1] == 2 else parts
+    return parts.reshape(len(parts), -1).astype(np.float64)
+
+
+def parts_of_run(run: Path, score: Score) -> Float[np.ndarray, "texts parts"]:
+    """`parts_of` the test texts, summed over the questions about one text, which are drawn together."""
     directory = RunDirectory(run)
-    table = distinct_examples(directory, "label", "prediction")
-    classes = np.arange(len(directory.manifest().get("classes", [])))
-    if len(classes) < 2:
-        raise damaged(directory / MANIFEST, "it does not say which classes there are")
-    several = len(table) and isinstance(
-        table["label"].iloc[0], list | np.ndarray
-    )  # labels: the numbers of their classes
+    table, first = distinct_examples(directory, "label", "prediction"), first_of_text(directory)
+    classes = np.arange(len(directory.manifest()["classes"]))
+    several = isinstance(table["label"].iloc[0], list | np.ndarray)  # labels: the numbers of their classes
     if several:
         given, said = (np.array([np.isin(classes, one) for one in table[name]]) for name in ("label", "prediction"))
     else:
         given, said = (table[name].to_numpy()[:, None] == classes for name in ("label", "prediction"))
-    return given, said, not several
-
-
-def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
-    """True positives, false positives and false negatives of every text: of class 1, or of each class in turn where these are
-    not two."""
-    given, said, _ = decisions(run)
-    parts = np.stack([given & said, ~given & said, given & ~said], -1)
-    return by_text(run, parts[:, 1:] if given.shape[1] == 2 else parts)
-
-
-def recalls(run: Path) -> Float[np.ndarray, "texts parts"]:
-    """Of every text and each class in turn, whether the text is of it and found to be, and whether it is of it; of several
-    labels per text then the same of not having the label."""
-    given, said, exclusive = decisions(run)
-    pairs = [(given, said)] if exclusive else [(given, said), (~given, ~said)]
-    return by_text(run, np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1))
-
-
-def by_text(run: Path, parts: Float[np.ndarray, "examples classes parts"]) -> Float[np.ndarray, "texts parts"]:
-    """Sums over the questions about one text, which are drawn together."""
-    directory = RunDirectory(run)
-    first = first_of_text(directory)
-    texts = distinct_examples(directory)["example_id"].map(lambda one: first.get(one, one)).to_numpy()
-    return pd.DataFrame(parts.reshape(len(parts), -1).astype(np.float64)).groupby(texts).sum().to_numpy()
+    texts = table["example_id"].map(lambda one: first.get(one, one)).to_numpy()
+    return pd.DataFrame(parts_of(given, said, score, one_label=not several)).groupby(texts).sum().to_numpy()
 
 
 def balanced_accuracy(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
-    """Mean of the classes' recalls out of `recalls`, 0 to 1, over the classes that occur; a guess that never changes has
-    1 / classes."""
+    """Mean of the classes' recalls, 0 to 1, over the classes that occur; a guess that never changes has 1 / classes."""
     found, of = sums[..., ::2], sums[..., 1::2]
     there = of > 0
     return np.where(there, found / np.where(there, of, 1), 0).sum(-1) / there.sum(-1).clip(1)
@@ -136,28 +92,23 @@ def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, 
     return f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1)
 
 
-def performance(of: Confusions, score: Score = f1_over_classes) -> Evidence:
+def performance(of: Parts, score: Score = f1_over_classes) -> Evidence:
     """Mean score, its interval over texts and seeds, 0 to 1."""
-    if not of:
-        return Evidence(np.nan, np.nan, np.nan, 0)
     parts = np.stack(list(of.values()))
     return Evidence(*resampled_runs(parts, score, low=0, high=1), n=parts.shape[1])
 
 
-def difference(of: Confusions, to: Confusions, score: Score = f1_over_classes) -> Evidence:
+def difference(of: Parts, to: Parts, score: Score = f1_over_classes) -> Evidence:
     """The score of one model minus that of another, paired by seed and text, −1 to 1. One seed says nothing of another
     training: there is no interval then."""
-    paired = [np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to]
-    if not paired:
-        return Evidence(np.nan, np.nan, np.nan, 0)
+    parts = np.stack([np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to])
 
     def gain(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
         half = sums.shape[-1] // 2
         return score(sums[..., :half]) - score(sums[..., half:])
 
-    parts = np.stack(paired)
     value, low, high = resampled_runs(parts, gain, low=-1, high=1)
-    return Evidence(value, *((low, high) if len(paired) > 1 else (np.nan, np.nan)), n=parts.shape[1])
+    return Evidence(value, *((low, high) if len(parts) > 1 else (np.nan, np.nan)), n=parts.shape[1])
 
 
 # Do the seeds of one model attend alike? Every seed is a base in turn, and a shuffled attention is the measure of unlike.
@@ -186,18 +137,10 @@ def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]
 
 
 def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`pairwise` of the attentions of runs on the same texts, by their directories.
-
-    Raises:
-        DamagedRun: a text does not have as many weights in one run as in another.
-    """
-    weights: list[list[Float[np.ndarray, " words"]]] = []
+    """`pairwise` of the attentions of runs on the same texts, by their directories."""
+    weights = []
     for run in runs:
-        table = distinct_examples(RunDirectory(run), "attention")
-        own = [np.array(one, np.float64) for one in table["attention"]]
-        if weights and list(map(len, own)) != list(map(len, weights[0])):
-            reason = f"its texts do not have as many weights as those of {runs[0]}"
-            raise damaged(RunDirectory(run) / examples_file(SPLIT), reason)
+        own = [np.array(one, np.float64) for one in distinct_examples(RunDirectory(run), "attention")["attention"]]
         weights.append([one / one.sum() for one in own])
     return pairwise(weights)
 
@@ -210,13 +153,13 @@ def pairwise(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4
     return result
 
 
-def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
-    """1 − JSD to the other seed / JSD to a shuffle of it: 1 the same attention, 0 no nearer than a shuffle."""
-    return 1 - sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
-
-
 def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
-    """`nearness` of all pairs with an interval over texts and runs; two runs have none."""
+    """1 − JSD to the other seed / JSD to a shuffle of it (1: the same attention, 0: no nearer than a shuffle) of all pairs,
+    with an interval over texts and runs; two runs have none."""
+
+    def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
+        return 1 - sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
+
     shuffled = pairs[~np.eye(len(pairs), dtype=bool)][..., 1].mean()
     why = "attention is so even that a shuffle changes nothing" if shuffled < LEAST else ""
     return Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2], unasked=why)

@@ -27,6 +27,8 @@ class Quality:
         balanced, balanced_low, balanced_high: balanced accuracy, the mean over the classes of the share of their texts
             that is right, with an interval out of Wilson's for each class (MOVER, Zou & Donner 2008).
         chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
+        asked: what balanced accuracy has to be above, by its whole interval, for the decisions to be shown to depend on the
+            text: chance and more than `SMALLEST` of what could be reached.
         only: the one class that is predicted for every text; None where several are.
     """
 
@@ -40,16 +42,8 @@ class Quality:
     balanced_low: float
     balanced_high: float
     chance: float
-
-    @property
-    def better_than_guessing(self) -> bool:
-        """Whether the decisions are shown to depend on the text: balanced accuracy above chance, by its whole interval and by
-        more than `SMALLEST` of what could be reached."""
-        return self.balanced_low > self.asked
-
-    @property
-    def asked(self) -> float:
-        return self.chance + SMALLEST * (1 - self.chance)
+    asked: float
+    better_than_guessing: bool
 
     @property
     def beside_majority(self) -> str:
@@ -96,9 +90,10 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     balanced = float(of_class[:, 0].mean())
     below, above = (float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class) for end in (1, 2))
     one_class = None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}"
-    around = {"balanced": balanced, "balanced_low": balanced - below, "balanced_high": balanced + above}
-    largest = float(counts.max() / len(given))
-    return Quality(accuracy, low, high, largest, len(given), one_class, **around, chance=1 / max(2, len(of_class)))
+    largest, chance = float(counts.max() / len(given)), 1 / max(2, len(of_class))
+    asked = chance + SMALLEST * (1 - chance)
+    around = (balanced, balanced - below, balanced + above, chance)
+    return Quality(accuracy, low, high, largest, len(given), one_class, *around, asked, balanced - below > asked)
 
 
 def quality_of(run_dir: Path, split: str = "test") -> Quality | None:

@@ -141,7 +141,7 @@ def difference(first: str, second: str, metrics: Sequence[str], value: Callable[
             rows = values_of(table[table["model"] == model], *metrics)
             if rows is None:
                 return None
-            of_model.append(over_seeds(rows, np.asarray(value(*(rows[one].to_numpy() for one in metrics)), np.float64)))
+            of_model.append(over_seeds(rows, value(*(rows[one].to_numpy() for one in metrics))))
         evidence = Evidence.of((of_model[0] - of_model[1]).dropna())
         return evidence if evidence.n else None
 

@@ -90,7 +90,7 @@ def _drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) 
     def rows(shown: Sequence[int] | None) -> pd.DataFrame:
         # those without steps, and of what it cannot do without also those with steps, of these examples (None: of all)
         parts = []
-        for probe in drawing.probes:
+        for probe in sorted({probe for probe, _ in drawing.metrics}):
             needed = [metric for owner, metric in drawing.metrics if owner == probe]
             also: tuple[str, ...] = EVERY
             if drawing.optional is not None:

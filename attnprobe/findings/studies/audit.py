@@ -1,5 +1,4 @@
-"""Audit your own: from a file of labelled texts to the verdict, by the core tests of all three papers. Is attention needed,
-is it stable, and what to show instead?"""
+"""Audit your own: from a file of labelled texts to the verdict. Is attention needed, is it stable, what to show instead?"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -77,19 +76,11 @@ class Audit(Study):
         if not self.probes:
             raise UserError("study.probes is empty: name the probes of the audit, such as [permutation,adversarial]")
 
-    @property
-    def examined(self) -> str:
-        return f"probe=[{','.join(self.probes)}]"
-
-    @property
-    def again(self) -> list[str]:
-        return [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
-
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
         """As many rows as the time allows, and what that means in words. This planning and the page are part of the time."""
-        began, config = perf_counter(), compose([self.examined])
+        began, config = perf_counter(), compose([f"probe=[{','.join(self.probes)}]"])
         costs, epochs = measure(config), int(config.training.epochs)
-        if epochs and self.again:
+        if epochs and "agreement" in self.probes and set(RELIABLE) & set(self.probes):
             costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
         trainings = 2 * (1 + len(self.seeds)) if epochs else 0
         figures = sum(len(reading.drawings) for name, reading in readings().items() if name in self.probes)
@@ -124,13 +115,14 @@ class Audit(Study):
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""
         further = [other for other in self.seeds if other != seed]
-        yield [Member("base", seed, (self.examined,))]
+        yield [Member("base", seed, (f"probe=[{','.join(self.probes)}]",))]
         measured = quality_of(done[0].directory)
         if not self.epochs or (measured is not None and not measured.better_than_guessing):
             return  # of a model that may be guessing no other training says more
         base = f"teacher={quoted(str(done[0].directory))}"
         # how far attention moved, and, where agreement is asked, what it is compared with
-        repeated, even = f"probe=[{','.join(['teacher', *self.again])}]", without_learned_attention(self.model_class)
+        again = [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
+        repeated, even = f"probe=[{','.join(['teacher', *again])}]", without_learned_attention(self.model_class)
         members = [Member("base", other, (repeated, base)) for other in further]
         yield members + [Member("uniform", other, (even, "probe=[]")) for other in [seed, *further]]
 
@@ -148,7 +140,7 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     """
     if costs.seconds(epochs, trainings) <= seconds:
         return {}
-    seconds -= costs.beside(trainings)
+    seconds -= max(1, trainings) * costs.each
     rows = {"test": costs.rows["test"], "train": costs.rows.get("train", 0)}
     price = {"test": costs.probing, "train": trainings * epochs * costs.training}
     for split, fewest in (("test", FEWEST["test"]), ("train", FEWEST["train"]), ("test", LEAST)):
@@ -180,95 +172,66 @@ CLAIM = Claim(
 )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The method that looked best on one half of the texts, and what it is on the other.
-
-    Attributes:
-        gain: its comprehensiveness minus attention's, words deleted.
-        null: minus that of a random order.
-        others: gains over attention where words go in another way.
-    """
-
-    title: str
-    name: str
-    own: Evidence
-    gain: Evidence
-    null: Evidence
-    others: list[Evidence]
-
-    @property
-    def better(self) -> bool:
-        """Whether it is, by every whole interval: than random, than attention by more than `SMALLEST`, and at all where words
-        go in another way. Where they went in no other way nothing confirms it: deleting words favours what deletes them."""
-        return self.looks_better and bool(self.others) and all(one.exceeds(0.0) == MEETS for one in self.others)
-
-    @property
-    def looks_better(self) -> bool:
-        """Whether it is where words are deleted, whatever other ways of taking them out say."""
-        return self.gain.exceeds(0.0, SMALLEST) == MEETS and self.null.exceeds(0.0) == MEETS
-
-
 def instead(reading: StudyReading, results: pd.DataFrame) -> None:
-    """Add a table of every method beside attention, and what to show; nothing where faithfulness was not measured."""
+    """Add a table of every method beside attention, and what to show; nothing where faithfulness was not measured.
+
+    The method that looks best on the texts with even places is measured on the others. It is better by every whole interval:
+    than random, than attention by more than `SMALLEST`, and at all where words go in another way. Where they went in no other
+    way nothing confirms it: deleting words favours what deletes them.
+    """
     pairs = measured(results)
     names = list(dict.fromkeys(name for name, operator in pairs if operator == "delete"))
     if not {"attention", "random"} <= set(names) or len(names) < 3:
         return
-    inputs = [one for one in dict.fromkeys(operator for _, operator in pairs) if one not in ("delete", "attention")]
     frame = per_example(results, "faithfulness", [f"comprehensiveness_{name}_by_{one}" for name, one in pairs])
     reading.tables[CAPTION] = beside_attention(frame, results, names)
     candidates = [name for name in names if name not in ("attention", *MEANINGLESS)]
     if not candidates or len(frame) < 4:
         return
-    found = chosen(frame, results, candidates, inputs)
-    caution = " It takes words out itself, as this test does, which favours it." if found.name in TAKES_OUT else ""
-    unconfirmed = found.looks_better and not found.better
+    best, second = chosen(frame, candidates)
+    title = facts_of(best, results, "faithfulness").title
+    loss = {(name, one): second[f"comprehensiveness_{name}_by_{one}"].to_numpy() for name, one in pairs}
+    own = Evidence.of(loss[best, "delete"], reach=2.0)
+    gain, null = (
+        Evidence.of(loss[best, "delete"] - loss[name, "delete"], reach=4.0) for name in ("attention", "random")
+    )
+    inputs = [one for one in dict.fromkeys(operator for _, operator in pairs) if one not in ("delete", "attention")]
+    both = [
+        one for one in inputs if {(best, one), ("attention", one)} <= set(loss)
+    ]  # a table may have lost one of the two
+    others = [Evidence.of(loss[best, one] - loss["attention", one], reach=4.0) for one in both]
+    looks_better = gain.exceeds(0.0, SMALLEST) == MEETS and null.exceeds(0.0) == MEETS
+    better = looks_better and bool(others) and all(one.exceeds(0.0) == MEETS for one in others)
+    caution = " It takes words out itself, as this test does, which favours it." if best in TAKES_OUT else ""
+    unconfirmed = looks_better and not better
     denied = "words were deleted, and no other way of removing them agrees" if unconfirmed else ""
-    if found.better:
+    if better:
         words = (
-            f"Instead of attention, show {found.title}. Without its top words the predicted class loses {cite(found.own)} "
-            f"of its probability. That is {cite(found.gain)} more than without attention's, on {found.gain.n} texts that had "
-            f"no part in choosing it.{caution}"
+            f"Instead of attention, show {title}. Without its top words the predicted class loses {cite(own)} of its "
+            f"probability. That is {cite(gain)} more than without attention's, on {gain.n} texts that had no part in "
+            f"choosing it.{caution}"
         )
-    elif unconfirmed and not found.others:
+    elif unconfirmed and not others:
         words = (
-            f"Nothing better than attention is confirmed. Without the top words of {found.title} the predicted class loses "
-            f"{cite(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had no part "
-            f"in choosing it. But words were only deleted. Another way of taking them out has to agree: "
+            f"Nothing better than attention is confirmed. Without the top words of {title} the predicted class loses "
+            f"{cite(gain)} more of its probability than without attention's, on {gain.n} texts that had no part in choosing "
+            f"it. But words were only deleted. Another way of taking them out has to agree: "
             f"probe.faithfulness.operators=[delete,zeros].{caution}"
         )
     else:
         words = (
-            f"Nothing is shown to be better than attention. On half of the texts {found.title} looked best. On the other "
-            f"{found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
+            f"Nothing is shown to be better than attention. On half of the texts {title} looked best. On the other {gain.n} "
+            f"its top words cost the prediction {cite(gain)} more than attention's do."
         )
-    claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more")
-    reading.add(claim, replace(found.gain, unasked=denied), words)
+    claim = replace(CLAIM, statement=f"Show {title}: its top words cost the prediction more")
+    reading.add(claim, replace(gain, unasked=denied), words)
 
 
-def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], inputs: list[str]) -> Chosen:
-    """The best of the candidates on the texts with even places, measured on the others."""
+def chosen(frame: pd.DataFrame, candidates: list[str]) -> tuple[str, pd.DataFrame]:
+    """The best of the candidates on the texts with even places, and the other texts."""
     rank = pd.factorize(frame["example_id"], sort=True)[0]
-    first, second = frame[rank % 2 == 0], frame[rank % 2 == 1]
-    means = {name: first[f"comprehensiveness_{name}_by_delete"].mean() for name in candidates}
-    best = max(means, key=lambda name: (means[name], -candidates.index(name)))
-
-    def column(name: str, operator: str = "delete") -> np.ndarray:
-        return second[f"comprehensiveness_{name}_by_{operator}"].to_numpy()
-
-    # a table that lost an operator of one of the two says nothing of it
-    both = [
-        one for one in inputs if {f"comprehensiveness_{name}_by_{one}" for name in (best, "attention")} <= set(frame)
-    ]
-    return Chosen(
-        title=facts_of(best, results, "faithfulness").title,
-        name=best,
-        own=Evidence.of(column(best), reach=2.0),
-        gain=Evidence.of(column(best) - column("attention"), reach=4.0),
-        null=Evidence.of(column(best) - column("random"), reach=4.0),
-        others=[Evidence.of(column(best, one) - column("attention", one), reach=4.0) for one in both],
-    )
+    means = {name: frame.loc[rank % 2 == 0, f"comprehensiveness_{name}_by_delete"].mean() for name in candidates}
+    return max(means, key=lambda name: (means[name], -candidates.index(name))), frame[rank % 2 == 1]
 
 
 def beside_attention(frame: pd.DataFrame, results: pd.DataFrame, names: list[str]) -> pd.DataFrame:

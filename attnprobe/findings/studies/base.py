@@ -1,9 +1,7 @@
 """What a study is: several runs that refer to each other (its plan), and what they say together (its reading).
 
-A study is one file with both: a `Study` that names its members in stages, where a stage may look at the runs of the stages
-before it, and `read(directory, content)` → `StudyReading`. Every member is an ordinary run in its ordinary directory.
-`attnprobe.runs.studies` carries them out. An installed package names the `read` of a study of its own in the entry points'
-group `attnprobe.studies`.
+A study is one file with both: a `Study` that names its members, ordinary runs, in stages, and `read(directory, content)` →
+`StudyReading`. An installed package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
 """
 
 import importlib
@@ -96,13 +94,9 @@ class Costs:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
-        """An estimate for a number of trainings, of which so many are probed."""
+        """An estimate for a number of trainings, of which so many are probed; one run where nothing is trained."""
         training = trainings * epochs * self.rows.get("train", 0) * self.training
-        return self.beside(trainings) + training + probed * self.rows["test"] * self.probing
-
-    def beside(self, trainings: int) -> float:
-        """What so many runs take that have a row or thousands; one run where nothing is trained."""
-        return max(1, trainings) * self.each
+        return max(1, trainings) * self.each + training + probed * self.rows["test"] * self.probing
 
 
 @dataclass(frozen=True)
@@ -121,7 +115,6 @@ class Plan:
 
     @property
     def overrides(self) -> list[str]:
-        """The same as the members' command line says it."""
         limits = ", ".join(f"{split}: {count}" for split, count in self.rows.items())
         return [f"data.most={{{limits}}}"] if limits else []
 
@@ -141,12 +134,8 @@ class Study(metaclass=Checked):
     name: ClassVar[str]
 
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
-        """Decide once what all members share; a resumed study keeps its plan.
-
-        Args:
-            compose: changes to the command line → the configuration that it then gives.
-            measure: times a run's parts on a few batches (`attnprobe.runs.forecasts.measured_costs`).
-        """
+        """Decide once what all members share; a resumed study keeps its plan. `compose`: changes to the command line → the
+        configuration that it then gives; `measure` times a run's parts on a few batches."""
         return Plan()
 
     @abstractmethod
@@ -161,8 +150,8 @@ class Study(metaclass=Checked):
 
 
 def without_learned_attention(model_class: str | None) -> str:
-    """How a member differs that attends to everything alike. `model_class` of a whole model, which has no stage to exchange:
-    the layer that is examined is made even; None: of one of three stages."""
+    """How a member differs that attends to everything alike: the examined layer of a whole model (`model_class`), or the
+    attention of one of three stages (None)."""
     return "model/attention=uniform" if model_class is None else "model.given=uniform"
 
 
@@ -202,8 +191,7 @@ class StudyReading:
 
 
 def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[list[StudyReading], list[UserError]]:
-    """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
-    no error."""
+    """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others."""
     studies, skipped = [], []
     for directory in directories_with(STUDY, places):
         try:

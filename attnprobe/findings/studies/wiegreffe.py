@@ -1,7 +1,7 @@
 """Wiegreffe & Pinter 2019, *Attention is not not Explanation*: its four tests as one study. Is attention needed, stable, of
 use to another model, and can a trained adversary escape it?"""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,24 +17,24 @@ from matplotlib.patheffects import withStroke
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.core.settings import NotNegative, Seed
-from attnprobe.evidence import published
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.evidence.published import NUMBERS
 from attnprobe.evidence.statistics import in_columns, interval, student
 from attnprobe.findings.members import (
     CLAIM,
+    Score,
     balanced_accuracy,
-    check_texts,
-    confusion,
     difference,
+    f1_over_classes,
     measured,
     of_pairs,
+    parts_of_run,
     performance,
-    recalls,
     stability,
     whole,
 )
-from attnprobe.findings.studies.base import STUDY, Done, Member, Study, StudyReading, without_learned_attention
+from attnprobe.findings.studies.base import Done, Member, Study, StudyReading, without_learned_attention
 from attnprobe.plots.grid import NOTE_SIZE, around
 from attnprobe.plots.grid import title as panel_title
 from attnprobe.plots.style import (
@@ -49,7 +49,6 @@ from attnprobe.plots.style import (
     violin,
 )  # fmt: skip
 from attnprobe.results.directory import RunDirectory, table_file
-from attnprobe.results.files import damaged
 from attnprobe.results.pivot import MAX_ATTENTION_BINS, max_attention_bin, named, split_by_class
 from attnprobe.results.table import contents_of
 
@@ -111,8 +110,17 @@ class Wiegreffe(Study):
             members += [self.guided("uniform", other, "model/attention=uniform") for other in every]
             members += [self.guided("trained", other) for other in every]
             members += [self.guided("base", other, "model/attention=imposed", base) for other in every]
-        if tests & {"guide", "adversary"}:
-            members += [self.adversary(weight, seed, model, base) for weight in self.weights]
+        if tests & {
+            "guide",
+            "adversary",
+        }:  # the base's model, trained to predict as the base and to attend to something else
+            for weight in self.weights:
+                name, weighted = (
+                    f"model.name={model}_adversary_{weight:g}",
+                    f"training.recipe.objective.weight={weight}",
+                )
+                settings = ("training=adversary", weighted, name, base, "probe=[teacher]")
+                members.append(Member("adversary", seed, settings, weight))
         yield members
 
         if "guide" in tests:
@@ -124,19 +132,14 @@ class Wiegreffe(Study):
         name = f"model.name={self.guide}_guided_{by}"
         return Member(f"guide_{by}", seed, (f"model={self.guide}", *overrides, name, "probe=[]"))
 
-    def adversary(self, weight: float, seed: int, model: str, base: str) -> Member:
-        """The base's model, trained to predict as the base and to attend to something else."""
-        name, weighted = f"model.name={model}_adversary_{weight:g}", f"training.recipe.objective.weight={weight}"
-        return Member("adversary", seed, ("training=adversary", weighted, name, base, "probe=[teacher]"), weight)
-
 
 LN2 = float(np.log(2))
 
 
-def statement(name: str, criterion: str, text: str, section: str, quantity: str, speaks: str, **settings: Any) -> Claim:
+def statement(name: str, criterion: str, text: str, section: str, quantity: str, **settings: Any) -> Claim:
     """A claim of the paper whose number is of several runs; `settings`: further fields of it."""
-    source = f"Wiegreffe & Pinter 2019, {section}"
-    return Claim(name, criterion, text, source, lambda rows: None, quantity, speaks=speaks, **settings)
+    source = f"Wiegreffe & Pinter 2019, section {section}"
+    return Claim(name, criterion, text, source, lambda rows: None, quantity, **{"speaks": "for"} | settings)
 
 
 def told(evidence: Evidence, smallest: float, yes: str, no: str, otherwise: str, same: str = "") -> str:
@@ -176,11 +179,6 @@ class Members:
     directory: Path
     content: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        if not any(member["role"] == "base" for member in self.content["members"]):
-            raise damaged(self.directory / STUDY, "it lists no run that the others are compared with")
-        check_texts(self.directory / member["directory"] for member in self.content["members"])
-
     def reading(self, title: str, about: str, notes: list[str]) -> StudyReading:
         """One without findings as yet; `{data}` and `{model}` stand in the title."""
         data, model, runs = str(self.content["data"]), str(self.content["model"]), list(self.of("base")["path"])
@@ -195,19 +193,15 @@ class Members:
             path = self.directory / member["directory"]
             f1 = whole(path, "performance", "f1")
             f1 = f1 if len(f1) == 2 else whole(path, "performance", "f1_macro")
-            own = {name: member[name] for name in ("role", "seed", "parameter")}
-            rows.append(own | {"path": path, "f1": float(f1.iloc[-1])})
+            rows.append(member | {"path": path, "f1": float(f1.iloc[-1])})
         return pd.DataFrame(rows)
 
     def of(self, role: str) -> pd.DataFrame:
         return self.runs[self.runs["role"] == role]
 
-    def parts(self, role: str, of: Callable[[Path], np.ndarray] = confusion) -> dict[int, np.ndarray]:
-        """By seed, what F1 is made of, or balanced accuracy (`recalls`)."""
-        return {int(seed): of(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
-
-    def by_seed(self, role: str) -> "pd.Series[float]":
-        return self.of(role).set_index("seed")["f1"]
+    def parts(self, role: str, score: Score = f1_over_classes) -> dict[int, np.ndarray]:
+        """By seed, what F1 is made of, or balanced accuracy."""
+        return {int(seed): parts_of_run(path, score) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
     def to_base(self, role: str) -> pd.DataFrame:
         """`tvd jsd teacher_max_attention …` per `seed parameter example_id`, of the runs of a role (but the base itself) that
@@ -231,10 +225,6 @@ class Members:
         """What the farthest attentions of the base's examples are: `exact`, or known, and the share of them that is exact."""
         share = float((self.single["is_exact"] == 1).mean())
         return "exact" if share == 1 else f"farthest known, {100 * share:.0f} % exact"
-
-    @property
-    def margin(self) -> float:
-        return margin_of(self.by_seed("base").tolist())
 
 
 SEEDS = CLASS_COLOURS[2]
@@ -270,10 +260,9 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
     return figure
 
 
-def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> Figure:
-    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` where they are known, by bins of `max_attention`, one panel
-    per predicted class (all in one where there are more than two); `best` is what the last are called. The classes are
-    called by name where the frame says what they are (`attnprobe.results.pivot.named`)."""
+def spread(frame: pd.DataFrame, title: str, best: str) -> Figure:
+    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` (called `best`) where they are known, by bins of
+    `max_attention`, one panel per predicted class (all in one where there are more than two)."""
     parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
@@ -301,11 +290,10 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
 
 
 def curve(
-    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str,
-    best: str = "adversary, exact",
-) -> Figure:  # fmt: skip
+    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str, best: str
+) -> Figure:
     """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means
-    (`best`: what the one of the solver is called), and the published point."""
+    (`best`: what that of the solver is called), and the published point."""
     figure = new_figure(TEXT_WIDTH * 0.75, 3.0)
     axes = figure.subplots()
     x, y = (np.abs(table[[f"{one} low", f"{one} high"]].to_numpy().T - table[one].to_numpy()) for one in ("TVD", "JSD"))
@@ -319,10 +307,9 @@ def curve(
         )  # fmt: skip
     if not seeds.empty:
         axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base")
-    if single is not None:
-        solved = best.replace("adversary", "single predictions")
-        axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label="single predictions, search")
-        axes.plot(single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=solved)
+    axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label="single predictions, search")
+    solved = f"single predictions, {best}"
+    axes.plot(single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=solved)
     if not quoted.empty:
         named = "published (unverified; TVD in half units)"
         axes.plot(quoted["TVD"], quoted["JSD"], "x", ms=6, mew=1.4, color=INK, label=named)
@@ -386,12 +373,10 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     allowed = own + NEAR
     text = f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD below {allowed:.3f}"
     claim = statement(
-        "adversary_escapes", "exclusivity", text, "section 4", f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the "
-        f"adversary chosen on the validation split; JSD − {FAR} if that is not above 0", "neither",
+        "adversary_escapes", "exclusivity", text, "4", f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the "
+        f"adversary chosen on the validation split; JSD − {FAR} if that is not above 0", speaks="neither",
     )  # fmt: skip
     runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
-    if "above" not in members.content["settings"]:
-        raise damaged(members.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
     weight = float(runs[chosen_adversary(list(runs), float(members.content["settings"]["above"]))])
     best = table[table["lambda"] == weight].iloc[0]
     far = best["JSD low"] > FAR
@@ -400,10 +385,10 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     evidence = Evidence(value, low, high, n=compared.index.nunique())
     none = "No adversary was found, which does not say that there is none"
     sentence = "An adversary was found" if evidence.exceeds(0) == MEETS else none
+    jsd, tvd = (f"{best[one]:.3f} [{best[f'{one} low']:.3f}, {best[f'{one} high']:.3f}]" for one in ("JSD", "TVD"))
     words = (
-        f"{sentence}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {best['JSD']:.3f} "
-        f"[{best['JSD low']:.3f}, {best['JSD high']:.3f}] nats while predictions move by a TVD of {best['TVD']:.3f} "
-        f"[{best['TVD low']:.3f}, {best['TVD high']:.3f}]."
+        f"{sentence}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {jsd} nats while "
+        f"predictions move by a TVD of {tvd}."
     )
     reading.add(claim, evidence, words)
     others = members.to_base("base")
@@ -413,7 +398,7 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         "How far attention moves (JSD) against how far predictions do (TVD): one point per λ, the other seeds of the base, "
         "and the adversaries against single predictions."
     )
-    drawn = curve(table, points, single, quoted, reading.data, f"adversary, {members.best}")
+    drawn = curve(table, points, single, quoted, reading.data, members.best)
     reading.figures.append(("adversary", caption, drawn))
 
 
@@ -422,17 +407,17 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
 
 def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 2: learned against uniform attention."""
-    groups = {"learned": members.by_seed("base"), "uniform": members.by_seed("uniform")}
+    groups = {"learned": members.of("base")["f1"], "uniform": members.of("uniform")["f1"]}
     marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
     base, even = members.parts("base"), members.parts("uniform")
     table = pd.DataFrame([row("learned attention", performance(base), marks["learned"]),
                           row("uniform attention", performance(even), marks["uniform"])])  # fmt: skip
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
-    gain, margin = difference(base, even), members.margin
+    gain, margin = difference(base, even), margin_of(groups["learned"].tolist())
     claim = statement(
         "attention_is_needed", "necessity", "The model classifies better with learned weights than with equal ones",
-        "section 3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
-        "difference", "for", smallest=margin, primary=True,
+        "3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
+        "difference", smallest=margin, primary=True,
     )  # fmt: skip
     words = told(
         gain, margin,
@@ -505,8 +490,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
     claim = statement(
         "seeds_are_nearer_than_adversaries", "stability",
         "The attention of other seeds is nearer to the base's than an adversary's for one text",
-        "section 3.3", "difference of JSD in nats, adversary found by search − median over seeds", "for",
-        smallest=0.01,
+        "3.3", "difference of JSD in nats, adversary found by search − median over seeds", smallest=0.01,
     )  # fmt: skip
     outside = float((frame["optimum_jsd"] > frame["farthest seed"]).mean())
     is_open = "Whether the adversary is farther out is open ({})."
@@ -536,9 +520,8 @@ GUIDES = {
 
 def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 3: a model without context under four attentions."""
-    groups = {name: members.by_seed(f"guide_{name}") for name in GUIDES}
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
-    balanced = {name: members.parts(f"guide_{name}", recalls) for name in GUIDES}
+    balanced = {name: members.parts(f"guide_{name}", balanced_accuracy) for name in GUIDES}
     lines = []
     for name, words in GUIDES.items():
         found = performance(balanced[name], balanced_accuracy)
@@ -546,37 +529,28 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
         lines.append(row(words, performance(members.parts(f"guide_{name}")), marks[name]) | columns)
     caption = "A model without context, guided by attention (the paper's table 3)"
     reading.tables[caption] = pd.DataFrame(lines).dropna(axis="columns", how="all")
-    gain, own, lost = (
-        difference(balanced["base"], balanced[other], balanced_accuracy)
-        for other in ("uniform", "trained", "adversary")
+    margin = margin_of(
+        [float(balanced_accuracy(one.sum(0))) for one in members.parts("base", balanced_accuracy).values()]
     )
-    margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in members.parts("base", recalls).values()])
-    claim = statement(
-        "attention_guides", "leak", "The base's attention tells a model without context more of the label than equal weights",
-        "section 3.4", f"balanced accuracy, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
-        smallest=margin, primary=True,
-    )  # fmt: skip
-    no = "It does not help by more than another seed makes"
-    verdict = told(gain, margin, "It helps", no, "Whether it helps is open")
-    words = (
-        f"{verdict}: guided by the base the model without context gains {cite(gain)} balanced accuracy over uniform "
-        f"attention, and {cite(own)} over attention of its own, over {len(groups['base'])} seeds."
-    )
-    reading.add(claim, gain, words)
-    claim = statement(
-        "adversary_guides_worse", "leak", "The trained adversary's attention guides worse than the base's",
-        "section 3.4", f"balanced accuracy, guided by the base − by the adversary; up to {margin:g} is no relevant "
-        "difference", "for", smallest=margin,
-    )  # fmt: skip
-    no, same = "is no worse", "is no worse by more than another seed makes"
-    verdict = told(lost, margin, "is worse", no, "is not told apart", same)
-    words = f"Guidance by the adversary {verdict}: the base's is ahead by {cite(lost)} balanced accuracy."
-    reading.add(claim, lost, words)
+    own = difference(balanced["base"], balanced["trained"], balanced_accuracy)
+    for name, text, than, other, says, words in (
+        ("attention_guides", "The base's attention tells a model without context more of the label than equal weights",
+         "uniform", "uniform", ("It helps", "It does not help by more than another seed makes", "Whether it helps is open"),
+         "{}: guided by the base the model without context gains {} balanced accuracy over uniform attention, and "
+         f"{cite(own)} over attention of its own, over {len(balanced['base'])} seeds."),
+        ("adversary_guides_worse", "The trained adversary's attention guides worse than the base's", "by the adversary",
+         "adversary", ("is worse", "is no worse", "is not told apart", "is no worse by more than another seed makes"),
+         "Guidance by the adversary {}: the base's is ahead by {} balanced accuracy."),
+    ):  # fmt: skip
+        gain = difference(balanced["base"], balanced[other], balanced_accuracy)
+        quantity = f"balanced accuracy, guided by the base − {than}; up to {margin:g} is no relevant difference"
+        claim = statement(name, "leak", text, "3.4", quantity, smallest=margin, primary=other == "uniform")
+        reading.add(claim, gain, words.format(told(gain, margin, *says), cite(gain)))
     caption = (
         "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
     )
-    drawn = performances({GUIDES[name]: own for name, own in groups.items()},
-                         {GUIDES[name]: mark for name, mark in marks.items()}, reading.data)  # fmt: skip
+    groups = {words: members.of(f"guide_{name}")["f1"] for name, words in GUIDES.items()}
+    drawn = performances(groups, {GUIDES[name]: mark for name, mark in marks.items()}, reading.data)
     reading.figures.append(("guide", caption, drawn))
 
 
@@ -596,7 +570,9 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
             "The published TVD of table 4 is in the released code's unit, which is half of this one for two classes.",
         ],
     )
-    tests, papers = set(content["settings"].get("tests", ())), published.of_study("wiegreffe_pinter.csv", reading.data)
+    published = pd.read_csv(NUMBERS / "wiegreffe_pinter.csv", comment="#").set_index("data")
+    papers = dict(published.loc[published.index == reading.data, ["metric", "value"]].to_numpy().tolist())
+    tests = set(content["settings"].get("tests", ()))
     if "uniform" in tests:
         uniform(reading, members, papers)
     if "seeds" in tests:

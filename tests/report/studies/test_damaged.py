@@ -2,15 +2,10 @@
 
 import json
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.findings.studies.base import find_studies, read_study, with_members
-from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
-from tests.report.studies.invented import invented_study
-from tests.runs import seal_again
+from attnprobe.results.files import DamagedRun, read_sealed, write_sealed
 
 DAMAGED = {"somebody else's run": {"directory": "../base-1-None"}, "a list": [], "cut": b'{"study"', "empty": b""}
 
@@ -46,50 +41,3 @@ def test_a_report_of_a_study_is_of_its_runs(study, tmp_path):
     assert with_members([place, "elsewhere"]) == [place, "elsewhere"]
     with pytest.raises(DamagedRun):
         with_members([place])
-
-
-def without(metric):
-    return lambda rows: rows[rows["metric"] != metric]
-
-
-RUNS = {
-    ("base-1-None", "tables/teacher"): {
-        "two numbers of one metric": lambda rows: pd.concat([rows, rows[rows["metric"] == "tvd"]]),
-        "no jsd of any text": without("jsd"),
-    },
-    ("base-0-None", "tables/adversarial"): {
-        "no optimum_jsd of any text": without("optimum_jsd"),
-        "no is_exact of any text": without("is_exact"),
-    },
-    ("uniform-0-None", "tables/performance"): {
-        "one f1 for each": lambda rows: rows[:0],
-        "one f1 for": lambda rows: pd.concat([rows, rows]),
-    },
-    ("adversary-0-0.1", "tables/training"): {"one validation_loss": without("validation_loss")},
-    ("uniform-0-None", "examples/test"): {"not those of the study's other runs": lambda rows: rows[:5]},
-}
-
-
-def changed_again(path, change):
-    """Change a table's rows and seal its run."""
-    table = pq.read_table(path)
-    rows = change(table.to_pandas())
-    if path.parent.name == "tables":
-        write_table(pa.Table.from_pandas(rows, schema=table.schema, preserve_index=False), path)
-    else:
-        rows.to_parquet(path)
-    seal_again(path.parent.parent)
-
-
-def test_a_run_that_lacks_what_its_study_reads_is_named(tmp_path):
-    tests, adversaries = ("uniform", "seeds", "adversary"), {0.0: (0.04, 0.1), 0.1: (0.3, 0.65)}
-    directory = invented_study(tmp_path, [0.8, 0.7], [0.6], {}, adversaries, texts=12, tests=tests)
-    for (run, name), changes in RUNS.items():
-        path = tmp_path / run / f"{name}.parquet"
-        sound = path.read_bytes()
-        for reason, change in changes.items():
-            changed_again(path, change)
-            with pytest.raises(DamagedRun, match=f"{path.name} is damaged: .*{reason}"):
-                read_study(directory)
-            path.write_bytes(sound)
-            seal_again(path.parent.parent)

@@ -12,12 +12,12 @@ from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFEREN
 from attnprobe.findings.members import (
     balanced_accuracy,
     compared,
-    confusion,
     difference,
     f1_over_classes,
     halves,
     of_pairs,
-    recalls,
+    parts_of,
+    parts_of_run,
     stability,
 )
 from attnprobe.findings.studies.wiegreffe import chosen_adversary
@@ -80,7 +80,7 @@ def test_the_difference_of_f1_is_paired_by_seed_and_text(tmp_path):
     for seed in range(3):
         for roles, name, f1 in ((of, "base", 0.85), (to, "uniform", 0.8)):
             invented_run(tmp_path / f"{name}{seed}", name, seed, f1=f1)
-            roles[seed] = confusion(tmp_path / f"{name}{seed}")
+            roles[seed] = parts_of_run(tmp_path / f"{name}{seed}", f1_over_classes)
     found = difference(of, to)
     alone = [f1_over_classes(of[seed].sum(0)) - f1_over_classes(to[seed].sum(0)) for seed in range(3)]
     assert found.value == pytest.approx(np.mean(alone))
@@ -102,17 +102,15 @@ def test_balanced_accuracy_is_scikit_learns_and_a_constant_guess_gains_nothing(t
             path = directory / "examples/test.parquet"
             pd.read_parquet(path).assign(label=label, prediction=prediction).to_parquet(path)
             seal(directory, **RunDirectory(directory).manifest() | {"classes": [str(one) for one in range(classes)]})
-            found = balanced_accuracy(recalls(directory).sum(0))
+            found = balanced_accuracy(parts_of_run(directory, balanced_accuracy).sum(0))
             assert found == pytest.approx(balanced_accuracy_score(label, prediction))
             expected = {"constant": 1 / classes, "right": 1.0}.get(name, found)
             assert found == pytest.approx(expected)
     # several labels per text, by a plain loop over them
     given, guessed = draw.random((40, 3)) < 0.3, draw.random((40, 3)) < 0.5
-    parts = np.concatenate([np.stack([a & b, a], -1) for a, b in ((given, guessed), (~given, ~guessed))], 1).reshape(
-        40, -1
-    )
+    parts = parts_of(given, guessed, balanced_accuracy, one_label=False)
     alone = [balanced_accuracy_score(given[:, one], guessed[:, one]) for one in range(3)]
-    assert balanced_accuracy(parts.astype(float).sum(0)) == pytest.approx(np.mean(alone))
+    assert balanced_accuracy(parts.sum(0)) == pytest.approx(np.mean(alone))
 
 
 def test_seeds_are_compared_with_every_order_of_the_others_weights():
