@@ -20,16 +20,8 @@ from hydra.utils import instantiate
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, Evidence
-from attnprobe.findings.members import (
-    CLAIM,
-    Score,
-    balanced_accuracy,
-    difference,
-    f1_over_classes,
-    pairwise,
-    parts_of,
-    stability,
-)
+from attnprobe.evidence.statistics import f1_of
+from attnprobe.findings.members import CLAIM, Score, balanced_accuracy, difference, pairwise, parts_of, stability
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner
@@ -75,7 +67,7 @@ VALID = {
 }
 """Cell → the settings of its models without context; `need`: with learned and with equal weights."""
 AUDITS = 150
-CLAIMS: dict[str, Score] = {"attention_is_needed": f1_over_classes, "attention_guides": balanced_accuracy}
+CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": balanced_accuracy}
 """A claim about trained models, and the number of which it is a difference."""
 
 

@@ -99,10 +99,6 @@ class Finding:
     def verdict(self) -> str:
         return self.evidence.exceeds(self.claim.threshold, self.claim.smallest)
 
-    @property
-    def p(self) -> float:
-        return self.evidence.p(self.claim.threshold, self.claim.smallest)
-
 
 def put_to_test(claims: Iterable[Claim], table: pd.DataFrame) -> list[Finding]:
     """Test claims on each data set and model of one probe's long table; those whose numbers are not there are left out."""

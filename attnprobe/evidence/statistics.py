@@ -127,11 +127,12 @@ def ratio_of(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
     return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
 
 
-def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
-    """F1 of true positives, false positives and false negatives; 0 where there is none of either."""
-    hits, extra, missed = sums[..., 0], sums[..., 1], sums[..., 2]
+def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
+    """F1 of true positives, false positives and false negatives; 0 where there is none of either. Of several classes, three
+    numbers each, the mean."""
+    hits, extra, missed = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
     total = 2 * hits + extra + missed
-    return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
+    return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0).mean(-1)
 
 
 def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
@@ -305,13 +306,16 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
     return float((ranks * np.sign(difference)).sum() / ranks.sum())
 
 
-def wilson(count: float, n: int) -> Interval:
+def wilson(count: float, n: int, method: str = "wilson") -> Interval:
     """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where n is 0.
 
     >>> tuple(round(one, 3) for one in wilson(10, 10))
     (1.0, 0.722, 1.0)
     """
-    return _share(count, n, "wilson")
+    if n == 0:
+        return np.nan, np.nan, np.nan
+    interval = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
+    return float(count / n), float(interval.low), float(interval.high)
 
 
 def clopper_pearson(count: float, n: int) -> Interval:
@@ -320,26 +324,12 @@ def clopper_pearson(count: float, n: int) -> Interval:
     >>> tuple(round(one, 3) for one in clopper_pearson(0, 60))
     (0.0, 0.0, 0.06)
     """
-    return _share(count, n, "exact")
-
-
-def _share(count: float, n: int, method: str) -> Interval:
-    if n == 0:
-        return np.nan, np.nan, np.nan
-    interval = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
-    return float(count / n), float(interval.low), float(interval.high)
+    return wilson(count, n, method="exact")
 
 
 def paired_difference(more: int, less: int, n: int) -> Interval:
-    """Difference of two shares of the same n texts, with Tango's (1998) score interval.
-
-    Args:
-        more: texts of which the first is true and the second is not.
-        less: the other way round.
-        n: all texts, those on which both agree included.
-
-    Returns:
-        ((more − less) / n, low, high), −1 to 1; NaN where n is 0.
+    """Difference of two shares of the same n texts, −1 to 1, with Tango's (1998) score interval; NaN where n is 0. `more`: of
+    how many texts the first is true and the second is not; `less`: the other way round.
 
     >>> tuple(round(one, 4) for one in paired_difference(0, 0, 44))  # Tango 1998, table V
     (0.0, -0.0803, 0.0803)

@@ -42,7 +42,7 @@ class Changes:
         examples: a row per text that both have: `example_id text label first second attention`, the predicted classes, and
             the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over different units);
             other predictions first, then the largest divergence.
-        shared, first_only, second_only: numbers of texts.
+        shared, first_only, second_only, flipped: numbers of texts; `flipped`: with another prediction.
     """
 
     numbers: pd.DataFrame
@@ -52,10 +52,7 @@ class Changes:
     shared: int
     first_only: int
     second_only: int
-
-    @property
-    def flipped(self) -> int:
-        return int((self.examples["first"] != self.examples["second"]).sum())
+    flipped: int
 
 
 def run_at(place: str | os.PathLike) -> Run:
@@ -93,14 +90,16 @@ def compare_runs(first: Run, second: Run) -> Changes:
         )
     one, other = (table.loc[both] for table in tables)
     found = [findings_of(run) for run in (first, second)]
+    examples = compared_examples(one, other, classes)
     return Changes(
         numbers=numbers_of(first, second, one, other),
         verdicts=compared_verdicts(*found),
         sentences=(answer(found[0]).words, answer(found[1]).words),
-        examples=compared_examples(one, other, classes),
+        examples=examples,
         shared=len(both),
         first_only=len(tables[0]) - len(both),
         second_only=len(tables[1]) - len(both),
+        flipped=int((examples["first"] != examples["second"]).sum()),
     )
 
 

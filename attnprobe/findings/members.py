@@ -87,18 +87,13 @@ def balanced_accuracy(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray
     return np.where(there, found / np.where(there, of, 1), 0).sum(-1) / there.sum(-1).clip(1)
 
 
-def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
-    """Mean over the classes of F1 out of their sums, three for each."""
-    return f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1)
-
-
-def performance(of: Parts, score: Score = f1_over_classes) -> Evidence:
+def performance(of: Parts, score: Score = f1_of) -> Evidence:
     """Mean score, its interval over texts and seeds, 0 to 1."""
     parts = np.stack(list(of.values()))
     return Evidence(*resampled_runs(parts, score, low=0, high=1), n=parts.shape[1])
 
 
-def difference(of: Parts, to: Parts, score: Score = f1_over_classes) -> Evidence:
+def difference(of: Parts, to: Parts, score: Score = f1_of) -> Evidence:
     """The score of one model minus that of another, paired by seed and text, −1 to 1. One seed says nothing of another
     training: there is no interval then."""
     parts = np.stack([np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to])
@@ -121,18 +116,14 @@ LEAST = 0.01
 Attentions = Sequence[Float[np.ndarray, " words"]]
 
 
-def halves(p: Float[np.ndarray, "*any"], q: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-    """½ [p ln(2p/(p+q)) + q ln(2q/(p+q))]: the summands of the Jensen-Shannon divergence, in nats."""
-    return (rel_entr(p, (p + q) / 2) + rel_entr(q, (p + q) / 2)) / 2
-
-
 def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]:
-    """Per text: JSD of two attentions; the mean JSD of the one and all orders of the other's weights (exactly: a weight
-    meets every other one equally often); whether their top word is the same; and how likely that is by chance."""
+    """Per text: JSD of two attentions in nats; the mean JSD of the one and all orders of the other's weights (exactly: a
+    weight meets every other one equally often); whether their top word is the same; and how likely that is by chance."""
     rows = []
     for p, q in zip(one, other, strict=True):
-        shuffled = halves(p[:, None], q[None]).sum() / len(p)
-        rows.append((halves(p, q).sum(), shuffled, float(p.argmax() == q.argmax()), 1 / len(p)))
+        middle = (p[:, None] + q) / 2
+        apart = (rel_entr(p[:, None], middle) + rel_entr(q, middle)) / 2
+        rows.append((apart.diagonal().sum(), apart.sum() / len(p), float(p.argmax() == q.argmax()), 1 / len(p)))
     return np.array(rows, np.float64).reshape(-1, 4)
 
 

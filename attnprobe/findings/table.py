@@ -20,6 +20,7 @@ speaks, quantity, source, section   of the claim, and the part of the page that 
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -216,7 +217,7 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
 
 def kept_findings(
     runs: Sequence[Run],
-    folder: Path | OwnFolder,
+    folder: Path | OwnFolder | None,
     studies: Sequence[StudyReading] = (),
     *,
     again: bool = False,
@@ -224,14 +225,18 @@ def kept_findings(
 ) -> pd.DataFrame:
     """The table of these runs, as it is stored in the folder, or with the one run or study that it is about; computed where
     there is none of this version and these runs, or `again`. It is in the folder afterwards, unless a file of the user is."""
-    here, own = folder / FINDINGS, _identity(runs, studies)
-    places = [here.parent, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
-    found = (_stored(place / FINDINGS, own) for place in ([] if again else places))
-    table = next((one for one in found if one is not None), None)
+    here, own, table = None if folder is None else folder / FINDINGS, _identity(runs, studies), None
+    places = [*(study.directory for study in studies), *(run.directory for run in runs[:1])]
+    for path in [] if again else [*([] if here is None else [here]), *(place / FINDINGS for place in places)]:
+        with suppress(OSError, pa.ArrowException, ValueError):
+            stored = pq.read_table(path, page_checksum_verification=True)
+            if (stored.schema.metadata or {}).get(OF) == _sealed(own, stored.to_pandas()):
+                table = stored.to_pandas()
+                break
     if table is None:
         table = findings(runs, studies, tell=tell)
-    stored = pa.Table.from_pandas(table, preserve_index=False)
-    if not os.path.lexists(here) or is_derived(here):
+    if here is not None and (not os.path.lexists(here) or is_derived(here)):
+        stored = pa.Table.from_pandas(table, preserve_index=False)
         told = {DERIVED: str(VERSION).encode(), OF: _sealed(own, stored.to_pandas())}
         write_table(stored.replace_schema_metadata(told), here)
     return table
@@ -239,8 +244,7 @@ def kept_findings(
 
 def findings_of(run: Run) -> pd.DataFrame:
     """The table of one run: what is stored with it, computed (and not stored) where that is of another version."""
-    found = _stored(run.directory / FINDINGS, _identity([run], []))
-    return findings([run]) if found is None else found
+    return kept_findings([run], None)
 
 
 def findings_of_study(reading: StudyReading) -> pd.DataFrame:
@@ -250,15 +254,6 @@ def findings_of_study(reading: StudyReading) -> pd.DataFrame:
     assert group is not None  # the study is made of these runs
     table = kept_findings(runs, reading.directory, [reading])
     return table[table["group"] == group.title]
-
-
-def _stored(path: Path, own: str) -> pd.DataFrame | None:
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-        table = pq.read_table(path, page_checksum_verification=True).to_pandas()
-        return table if metadata.get(OF) == _sealed(own, table) else None
-    except (OSError, pa.ArrowException, ValueError):
-        return None
 
 
 def _sealed(own: str, table: pd.DataFrame) -> bytes:

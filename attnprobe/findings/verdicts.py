@@ -35,6 +35,7 @@ from attnprobe.findings.groups import Run
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
 AUDITS = Path(__file__).parent / "audits.csv"
+"""How often audits of some seeds said yes of a claim about trained models, by the true effect (`research.models`)."""
 POWER_OF_SEEDS = 0.8
 """Share of the audits that have to say yes for an effect to count as one that so many seeds show."""
 COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "claim"]
@@ -122,16 +123,10 @@ def track_record(
     )
 
 
-@cache
-def audits() -> pd.DataFrame:
-    """How often audits of some seeds said yes of a claim about trained models, by the true effect (`research.models`)."""
-    return pd.read_csv(AUDITS)
-
-
 def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     """From which gain on audits of so many seeds mostly show a claim about trained models (a yes in `POWER_OF_SEEDS` of
     them, of this effect and all larger ones, in every cell); empty where that was not measured."""
-    known = audits() if table is None else table
+    known = pd.read_csv(AUDITS) if table is None else table
     known = known[known["claim"] == claim]
     if known.empty:
         return ""
@@ -222,7 +217,7 @@ def judge(
         if first is not None and first[1] is not finding:
             other = first[1].claim
             raise ValueError(f"{claim.name} and {other.name}: two primary claims of {claim.criterion}, {claim.level}")
-    adjusted = holm([finding.p for _, finding in primary.values()])
+    adjusted = holm([one.evidence.p(one.claim.threshold, one.claim.smallest) for _, one in primary.values()])
     decided = {
         line: row_of(section, finding) | _decided(finding, p, encoder)
         for (line, (section, finding)), p in zip(primary.items(), adjusted, strict=True)

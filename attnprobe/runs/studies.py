@@ -85,7 +85,8 @@ def carry_out_study(
         print(f"{study.name}: {plan.words}", flush=True)
     on_plan(plan)
     # the study's own choice, which an experiment's file may have made: members know nothing of the experiment
-    shared = [f"figures={str(bool(config.figures)).lower()}", *plan.overrides]
+    limits = ", ".join(f"{split}: {count}" for split, count in plan.rows.items())
+    shared = [f"figures={str(bool(config.figures)).lower()}", *([f"data.most={{{limits}}}"] if limits else [])]
     done: list[Done] = []
     outcomes: list[Outcome] = []
     for number, stage in enumerate(study.stages(int(config.seed), str(config.model.name), done), start=1):

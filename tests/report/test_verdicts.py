@@ -21,6 +21,7 @@ from attnprobe.evidence.evidence import (
 )
 from attnprobe.findings.quality import quality
 from attnprobe.findings.verdicts import (
+    AUDITS,
     CALIBRATION,
     CARE,
     CHIPS,
@@ -34,7 +35,6 @@ from attnprobe.findings.verdicts import (
     READ,
     UNSHOWN,
     answer_of,
-    audits,
     encoder_of,
     guessing,
     judge,
@@ -282,7 +282,7 @@ def test_what_no_measured_kind_of_model_could_tell_is_not_told_of_another(monkey
         )
 
 
-def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch):
+def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch, tmp_path):
     rows = [("a", seeds, effect, yes) for seeds, told in {3: (0.02, 0.4, 0.7), 9: (0.01, 0.9, 1.0)}.items()
             for effect, yes in zip((0.0, 0.1, 0.3), told, strict=True)]  # fmt: skip
     table = pd.DataFrame(rows, columns=["claim", "seeds", "effect", "yes"]).assign(models=120)
@@ -293,15 +293,17 @@ def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch)
     )
     assert "at most 2 % said yes" in said
     assert record_of_seeds("b", table=table) == ""  # the null: nothing was measured of it
-    monkeypatch.setattr("attnprobe.findings.verdicts.audits", lambda: table)
+    table.to_csv(tmp_path / "audits.csv", index=False)
+    monkeypatch.setattr("attnprobe.findings.verdicts.AUDITS", tmp_path / "audits.csv")
     needed = replace(
         finding(ABOVE), claim=replace(finding(ABOVE).claim, name="a", criterion="necessity", level="model")
     )
     assert lines([needed])[0].track_record == said
     # the shipped table: more seeds show smaller gains, and hardly any yes where there is none
     monkeypatch.undo()
+    audits = pd.read_csv(AUDITS)
     for claim in ("attention_is_needed", "attention_guides", "seeds_attend_alike"):
-        own = audits()[audits()["claim"] == claim]
+        own = audits[audits["claim"] == claim]
         assert own[own["effect"] == 0]["yes"].max() <= 0.05
         largest = own[own["effect"] == own.groupby("cell")["effect"].transform("max")]
         rates = largest.groupby("seeds")["yes"].mean()

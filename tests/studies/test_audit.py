@@ -157,9 +157,7 @@ def test_an_estimate_has_a_time_for_every_part():
     assert costs.device == "cpu"
     assert not Settings.of(config).directory.exists()  # nothing is written
     assert min(costs.training, costs.probing, costs.each, costs.figure) > 0  # how long is this machine's affair
-    assert costs.seconds(4, 3, probed=2) == pytest.approx(
-        3 * costs.each + 12 * 300 * costs.training + 2 * 60 * costs.probing
-    )
+    assert costs.seconds(4, 3) == pytest.approx(3 * costs.each + 12 * 300 * costs.training + 60 * costs.probing)
 
 
 def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():

@@ -93,10 +93,10 @@ class Costs:
     figure: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
 
-    def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
-        """An estimate for a number of trainings, of which so many are probed; one run where nothing is trained."""
+    def seconds(self, epochs: int, trainings: int) -> float:
+        """An estimate for a number of trainings, of which one is probed; one run where nothing is trained."""
         training = trainings * epochs * self.rows.get("train", 0) * self.training
-        return max(1, trainings) * self.each + training + probed * self.rows["test"] * self.probing
+        return max(1, trainings) * self.each + training + self.rows["test"] * self.probing
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,6 @@ class Plan:
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
     seconds: float | None = None
-
-    @property
-    def overrides(self) -> list[str]:
-        limits = ", ".join(f"{split}: {count}" for split, count in self.rows.items())
-        return [f"data.most={{{limits}}}"] if limits else []
 
     def beside(self, seconds: float) -> str:
         """The estimate beside what it took, as a line; empty where nothing was estimated.

@@ -20,13 +20,12 @@ from attnprobe.core.settings import NotNegative, Seed
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
 from attnprobe.evidence.published import NUMBERS
-from attnprobe.evidence.statistics import in_columns, interval, student
+from attnprobe.evidence.statistics import f1_of, in_columns, interval, student
 from attnprobe.findings.members import (
     CLAIM,
     Score,
     balanced_accuracy,
     difference,
-    f1_over_classes,
     measured,
     of_pairs,
     parts_of_run,
@@ -153,13 +152,6 @@ def cite(evidence: Evidence) -> str:
     return number if np.isnan(evidence.low) else f"{number} [{evidence.low:.3f}, {evidence.high:.3f}]"
 
 
-def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
-    """A line of a table of F1 values."""
-    found = in_columns("F1", (evidence.value, evidence.low, evidence.high))
-    about = {"model": name, "texts": evidence.n}
-    return about | found | {"published (unverified)": paper, "difference": evidence.value - paper}
-
-
 TEACHER = ("tvd", "jsd", "teacher_max_attention", "teacher_predicted_class")
 ADVERSARIAL = ("found_jsd", "found_tvd", "optimum_jsd", "optimum_tvd", "is_exact", "max_attention", "predicted_class")
 """What is read of the two probes' tables."""
@@ -199,7 +191,7 @@ class Members:
     def of(self, role: str) -> pd.DataFrame:
         return self.runs[self.runs["role"] == role]
 
-    def parts(self, role: str, score: Score = f1_over_classes) -> dict[int, np.ndarray]:
+    def parts(self, role: str, score: Score = f1_of) -> dict[int, np.ndarray]:
         """By seed, what F1 is made of, or balanced accuracy."""
         return {int(seed): parts_of_run(path, score) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
@@ -230,21 +222,35 @@ class Members:
 SEEDS = CLASS_COLOURS[2]
 
 
-def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, float], title: str) -> Figure:
-    """A row per group: a dot per seed, the mean with Student's interval, a cross for the published number."""
-    figure = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(groups))
+def scored(members: Members, roles: Mapping[str, str], papers: Mapping[str, float], *, balanced: bool) -> pd.DataFrame:
+    """A row of F1, and of balanced accuracy, per role; the roles are called as said."""
+    lines = []
+    for role, name in roles.items():
+        f1, paper = performance(members.parts(role)), papers.get(f"f1_{role}", np.nan)
+        line: dict[str, Any] = {"model": name, "texts": f1.n} | in_columns("F1", (f1.value, f1.low, f1.high))
+        line |= {"published (unverified)": paper, "difference": f1.value - paper}
+        if balanced:
+            found = performance(members.parts(role, balanced_accuracy), balanced_accuracy)
+            line |= in_columns("balanced accuracy", (found.value, found.low, found.high))
+        lines.append(line)
+    return pd.DataFrame(lines).dropna(axis="columns", how="all")
+
+
+def performances(members: Members, roles: Mapping[str, str], papers: Mapping[str, float], title: str) -> Figure:
+    """A row per role: a dot per seed, the mean with Student's interval, a cross for the published number."""
+    figure = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(roles))
     axes = figure.subplots()
-    for at, (name, values) in enumerate(groups.items()):
-        sample = values.to_numpy()
+    for at, role in enumerate(roles):
+        sample = members.of(role)["f1"].to_numpy()
         axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
         mean, low, high = student(sample, low=0, high=1)
         if len(sample) > 1:
             axes.plot([low, high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
         axes.plot([mean], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
-        if not np.isnan(marks[name]):
-            axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
-    axes.set_yticks(range(len(groups)), list(groups))
-    axes.set_ylim(len(groups) - 0.5, -0.5)
+        if f"f1_{role}" in papers:
+            axes.plot([papers[f"f1_{role}"]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
+    axes.set_yticks(range(len(roles)), list(roles.values()))
+    axes.set_ylim(len(roles) - 0.5, -0.5)
     # some air beside the outermost dots, but no axis beyond what F1 can be
     left, right = axes.get_xlim()
     axes.set_xlim(max(-0.02, left), min(1.02, right))
@@ -254,7 +260,7 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
         Line2D([], [], ls="", marker="o", ms=2.6, color=OPTIMUM, label="one seed"),
         Line2D([], [], color=INK, lw=2, marker="o", mfc="white", label="mean, 95 % interval"),
     ]
-    if not all(np.isnan(mark) for mark in marks.values()):
+    if any(f"f1_{role}" in papers for role in roles):
         handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)"))
     around(figure, handles=handles)
     return figure
@@ -407,13 +413,10 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
 
 def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 2: learned against uniform attention."""
-    groups = {"learned": members.of("base")["f1"], "uniform": members.of("uniform")["f1"]}
-    marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
-    base, even = members.parts("base"), members.parts("uniform")
-    table = pd.DataFrame([row("learned attention", performance(base), marks["learned"]),
-                          row("uniform attention", performance(even), marks["uniform"])])  # fmt: skip
-    reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
-    gain, margin = difference(base, even), margin_of(groups["learned"].tolist())
+    roles = {"base": "learned attention", "uniform": "uniform attention"}
+    reading.tables["Uniform attention, frozen (the paper's table 2)"] = scored(members, roles, papers, balanced=False)
+    base = members.parts("base")
+    gain, margin = difference(base, members.parts("uniform")), margin_of(members.of("base")["f1"].tolist())
     claim = statement(
         "attention_is_needed", "necessity", "The model classifies better with learned weights than with equal ones",
         "3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
@@ -430,7 +433,8 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     )  # fmt: skip
     reading.add(claim, gain, words.format(f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
     caption = "F1 with learned and with uniform attention: a dot per seed, and their mean with its interval."
-    reading.figures.append(("uniform", caption, performances(groups, marks, reading.data)))
+    drawn = performances(members, {"base": "learned", "uniform": "uniform"}, papers, reading.data)
+    reading.figures.append(("uniform", caption, drawn))
 
 
 # Is attention stable? The same model from other seeds (Wiegreffe & Pinter 2019, section 3.3)
@@ -511,47 +515,38 @@ def seeds(reading: StudyReading, members: Members) -> None:
 
 
 GUIDES = {
-    "uniform": "uniform attention",
-    "trained": "attention trained with it",
-    "base": "attention of the base",
-    "adversary": "attention of the trained adversary",
+    "guide_uniform": "uniform attention",
+    "guide_trained": "attention trained with it",
+    "guide_base": "attention of the base",
+    "guide_adversary": "attention of the trained adversary",
 }
 
 
 def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 3: a model without context under four attentions."""
-    marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
-    balanced = {name: members.parts(f"guide_{name}", balanced_accuracy) for name in GUIDES}
-    lines = []
-    for name, words in GUIDES.items():
-        found = performance(balanced[name], balanced_accuracy)
-        columns = in_columns("balanced accuracy", (found.value, found.low, found.high))
-        lines.append(row(words, performance(members.parts(f"guide_{name}")), marks[name]) | columns)
     caption = "A model without context, guided by attention (the paper's table 3)"
-    reading.tables[caption] = pd.DataFrame(lines).dropna(axis="columns", how="all")
-    margin = margin_of(
-        [float(balanced_accuracy(one.sum(0))) for one in members.parts("base", balanced_accuracy).values()]
-    )
-    own = difference(balanced["base"], balanced["trained"], balanced_accuracy)
+    reading.tables[caption] = scored(members, GUIDES, papers, balanced=True)
+    balanced = {role: members.parts(role, balanced_accuracy) for role in ("base", *GUIDES)}
+    margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in balanced["base"].values()])
+    guided = balanced["guide_base"]
+    own = difference(guided, balanced["guide_trained"], balanced_accuracy)
     for name, text, than, other, says, words in (
         ("attention_guides", "The base's attention tells a model without context more of the label than equal weights",
          "uniform", "uniform", ("It helps", "It does not help by more than another seed makes", "Whether it helps is open"),
          "{}: guided by the base the model without context gains {} balanced accuracy over uniform attention, and "
-         f"{cite(own)} over attention of its own, over {len(balanced['base'])} seeds."),
+         f"{cite(own)} over attention of its own, over {len(guided)} seeds."),
         ("adversary_guides_worse", "The trained adversary's attention guides worse than the base's", "by the adversary",
          "adversary", ("is worse", "is no worse", "is not told apart", "is no worse by more than another seed makes"),
          "Guidance by the adversary {}: the base's is ahead by {} balanced accuracy."),
     ):  # fmt: skip
-        gain = difference(balanced["base"], balanced[other], balanced_accuracy)
+        gain = difference(guided, balanced[f"guide_{other}"], balanced_accuracy)
         quantity = f"balanced accuracy, guided by the base − {than}; up to {margin:g} is no relevant difference"
         claim = statement(name, "leak", text, "3.4", quantity, smallest=margin, primary=other == "uniform")
         reading.add(claim, gain, words.format(told(gain, margin, *says), cite(gain)))
     caption = (
         "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
     )
-    groups = {words: members.of(f"guide_{name}")["f1"] for name, words in GUIDES.items()}
-    drawn = performances(groups, {GUIDES[name]: mark for name, mark in marks.items()}, reading.data)
-    reading.figures.append(("guide", caption, drawn))
+    reading.figures.append(("guide", caption, performances(members, GUIDES, papers, reading.data)))
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:

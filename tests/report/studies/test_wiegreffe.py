@@ -9,12 +9,11 @@ from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import balanced_accuracy_score
 
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE
+from attnprobe.evidence.statistics import f1_of
 from attnprobe.findings.members import (
     balanced_accuracy,
     compared,
     difference,
-    f1_over_classes,
-    halves,
     of_pairs,
     parts_of,
     parts_of_run,
@@ -80,9 +79,9 @@ def test_the_difference_of_f1_is_paired_by_seed_and_text(tmp_path):
     for seed in range(3):
         for roles, name, f1 in ((of, "base", 0.85), (to, "uniform", 0.8)):
             invented_run(tmp_path / f"{name}{seed}", name, seed, f1=f1)
-            roles[seed] = parts_of_run(tmp_path / f"{name}{seed}", f1_over_classes)
+            roles[seed] = parts_of_run(tmp_path / f"{name}{seed}", f1_of)
     found = difference(of, to)
-    alone = [f1_over_classes(of[seed].sum(0)) - f1_over_classes(to[seed].sum(0)) for seed in range(3)]
+    alone = [f1_of(of[seed].sum(0)) - f1_of(to[seed].sum(0)) for seed in range(3)]
     assert found.value == pytest.approx(np.mean(alone))
     assert found.low < found.value < found.high
     swapped = difference(to, of)
@@ -121,7 +120,7 @@ def test_seeds_are_compared_with_every_order_of_the_others_weights():
     orders = [jensenshannon(p, q[list(order)]) ** 2 for order in permutations(range(4))]
     assert shuffled == pytest.approx(np.mean(orders))
     assert (same, chance) == (float(p.argmax() == q.argmax()), 0.25)
-    assert halves(np.array([0.0, 0.5]), np.array([0.0, 0.5])).tolist() == [0, 0]
+    assert compared([np.array([0.0, 1.0])], [np.array([0.0, 1.0])])[0, 0] == 0
 
 
 def test_an_even_attention_has_nothing_to_shuffle(tmp_path):
