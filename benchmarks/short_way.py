@@ -22,8 +22,9 @@ from attnprobe.core.batch import Batch
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.models.base import membership
 from attnprobe.models.pretrained.model import PretrainedClassifier
-from attnprobe.models.pretrained.site import Lifting, membership
+from attnprobe.models.pretrained.site import Lifting
 
 REPEATS = 3
 """Of each way, in turn; the shortest time counts, which other work on the machine moves least."""
@@ -125,7 +126,7 @@ def rows_of(
     """The rows of the last layer that show these attentions per word."""
     own = model.recorded(batch).weights
     assert batch.piece_word is not None
-    chosen, member = model.selection(batch, own.shape[1]), membership(batch.piece_word, batch.content)
+    chosen, member = model.selection(batch, own.shape[1]), membership(batch)
     return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)
 
 

@@ -56,6 +56,13 @@ class Layers(NamedTuple):
     own: Sequence[bool]
 
 
+def membership(batch: Batch) -> Float[Tensor, "batch pieces seq"]:
+    """1 where a piece belongs to a word of the text, else 0."""
+    assert batch.piece_word is not None
+    position = torch.arange(batch.content.shape[1], device=batch.content.device)
+    return ((batch.piece_word.unsqueeze(-1) == position) & batch.content.unsqueeze(1)).double()
+
+
 class Model(nn.Module, metaclass=Checked):
     """A text classifier whose attention can be replaced.
 
@@ -116,11 +123,15 @@ class Model(nn.Module, metaclass=Checked):
         """The vectors that gradients are taken at: one per word, or per piece of a word."""
 
     def per_position(self, batch: Batch, values: Float[Tensor, "batch parts"]) -> Float[Tensor, "batch seq"]:
-        """What belongs to the parts that `inputs` has, summed for each word."""
-        return values
+        """What belongs to the parts that `inputs` has, words or pieces of words, summed for each word."""
+        if batch.piece_word is None:
+            return values
+        return torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
 
     def word_of(self, batch: Batch) -> Int[Tensor, "batch parts"]:
         """The position of the word that each part of `inputs` belongs to, −1 for what is no word of the text."""
+        if batch.piece_word is not None:
+            return batch.piece_word.clamp(min=-1)
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
         return torch.where(batch.content, place, -1)
 

@@ -9,18 +9,19 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
-from attnprobe.models.decoders import Decoder, decoded
+from attnprobe.models.decoders import Decoder, LinearDecoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.linearised_layers import Block, Linearised, norm_of
+from attnprobe.models.linearised_layers import Affine, Block, Linearised, Mixing, Stage, affine_of, norm_of
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
-from attnprobe.models.transformer import Layer, TransformerEncoder, last_layer
+from attnprobe.models.transformer import Layer, PooledRowDecoder, TransformerEncoder, fed_forward
 
 EXCLUDED = 64.0
 """By how much the logit of a class that is no candidate lies below all others: e^−64 is nothing in float64."""
@@ -201,15 +202,17 @@ class AttentionClassifier(TrainedModel):
 
     def _followed(self, batch: Batch, silenced: int | None = None, part: int = 0) -> tuple[Linearised, list[Tensor]]:
         """What the layers do, and the states before the first and after each; in the layer that is `silenced` the value of a
-        part is 0."""
-        encoder = self.encoder
+        part is 0. The classifier's attention and decoder are the last layer, each row of which is the one that decides."""
+        encoder, decoder, device = self.encoder, self.decoder, batch.ids.device
         assert isinstance(encoder, TransformerEncoder)
+        part_of_layer = {silenced: torch.tensor([part], device=device)}
+        none = torch.zeros(0, dtype=torch.long, device=device)
         blocks: list[Block] = []
         with torch.no_grad():
             states = [encoder.below(self.inputs(batch))]
             for number, layer in enumerate(encoder.layers):
                 assert isinstance(layer, Layer)
-                block, after = layer.linearised(states[-1], batch.mask, part if number == silenced else None)
+                block, after = layer.linearised(states[-1], batch.mask, part_of_layer.get(number, none))
                 blocks.append(block)
                 states.append(after)
             assert blocks[-1].inner is not None
@@ -218,9 +221,25 @@ class AttentionClassifier(TrainedModel):
             hidden = states[-1] = encoder.norm(states[-1]) * batch.mask.unsqueeze(-1)
             query = self.query(batch, hidden)
             attention = self.attend(hidden, batch.content, query, self.attention.given(batch))[1]
-            block, head, unknown, after = last_layer(
-                self.decoder, hidden, attention, asks=encoder.asks, narrowed=batch.candidates is not None,
-                silent=part if silenced == len(encoder.layers) else None,
-            )  # fmt: skip
-        first = torch.zeros(len(batch), dtype=torch.long, device=batch.ids.device)
-        return Linearised([*blocks, block], first, batch.mask, head, unknown), [*states, after]
+            moved = (attention.unsqueeze(-1) * hidden).index_fill(1, part_of_layer.get(len(encoder.layers), none), 0)
+            attended = moved.sum(1, keepdim=True).expand_as(hidden)
+            wide, size = hidden.double(), hidden.shape[-1]
+            same = Affine(torch.eye(size, dtype=torch.float64, device=device), wide.new_zeros(size))
+            weights = attention.double()[:, None, None].expand(-1, 1, hidden.shape[1], -1)
+            mixing = Mixing(wide, None, same, weights, wide.unsqueeze(1), same, None, encoder.asks, attended.double())
+            last, head, unknown = Block(mixing, None), list[Stage](), ""
+            if isinstance(decoder, PooledRowDecoder) and encoder.asks:
+                total = hidden + decoder.values(attended)
+                inner, attended = fed_forward(decoder.before_inner, decoder.inner[0], decoder.inner[2], total)
+                inner = inner._replace(after=norm_of(decoder.norm, attended))
+                mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
+                last, head, attended = Block(mixing, inner), [affine_of(decoder.output)], decoder.norm(attended)
+            elif type(decoder) is LinearDecoder and batch.candidates is None:
+                weight, bias = affine_of(decoder.output)
+                if decoder.single_logit:
+                    weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
+                head = [Affine(weight, bias)]
+            else:
+                unknown = f"{type(decoder).__name__} is not taken apart"
+        first = torch.zeros(len(batch), dtype=torch.long, device=device)
+        return Linearised([*blocks, last], first, batch.mask, head, unknown), [*states, attended]

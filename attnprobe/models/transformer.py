@@ -1,21 +1,20 @@
 """A small transformer trained from scratch: an encoder under any attention, and the pooled row as attention and decoder."""
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge, Le
-from jaxtyping import Float
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Dropout, Size
 from attnprobe.models.attention import Attention, Query, Scores
-from attnprobe.models.decoders import Attended, Decoder, LinearDecoder, Logits
+from attnprobe.models.decoders import Attended, Decoder, Logits
 from attnprobe.models.encoders import Embedded, Encoder, States, Tokens
-from attnprobe.models.linearised_layers import Affine, Block, Inner, Mixing, Stage, affine_of, norm_of, ratio
+from attnprobe.models.linearised_layers import Affine, Block, Inner, Mixing, affine_of, norm_of, ratio
 
 
 class TransformerEncoder(Encoder):
@@ -86,14 +85,13 @@ class Layer(nn.Module):
         states = states + self.dropout(self.mixed(mixed.transpose(1, 2).flatten(2)))
         return states + self.dropout(self.inner(self.before_inner(states)))
 
-    def linearised(self, states: States, mask: Tokens, silent: int | None = None) -> tuple[Block, States]:
-        """What this layer does to these states, and the states after it; the values of the part that is `silent` are 0."""
+    def linearised(self, states: States, mask: Tokens, silent: Int[Tensor, "parts"]) -> tuple[Block, States]:
+        """What this layer does to these states, and the states after it; the values of the parts that are `silent` are 0."""
         of_heads = self.queries_keys_values(self.before_attention(states)).unflatten(-1, (3, self.heads, -1))
         q, k, v = of_heads.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
-        if silent is not None:
-            v = v.index_fill(2, torch.tensor([silent], device=v.device), 0)
+        v = v.index_fill(2, silent, 0)
         total = states + self.mixed((weights @ v).transpose(1, 2).flatten(2))
         value = Affine(*(part.chunk(3)[2] for part in affine_of(self.queries_keys_values)))
         mixing = Mixing(
@@ -148,42 +146,3 @@ class PooledRowDecoder(Decoder):
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         row = query + self.values(attended)
         return self.output(self.norm(row + self.inner(self.before_inner(row))))
-
-
-def last_layer(
-    decoder: Decoder,
-    hidden: Float[Tensor, "batch parts hidden"],
-    attention: Float[Tensor, "batch parts"],
-    *,
-    asks: bool,
-    narrowed: bool,
-    silent: int | None = None,
-) -> tuple[Block, Sequence[Stage], str, Float[Tensor, "batch parts hidden"]]:
-    """The classifier's attention and decoder as the last layer, every row of which is the one that decides; the head; what is
-    not known of it (empty: nothing); and the states after it.
-
-    Args:
-        asks: the attention is a pooled row's, which adds its own state.
-        narrowed: some texts may not be answered with every class.
-        silent: the part whose value is 0.
-    """
-    size, values = hidden.shape[-1], hidden.double().unsqueeze(1)
-    weights = attention.double()[:, None, None].expand(-1, 1, hidden.shape[1], -1)
-    same = Affine(torch.eye(size, dtype=torch.float64, device=hidden.device), hidden.new_zeros(size).double())
-    moved = attention.unsqueeze(-1) * hidden
-    if silent is not None:
-        moved = moved.index_fill(1, torch.tensor([silent], device=hidden.device), 0)
-    attended = moved.sum(1, keepdim=True).expand_as(hidden)
-    mixing = Mixing(hidden.double(), None, same, weights, values, same, None, asks, attended.double())
-    if isinstance(decoder, PooledRowDecoder) and asks:
-        total = hidden + decoder.values(attended)
-        inner, after = fed_forward(decoder.before_inner, decoder.inner[0], decoder.inner[2], total)
-        inner = inner._replace(after=norm_of(decoder.norm, after))
-        mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
-        return (Block(mixing, inner), [affine_of(decoder.output)], "", decoder.norm(after))
-    if type(decoder) is LinearDecoder and not narrowed:
-        weight, bias = affine_of(decoder.output)
-        if decoder.single_logit:
-            weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
-        return (Block(mixing, None), [Affine(weight, bias)], "", attended)
-    return (Block(mixing, None), [], f"{type(decoder).__name__} is not taken apart", attended)

@@ -166,11 +166,6 @@ class Found:
     differences: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def agrees(self, name: str, one: Tensor, whole: Tensor, precision: torch.dtype) -> bool:
-        """Note by how much these logits differ from the whole network's; whether rounding explains it."""
-        apart = self.differences[name] = float((one - whole).abs().max())
-        return apart <= LIMITS[precision] * max(1.0, float(whole.abs().max()))
-
 
 def examine_attention(
     network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str, asked: Int[Tensor, "batch"] | None = None
@@ -218,8 +213,8 @@ def examine_attention(
         raise UserError(f"{refused}it gives weight to padding")
     found = Found(door, calls, Queries.ALL, [shape[1] for shape in last.seen])
     for name, one in logits.items():
-        if not found.agrees(name, one, own, own.dtype):
-            apart = found.differences[name]
+        apart = found.differences[name] = float((one - own).abs().max())
+        if not apart <= LIMITS[own.dtype] * max(1.0, float(own.abs().max())):
             raise UserError(f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}")
     reaching = _reaching(run, calls - 1, weights)
     if reaching is None:

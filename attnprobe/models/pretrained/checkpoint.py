@@ -190,7 +190,7 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
 
 CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
 """Endings of the files that a network and its tokenizer are read from."""
-INDEX = "model.safetensors.index.json"
+INDEX, TOKENIZER, CONFIG = "model.safetensors.index.json", "tokenizer.json", "config.json"
 ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
 MOST_GROWTH = 1000
@@ -209,36 +209,32 @@ def _check_folder(folder: Path) -> None:
             raise UserError(
                 f"{file} is a pipe, a device or a broken link: expected files as save_pretrained writes them"
             )
-    named = _json_object(folder / INDEX).get("weight_map")
+    content: dict[str, dict[str, Any]] = {INDEX: {}, TOKENIZER: {}, CONFIG: {}}
+    for name in content:
+        with suppress(OSError, ValueError, RecursionError):  # what is wrong with a damaged file `transformers` says
+            found = json.loads((folder / name).read_bytes())
+            content[name] = found if isinstance(found, dict) else {}
+    named = content[INDEX].get("weight_map")
     files = set(map(str, named.values())) if isinstance(named, dict) else {}
     if wrong := sorted(one for one in files if not (Path(one).name == one and one.endswith(".safetensors"))):
         raise UserError(
             f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
             f"save_pretrained writes them (no .bin: pickles are not loaded)"
         )
-    rules = _json_object(folder / "tokenizer.json")
+    rules = content[TOKENIZER]
     if (grown := _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])) > MOST_GROWTH:
         raise UserError(
-            f"{folder / 'tokenizer.json'}: its normalizer may make {grown:.3g} characters of one: expected at most "
+            f"{folder / TOKENIZER}: its normalizer may make {grown:.3g} characters of one: expected at most "
             f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that belongs to the model"
         )
-    for name, value in _json_object(folder / "config.json").items():
+    for name, value in content[CONFIG].items():
         depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
         foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
         if depth or foreign:
             raise UserError(
-                f"{folder / 'config.json'}: {name}={str(value)[:60]} is not supported: expected a model of at most "
+                f"{folder / CONFIG}: {name}={str(value)[:60]} is not supported: expected a model of at most "
                 f"{MOST_LAYERS:,} layers with the library's own attention"
             )
-
-
-def _json_object(file: Path) -> dict[str, Any]:
-    """Nothing of a file that is not there or is damaged: what is wrong with it `transformers` says."""
-    try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _growth(rules: Any) -> float:

@@ -15,7 +15,7 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
-from attnprobe.models.base import AtSite, Layers, Summed
+from attnprobe.models.base import AtSite, Layers, Summed, membership
 from attnprobe.models.controls import (
     CommonWordAttention,
     FirstAttention,
@@ -24,12 +24,12 @@ from attnprobe.models.controls import (
     RationaleAttention,
 )
 from attnprobe.models.linearised_layers import Linearised
-from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
+from attnprobe.models.pretrained.attention_hooks import LIMITS, Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.partial_passes import LastLayer
-from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, membership, word_weights
+from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 
@@ -111,6 +111,8 @@ class PretrainedClassifier(TrainedModel):
             threshold=threshold,
         )  # fmt: skip
         super().__init__(len(opened.classes), task if threshold is None else Task.SCORE, class_weight, recipe)
+        if heads is not None and len(set(heads)) < len(heads):
+            raise UserError(f"model.heads={list(heads)}: expected every number once")
         self.site, self.class_names, self.matched = Site(layer, heads, rows), opened.classes, opened.matched
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
@@ -156,7 +158,7 @@ class PretrainedClassifier(TrainedModel):
             one.given_at = range(self.found.calls) if self.given_at == "all" else [self.found.calls - 1]
             one.given = torch.ones_like(ids, dtype=self.network.dtype)
             if self.control is not None:
-                member = membership(batch.piece_word, batch.content)
+                member = membership(batch)
                 shares = self.control.given(batch) / member.sum(1).clamp_min(1)
                 one.given = torch.einsum("bs,bps->bp", shares, member)
         with one.active():
@@ -186,12 +188,6 @@ class PretrainedClassifier(TrainedModel):
         one = Pass(self.site.layer % self.found.calls)
         self.run(batch, one)
         return one.recorded
-
-    def attentions(self, batch: Batch) -> list[Seen]:
-        kept: list[Seen] = []
-        with torch.no_grad():
-            self.run(batch, Pass(keep=kept.append))
-        return kept
 
     # --- what is looked at before anything is trained or examined -----------------------------------------------
 
@@ -228,12 +224,12 @@ class PretrainedClassifier(TrainedModel):
             count = found.heads[layer]
             if wrong := [head for head in heads or () if head >= count]:
                 raise UserError(f"model.heads names {wrong[0]}: this layer has {count} heads, 0 to {count - 1}")
-            self.every_site = [
-                Site(call, one, rows)
+            self.every_site = {
+                f"layer {call}" + (f", head {one[0]}" if one else ""): Site(call, one, rows)
                 for call, count in enumerate(found.heads)
                 for one in (None, *([head] for head in range(count)))
-            ]
-            self.found, self.sites = found, [one.name for one in self.every_site]
+            }
+            self.found, self.sites = found, list(self.every_site)
             is_last, of_one_row = layer in (-1, found.calls - 1), found.queries is not Queries.ALL
             if self.takes_short_way and is_last and rows == "pooled" and of_one_row:
                 self._try_short_way(batch, found)
@@ -296,8 +292,9 @@ class PretrainedClassifier(TrainedModel):
                 other = other / other.sum(-1, keepdim=True)
                 whole = self.readout(batch, outputs, short=False).logits(other[None])
                 short = self.readout(batch, outputs).logits(other[None])
-            if not found.agrees("short way", short, whole, self.network.dtype):
-                raise LookupError(f"differs by {found.differences['short way']:.2g}")
+            apart = found.differences["short way"] = float((short - whole).abs().max())
+            if not apart <= LIMITS[self.network.dtype] * max(1.0, float(whole.abs().max())):
+                raise LookupError(f"differs by {apart:.2g}")
         except Exception as error:  # whatever a network raises that does not bear to be run in parts
             self.tail = None
             why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
@@ -322,13 +319,6 @@ class PretrainedClassifier(TrainedModel):
         result: Tensor = self.network.get_input_embeddings()(self.padded(batch)[0])
         return result
 
-    def per_position(self, batch: Batch, values: Float[Tensor, "batch pieces"]) -> Float[Tensor, "batch seq"]:
-        return torch.einsum("bp,bps->bs", values, membership(batch.piece_word, batch.content).to(values.dtype))
-
-    def word_of(self, batch: Batch) -> Int[Tensor, "batch pieces"]:
-        assert batch.piece_word is not None
-        return batch.piece_word.clamp(min=-1)
-
     def outputs_from(
         self,
         batch: Batch,
@@ -340,7 +330,7 @@ class PretrainedClassifier(TrainedModel):
         if self.found is None:
             self.prepare(batch)
         assert self.found is not None
-        ids, member = self.padded(batch)[0], membership(batch.piece_word, batch.content)
+        ids, member = self.padded(batch)[0], membership(batch)
 
         def changed(own: Tensor) -> Tensor:
             assert attention is not None
@@ -364,7 +354,7 @@ class PretrainedClassifier(TrainedModel):
         """What a pass leaves whose attention at this site was `seen`, but for the states."""
         chosen = self.selection(batch, seen.weights.shape[1], site)
         rows, valid = chosen.of(seen.weights), chosen.valid
-        recorded, on_text = word_weights(rows, membership(batch.piece_word, batch.content), valid)
+        recorded, on_text = word_weights(rows, membership(batch), valid)
         attention = recorded.to(logits.dtype) if attention is None else attention
         scores = attention.log().masked_fill(~batch.content, -torch.inf)
         of_pieces = ((rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)).detach()
@@ -381,7 +371,7 @@ class PretrainedClassifier(TrainedModel):
             return attention.new_zeros(*attention.shape, 0)
         with torch.no_grad():
             rows, values = chosen.of(one.weights).double(), one.values[:, chosen.heads].double()
-            member = membership(batch.piece_word, batch.content)
+            member = membership(batch)
             moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
@@ -414,7 +404,7 @@ class PretrainedClassifier(TrainedModel):
             state = states[-1] if states else None
         call, count, weights, values = site.layer % self.found.calls, len(batch), seen.weights, seen.values
         chosen = self.selection(batch, weights.shape[1], site)
-        lifting = Lifting(chosen.of(weights), membership(batch.piece_word, batch.content), chosen.valid)
+        lifting = Lifting(chosen.of(weights), membership(batch), chosen.valid)
 
         def by_passes(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
             rows = lifting(attention)
@@ -471,18 +461,20 @@ class PretrainedClassifier(TrainedModel):
         states: list[Tensor] = []
         with torch.no_grad(), self.tail.keeping(states) if self.tail else nullcontext():
             logits = self.run(batch, Pass(keep=kept.append))
-        for site in self.every_site:
+        for name, site in self.every_site.items():
             one = kept[site.layer]
             if one.weights.shape[-1] != self.padded(batch)[1].shape[1]:
                 continue  # over something other than this text
             outputs = self._outputs_at(batch, logits, one, site)
             state = states[-1] if states and site.layer == len(kept) - 1 else None
-            yield AtSite(site.name, outputs, self.readout(batch, outputs, site=site, seen=one, state=state))
+            yield AtSite(name, outputs, self.readout(batch, outputs, site=site, seen=one, state=state))
 
-    def layers(self, batch: Batch, kept: Sequence[Seen] | None = None) -> Layers | None:
-        """None where an attention is over something else than the text's pieces (a decoder's, crossing); `kept` are those of
-        a pass, where they are known."""
-        kept = self.attentions(batch) if kept is None else kept
+    def layers(self, batch: Batch, kept: list[Seen] | None = None) -> Layers | None:
+        """None where an attention is over something else than the text's pieces (a decoder's, crossing). What a pass of the
+        network leaves of all attentions is added to `kept`."""
+        kept = [] if kept is None else kept
+        with torch.no_grad():
+            self.run(batch, Pass(keep=kept.append))
         size = self.padded(batch)[1].shape[1]
         if self.network.config.is_encoder_decoder or any(one.weights.shape[-2:] != (size, size) for one in kept):
             return None
@@ -491,7 +483,7 @@ class PretrainedClassifier(TrainedModel):
 
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors, from one pass that is watched; else why that is not known."""
-        kept = self.attentions(batch)
+        kept: list[Seen] = []
         every = self.layers(batch, kept)
         if every is None:
             return "its attention is not over the text's own pieces alone"

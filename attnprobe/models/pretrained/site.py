@@ -1,17 +1,12 @@
 """Which rows of which attention are meant, and how rows over pieces become one weight per word and back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from annotated_types import MinLen
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Whole
 
 
 class Queries(StrEnum):
@@ -23,8 +18,7 @@ class Queries(StrEnum):
     ALL = "all"  # those of all pieces: the model averages them
 
 
-@dataclass(frozen=True)
-class Site(metaclass=Checked):
+class Site(NamedTuple):
     """Rows of attention.
 
     Attributes:
@@ -34,21 +28,9 @@ class Site(metaclass=Checked):
         rows: `pooled`, the row that the prediction is read from, or `all`.
     """
 
-    settings_place: ClassVar[str] = "model"
     layer: int = -1
-    heads: Annotated[Sequence[Whole], MinLen(1)] | None = None
+    heads: Sequence[int] | None = None
     rows: Literal["pooled", "all"] = "pooled"
-
-    def __post_init__(self) -> None:
-        if self.heads is not None and len(set(self.heads)) < len(self.heads):
-            raise UserError(f"model.heads={list(self.heads)}: expected every number once")
-
-    @property
-    def name(self) -> str:
-        """As tables call it: `layer 3`, `layer 3, head 7`; layers and heads count from 0."""
-        if self.heads is None:
-            return f"layer {self.layer}"
-        return f"layer {self.layer}, head{'s' if len(self.heads) > 1 else ''} {'+'.join(map(str, self.heads))}"
 
 
 class Selection(NamedTuple):
@@ -182,15 +164,6 @@ def row_factors(
 
 TINY = 1e-30
 """Least mass of a word in a row: what underflowed to 0 can be scaled up again."""
-
-
-def membership(
-    piece_word: Int[Tensor, "batch pieces"] | None, content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch pieces seq"]:
-    """1 where a piece belongs to a word of the text, else 0."""
-    assert piece_word is not None
-    position = torch.arange(content.shape[1], device=content.device)
-    return ((piece_word.unsqueeze(-1) == position) & content.unsqueeze(1)).double()
 
 
 def word_weights(

@@ -1,18 +1,22 @@
 """From rows over pieces to one weight per word and back: against scipy, and Sinkhorn & Knopp's own sweeps."""
 
+from dataclasses import replace
+
 import torch
 from scipy.optimize import minimize
 
-from attnprobe.models.pretrained.site import Lifting, membership, row_factors, scaled, word_weights
+from attnprobe.models.base import membership
+from attnprobe.models.pretrained.site import Lifting, row_factors, scaled, word_weights
+from tests.toys import toy_batch
 
 
 def site(rows=3, *, seed=0):
     """Rows over: special, word 1, word 1, word 2, word 3, special, padding."""
     generator = torch.Generator().manual_seed(seed)
     word = torch.tensor([[-1, 1, 1, 2, 3, -1, -2]])
-    content = torch.tensor([[False, True, True, True, False]])
+    batch = replace(toy_batch([3]), piece_word=word)
     raw = torch.rand(1, rows, 7, generator=generator).double() * (word != -2).unsqueeze(1)
-    return raw / raw.sum(-1, keepdim=True), membership(word, content), torch.ones(1, rows, dtype=torch.bool)
+    return raw / raw.sum(-1, keepdim=True), membership(batch), torch.ones(1, rows, dtype=torch.bool)
 
 
 def test_what_is_shown_is_the_mean_mass_of_each_words_pieces_and_gives_back_the_rows():
