@@ -24,44 +24,42 @@ class Texts(list):
     ids = torch.zeros(1, 10)
 
 
-def fitting(most, error):
-    """Work that fails on more than that many rows."""
+def halved(halving, count, most, error, **settings):
+    """What is made of so many texts by work that fails on more than `most` rows."""
 
     def work(rows):
         if rows.stop - rows.start > most:
             raise error
         return list(range(rows.start, rows.stop))
 
-    return work
+    return halving("probe x", Texts(range(count)), work, **settings)
 
 
 @pytest.mark.parametrize("error", [RuntimeError(FULL), MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
 def test_what_does_not_fit_is_taken_in_halves_and_said_once(capsys, error):
     halving = Halving()
-    parts = halving("probe x", Texts(range(11)), fitting(3, error))
+    parts = halved(halving, 11, 3, error)
     assert [row for part in parts for row in part] == list(range(11))
     assert max(map(len, parts)) <= 3
-    assert halving.count > 0
     assert capsys.readouterr().err.count("\n") == 1
     tried = halving.count
-    again = halving("probe x", Texts(range(11)), fitting(3, error))
-    assert (again, halving.count) == (parts, tried)  # what did not fit is not tried again
-    assert halving("probe y", Texts(range(3)), fitting(3, error)) == [[0, 1, 2]]
+    assert tried > 0
+    assert (halved(halving, 11, 3, error), halving.count) == (parts, tried)  # what did not fit is not tried again
 
 
 def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
     with pytest.raises(UserError, match=r"probe x: a text of 10 tokens does not fit into memory.*data\.max_tokens"):
-        Halving()("probe x", Texts(range(4)), fitting(0, MemoryError()))
+        halved(Halving(), 4, 0, MemoryError())
     with pytest.raises(RuntimeError, match="shapes"):
-        Halving()("probe x", Texts(range(4)), fitting(0, RuntimeError("shapes differ")))
+        halved(Halving(), 4, 0, RuntimeError("shapes differ"))
     assert not is_out_of_memory(ValueError("can't allocate memory"))
 
 
 def test_parts_of_more_rows_than_are_wanted_are_not_tried():
-    halving = Halving()
-    parts = halving("probe x", Texts(range(11)), fitting(4, AssertionError("tried")), rows_at_once=4)
+    halving, tried = Halving(), AssertionError("tried")
+    parts = halved(halving, 11, 4, tried, rows_at_once=4)
     assert [row for part in parts for row in part] == list(range(11))
-    assert halving("probe x", Texts(range(1)), fitting(1, AssertionError()), rows_at_once=0) == [[0]]
+    assert halved(halving, 1, 1, tried, rows_at_once=0) == [[0]]
     assert (halving.count, halving.fits) == (0, {})
 
 
@@ -86,6 +84,10 @@ def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp
     pd.testing.assert_frame_equal(one, other, rtol=1e-6)
 
 
+def fail(*_):
+    raise RuntimeError(FULL)
+
+
 def test_a_run_whose_batches_do_not_fit_has_the_numbers_of_one_whose_batches_do(tmp_path, monkeypatch, capsys):
     whole = run(small_run(tmp_path / "whole"))
     measure, forward = Permutation.measure, AttentionClassifier.forward
@@ -96,24 +98,17 @@ def test_a_run_whose_batches_do_not_fit_has_the_numbers_of_one_whose_batches_do(
     def small_forward(self, batch):
         return forward(self, batch) if self.training or len(batch) <= 15 else fail()
 
-    def fail():
-        raise RuntimeError(FULL)
-
     monkeypatch.setattr(Permutation, "measure", small_measure)
     monkeypatch.setattr(AttentionClassifier, "forward", small_forward)
     # validation is part of training, where nothing is halved
-    halved = run(small_run(tmp_path / "halved", "data.eval_batch_size=15"))
-    assert json.loads((whole / "manifest.json").read_text())["halved_batches"] == 0
-    assert json.loads((halved / "manifest.json").read_text())["halved_batches"] > 0
+    other = run(small_run(tmp_path / "halved", "data.eval_batch_size=15"))
+    counts = [json.loads((one / "manifest.json").read_text())["halved_batches"] for one in (whole, other)]
+    assert counts[0] == 0 < counts[1]
     assert "which changes no number" in capsys.readouterr().err
-    one, other = (read_results(place).drop(columns="run_id") for place in (whole, halved))
-    pd.testing.assert_frame_equal(one, other, rtol=1e-6)
+    pd.testing.assert_frame_equal(*(read_results(one).drop(columns="run_id") for one in (whole, other)), rtol=1e-6)
 
 
 def test_a_training_that_does_not_fit_names_the_setting_to_change(tmp_path, monkeypatch):
-    def fail(self, batch, batch_idx):
-        raise RuntimeError(FULL)
-
     monkeypatch.setattr(AttentionClassifier, "training_step", fail)
     with pytest.raises(UserError, match=r"training does not fit into memory: set a smaller data\.batch_size"):
         run(small_run(tmp_path))

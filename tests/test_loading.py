@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -34,72 +35,47 @@ def toy_run(**settings):
 
 
 def test_explain_says_of_a_test_text_what_the_run_said(directory):
-    loaded = attnprobe.load_run(directory)
-    examples = read_examples(directory)
-    texts = [" ".join(tokens) for tokens in examples["tokens"]]
-    explained = loaded.explain(texts)
+    loaded, examples = attnprobe.load_run(directory), read_examples(directory)
+    explained = loaded.explain([" ".join(tokens) for tokens in examples["tokens"]])
     assert list(explained["prediction"]) == [loaded.classes[number] for number in examples["prediction"]]
-    for (_, mine), (_, theirs) in zip(explained.iterrows(), examples.iterrows(), strict=True):
-        assert list(mine["tokens"]) == list(theirs["tokens"])
-        np.testing.assert_allclose(mine["attention"], theirs["attention"], atol=1e-5)
-        np.testing.assert_allclose(list(mine["probability"].values()), theirs["probability"], atol=1e-5)
-
-
-@pytest.mark.parametrize("probe", ["gradient", "leave_one_out"])
-def test_importance_is_what_the_probe_measured(directory, probe):
-    texts = [" ".join(tokens) for tokens in read_examples(directory)["tokens"]]
-    explained = attnprobe.load_run(directory).explain(texts, importance=[probe])
-    assert {"gradient", "leave_one_out"} & set(explained) == {probe}
-    table = read_results(directory, probe)
-    rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
-    np.testing.assert_allclose(np.concatenate(explained[probe]), rows["value"], atol=1e-5)
-
-
-def test_leave_one_out_is_what_the_shorter_text_gets():
-    loaded = toy_run(classes=3)
-    words = ["c", "a", "z", "q", "a"]
-    row = loaded.explain([" ".join(words)]).iloc[0]
-    shorter = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
-    for distance, other in zip(row["leave_one_out"], loaded.explain(shorter)["probability"], strict=True):
-        assert distance == pytest.approx(sum(abs(other[k] - p) for k, p in row["probability"].items()) / 2, abs=1e-6)
+    assert [list(one) for one in explained["tokens"]] == [list(one) for one in examples["tokens"]]
+    probability = [list(one.values()) for one in explained["probability"]]
+    for mine, theirs in ((explained["attention"], examples["attention"]), (probability, examples["probability"])):
+        np.testing.assert_allclose(np.concatenate([*mine]), np.concatenate([*theirs]), atol=1e-5)
+    for probe in ("gradient", "leave_one_out"):
+        table = read_results(directory, probe)
+        rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
+        np.testing.assert_allclose(np.concatenate([*explained[probe]]), rows["value"], atol=1e-5)
 
 
 def test_the_flipping_set_flips_and_nothing_smaller_does():
     loaded = toy_run(encoder="average", classes=3, seed=1)
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(list("abcdefgh"), 5)) for _ in range(40)]
-    explained = loaded.explain(texts)
-    batch, outputs = loaded.outputs(texts)
-    position_logits = loaded.classifier.readout(batch, outputs).position_logits.numpy()[:, 1:6]
+    position_logits = loaded.classifier.readout(*loaded.outputs(texts)).position_logits.numpy()[:, 1:6]
+    sets = list(itertools.product([False, True], repeat=5))[:-1]
     found = 0
-    for number, row in enumerate(explained.to_dict("records")):
-        contribution = np.array(row["attention"])[:, None] * position_logits[number]
-        best = contribution.sum(0).argmax()
-        sets = [[bool(mask >> k & 1) for k in range(5)] for mask in range(31)]
-        flips = {tuple(chosen): (~np.array(chosen) @ contribution).argmax() for chosen in sets}
-        sizes = [sum(chosen) for chosen, decision in flips.items() if decision != best]
+    for logits, row in zip(position_logits, loaded.explain(texts).to_dict("records"), strict=True):
+        contribution = np.array(row["attention"])[:, None] * logits
+        decided = {chosen: (~np.array(chosen) @ contribution).argmax() for chosen in sets}
+        sizes = [sum(chosen) for chosen, decision in decided.items() if decision != contribution.sum(0).argmax()]
         members = tuple(row["flipping_set"])
-        if isinstance(row["flips_to"], str):
+        assert sum(members) == min(sizes, default=0)
+        if sizes:
             found += 1
-            assert loaded.classes[flips[members]] == row["flips_to"] != row["prediction"]
-            assert sum(members) == min(sizes)
+            assert loaded.classes[decided[members]] == row["flips_to"] != row["prediction"]
         else:
-            assert not sizes
-            assert not any(members)
+            assert not isinstance(row["flips_to"], str)
     assert 0 < found < 40
 
 
-def test_several_labels_have_no_flipping_set():
+def test_several_labels_and_questions_have_no_flipping_set():
     explained = toy_run(classes=3, task=Task.MULTI_LABEL).explain(["a b c", "d e"])
     assert "flipping_set" not in explained
     for row in explained.to_dict("records"):
         assert row["prediction"] == [name for name, p in row["probability"].items() if p > 0.5]
         assert len(row["gradient"]) == len(row["leave_one_out"]) == len(row["tokens"])
-
-
-def test_questions_and_candidates():
-    loaded = toy_run(classes=3, question=True)
-    explained = loaded.explain(["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]])
+    explained = toy_run(classes=3, question=True).explain(["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]])
     assert list(explained["question"]) == ["d <i>", "e"]
     assert explained["prediction"][0] == "v"
     assert explained["probability"][1]["v"] == 0
@@ -134,24 +110,26 @@ def test_unknown_words_and_markup():
 def test_explain_leaves_the_classifier_as_it_was():
     loaded = toy_run()
     before = {name: weight.clone() for name, weight in loaded.classifier.state_dict().items()}
-    first, second = (loaded.explain(["a b c d"]) for _ in range(2))
-    pd.testing.assert_frame_equal(first, second)
+    pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
     assert all((before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items())
     assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
     assert not loaded.classifier.training
 
 
-def test_explain_wants_texts(directory):
-    loaded = attnprobe.load_run(directory)
-    with pytest.raises(UserError, match=r"texts=\[\]: expected a list of one or more"):
-        loaded.explain([])
-    for importance in ("gradient", ["attenton"]):
-        with pytest.raises(UserError, match=r"expected a list of any of .*attention, .*gradient"):
-            loaded.explain(["a film"], importance=importance)
-    with pytest.raises(UserError, match="expected a list"):
-        loaded.explain("a film")
-    with pytest.raises(UserError, match="text 1 "):
-        loaded.explain(["a film", " "])
+@pytest.mark.parametrize(
+    ("texts", "importance", "message"),
+    [
+        ([], None, r"texts=\[\]: expected a list of one or more"),
+        (["a film"], "gradient", r"expected a list of any of .*attention, .*gradient"),
+        (["a film"], ["attenton"], r"expected a list of any of .*attention, .*gradient"),
+        ("a film", None, "expected a list"),
+        (["a film", " "], None, "text 1 "),
+    ],
+)
+def test_explain_wants_texts(texts, importance, message):
+    settings = {} if importance is None else {"importance": importance}
+    with pytest.raises(UserError, match=message):
+        toy_run().explain(texts, **settings)
 
 
 def test_load_run_wants_a_finished_run(tmp_path):

@@ -1,4 +1,4 @@
-"""Frozen, imposed and sparse attention."""
+"""Attention by hand: additive and dot scores, frozen, imposed and sparse attention."""
 
 import itertools
 
@@ -10,15 +10,13 @@ from scipy.optimize import brentq
 from attnprobe.core.errors import UserError
 from attnprobe.models.attention import (
     AdditiveAttention,
+    DotAttention,
     EntmaxAttention,
     ImposedAttention,
     SparsemaxAttention,
     UniformAttention,
 )
-from attnprobe.results.table import read_results
-from attnprobe.runs.run import run
-from tests.runs import SMALL, SMALL_ADVERSARY, composed
-from tests.toys import ATTENTIONS, toy_batch, toy_classifier
+from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier
 
 
 @pytest.fixture(autouse=True)
@@ -27,42 +25,56 @@ def frozen(monkeypatch):
     monkeypatch.setitem(ATTENTIONS, "imposed", ImposedAttention)
 
 
-def given(batch, seed=0):
-    """A random attention over each row's words."""
-    weights = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(seed)) * batch.content
-    return weights / weights.sum(-1, keepdim=True)
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("attention", ["additive", "dot"])
+def test_attention_is_a_distribution_over_content(encoder, attention):
+    batch = toy_batch([5, 2, 1], padding=2)
+    outputs = toy_classifier(encoder, attention)(batch)
+    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3))
+    assert torch.equal(outputs.attention > 0, batch.content)
+    assert torch.equal(outputs.scores == -torch.inf, ~batch.content)
+
+
+def test_additive_and_dot_attention_by_hand():
+    batch, found = toy_batch([4]), {}
+    for kind in ("additive", "dot"):
+        classifier = toy_classifier(attention=kind)
+        outputs, found[kind] = classifier(batch), classifier.attention
+        hidden = outputs.hidden[0, 1:5]
+        if kind == "additive":
+            w, b, v = found[kind].states.weight, found[kind].states.bias, found[kind].score.weight[0]
+            scores = torch.stack([v @ torch.tanh(w @ h + b) for h in hidden])
+        else:
+            scores = hidden @ found[kind].score.weight[0] / 12**0.5
+        torch.testing.assert_close(outputs.attention[0, 1:5], scores.softmax(0))
+    with pytest.raises(ValueError, match="got 7 for 12"):
+        DotAttention(hidden_size=12, query_size=7)
 
 
 def test_uniform_attention_is_the_same_everywhere_and_learns_nothing():
     batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier(attention="uniform")
-    assert not list(classifier.attention.parameters())
     outputs = classifier(batch)
-    lengths = batch.content.sum(-1, keepdim=True)
-    torch.testing.assert_close(outputs.attention, batch.content / lengths)
+    torch.testing.assert_close(outputs.attention, batch.content / batch.content.sum(-1, keepdim=True))
     assert not outputs.attention.requires_grad  # nothing upstream can move it
-    assert (outputs.attention[~batch.content] == 0).all()
+    assert not list(classifier.attention.parameters())
 
 
 def test_imposed_attention_is_what_was_given_to_the_last_digit_and_needs_a_teacher():
     batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier("average", "imposed")
     with pytest.raises(UserError, match="teacher=PATH"):
         classifier(batch)
-    batch.teacher_attention = given(batch)
-    before = batch.teacher_attention.clone()
+    weights = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(0)) * batch.content
+    before = weights / weights.sum(-1, keepdim=True)
+    batch.teacher_attention = before.clone()
     outputs = classifier.train()(batch)
     assert torch.equal(outputs.attention, before)
-    assert (outputs.attention[~batch.content] == 0).all()
     assert not outputs.attention.requires_grad
-    assert not list(classifier.attention.parameters())
     outputs.logits.sum().backward()
     assert all(p.grad.abs().sum() > 0 for p in classifier.encoder.parameters())
     assert torch.equal(batch.teacher_attention, before)
     # the decoder sees Σ a_t h_t of the given attention
     context = torch.einsum("bs,bsh->bh", before, outputs.hidden)
     torch.testing.assert_close(outputs.logits, classifier.decoder(context))
-
-
-KINDS = {"sparsemax": SparsemaxAttention, "entmax": EntmaxAttention}
 
 
 def nearest_point(scores):
@@ -85,44 +97,20 @@ def by_threshold(scores):
     return np.maximum(half - root, 0) ** 2
 
 
-@pytest.mark.parametrize(("kind", "reference"), [("sparsemax", nearest_point), ("entmax", by_threshold)])
-@pytest.mark.parametrize("spread", [0.1, 1.0, 30.0])
-def test_the_weights_are_those_of_the_definition(kind, reference, spread):
-    scores = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).double() * spread
-    content = torch.arange(8) < 6
-    wide = torch.nn.functional.pad(scores, (0, 2), value=-torch.inf)
-    found = KINDS[kind](4).weights(wide, content.expand(20, -1))
-    assert (found[:, 6:] == 0).all()
-    np.testing.assert_allclose(found[:, :6].numpy(), [reference(row) for row in scores.numpy()], atol=1e-7)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_gives_exact_zeros_and_gradients_without_nan(kind):
-    attention = KINDS[kind](4)
-    scores = torch.tensor([[3.0, 0.0, 2.9, -torch.inf]], requires_grad=True)
-    found = attention.weights(scores, torch.tensor([[True, True, True, False]]))
+@pytest.mark.parametrize(("kind", "reference"), [(SparsemaxAttention, nearest_point), (EntmaxAttention, by_threshold)])
+def test_sparse_weights_are_those_of_the_definition_with_exact_zeros_and_gradients_without_nan(kind, reference):
+    scores = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).double()
+    content = (torch.arange(8) < 6).expand(20, -1)
+    for spread in (0.1, 1.0, 30.0):
+        wide = torch.nn.functional.pad(scores * spread, (0, 2), value=-torch.inf)
+        found = kind(4).weights(wide, content)
+        assert (found[:, 6:] == 0).all()
+        np.testing.assert_allclose(found[:, :6].numpy(), [reference(row * spread) for row in scores.numpy()], atol=1e-7)
+    few = torch.tensor([[3.0, 0.0, 2.9, -torch.inf]], requires_grad=True)
+    found = kind(4).weights(few, few.isfinite())
     assert found[0, 1] == 0
-    assert found.sum().item() == pytest.approx(1)
     found[0, 0].backward()
-    assert torch.isfinite(scores.grad).all()
-    assert scores.grad[0, 0] > 0 > scores.grad[0, 2]
+    assert torch.isfinite(few.grad).all()
+    assert few.grad[0, 0] > 0 > few.grad[0, 2]
     assert AdditiveAttention.positionwise
-    assert not KINDS[kind].positionwise
-
-
-@pytest.mark.parametrize(("kind", "model"), [("sparsemax", "cnn"), ("entmax", "hanrnn")])
-def test_every_test_of_attention_takes_it(kind, model, tmp_path):
-    probes = "[permutation,adversarial,single_weight,erasure]"
-    probes = probes if model == "hanrnn" else probes[:-1] + ",gradient,leave_one_out,correlation,plausibility]"
-    chosen = [f"model/attention={kind}"]
-    if model == "hanrnn":
-        target = f"{KINDS[kind].__module__}.{KINDS[kind].__name__}"
-        chosen = ["data.sentences=rule", f"model.attention._target_={target}"]
-    config = composed(
-        *SMALL, *SMALL_ADVERSARY, f"model={model}", *chosen, f"probe={probes}", 
-        f"output={tmp_path}",
-    )  # fmt: skip
-    results = read_results(run(config))
-    assert set(results["probe"]) >= set(config.probe)
-    assert {name.rpartition("_")[2] for name in results["model"]} == {kind} or model == "hanrnn"
-    assert results.loc[results["metric"] == "max_attention", "value"].between(0, 1).all()
+    assert not kind.positionwise

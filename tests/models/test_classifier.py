@@ -4,19 +4,7 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.models.recipe import Recipe
-from tests.toys import ATTENTIONS, ENCODERS, predict, recipe, rows_of, toy_batch, toy_classifier, toy_readout
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_attention_is_a_distribution_over_content(encoder, attention):
-    batch = toy_batch([5, 2, 1], padding=2)
-    outputs = toy_classifier(encoder, attention)(batch)
-    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3))
-    assert (outputs.attention[~batch.content] == 0).all()
-    assert (outputs.attention[batch.content] > 0).all()
-    assert (outputs.scores[~batch.content] == -torch.inf).all()
+from tests.toys import ENCODERS, predict, recipe, rows_of, toy_batch, toy_classifier, toy_readout
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -31,27 +19,6 @@ def test_padding_and_batch_size_change_no_prediction(encoder, question):
         alone = classifier(rows_of(batch, [row]))
         torch.testing.assert_close(alone.logits[0], expected.logits[row])
         torch.testing.assert_close(alone.attention[0], expected.attention[row, : lengths[row] + 2])
-
-
-def test_additive_attention_by_hand():
-    classifier = toy_classifier(attention="additive")
-    batch = toy_batch([4])
-    hidden = classifier(batch).hidden
-    module = classifier.attention
-    scores = [
-        module.score.weight[0] @ torch.tanh(module.states.weight @ h + module.states.bias) for h in hidden[0, 1:5]
-    ]
-    torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], torch.stack(scores).softmax(0))
-
-
-def test_dot_attention_by_hand_and_its_size_rule():
-    classifier = toy_classifier(attention="dot")
-    batch = toy_batch([4])
-    hidden = classifier(batch).hidden
-    scores = hidden[0, 1:5] @ classifier.attention.score.weight[0] / 12**0.5
-    torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], scores.softmax(0))
-    with pytest.raises(ValueError, match="got 7 for 12"):
-        ATTENTIONS["dot"](hidden_size=12, query_size=7)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -115,9 +82,5 @@ def test_attention_parameters_have_no_weight_decay_and_every_parameter_is_in_one
 def test_errors_say_what_to_do():
     with pytest.raises(UserError, match="at least 2 classes, got 1"):
         toy_classifier(classes=1)
-    with pytest.raises(UserError, match="reduction=total"):
-        Recipe(optimizer=torch.optim.Adam, reduction="total")
-    with pytest.raises(UserError, match="selection_metric=f2"):
-        Recipe(optimizer=torch.optim.Adam, selection_metric="f2")
     with pytest.raises(UserError, match=r"set data\.question"):
         toy_classifier(question=True)(toy_batch([3]))

@@ -53,13 +53,6 @@ def test_the_position_signals_are_those_computed_by_hand():
         torch.testing.assert_close(found[position], torch.stack([near.sin(), near.cos(), far.sin(), far.cos()]))
 
 
-def test_the_order_of_the_words_matters():
-    classifier, batch = toy_classifier("transformer"), toy_batch([5])
-    swapped = batch.rows(torch.tensor([0]))
-    swapped.ids[0, [1, 2]] = swapped.ids[0, [2, 1]]
-    assert not torch.allclose(classifier(batch).logits, classifier(swapped).logits, atol=1e-5)
-
-
 def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     classifier = pooled()
     batch, padded = toy_batch([5, 2], classes=3), toy_batch([5, 2], classes=3, padding=3)
@@ -76,23 +69,17 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     torch.testing.assert_close(decoder.output(decoder.norm(x)), outputs.logits)
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda: TransformerEncoder(8, hidden_size=10, heads=4), r"hidden_size=10 does not divide .*hidden_size=8"),
-        (lambda: PooledRowAttention(8), r"needs model=transformer"),
-        (
-            lambda: AttentionClassifier(
-                embeddings=torch.zeros(5, 8), encoder=partial(TransformerEncoder, asks=True), attention=PooledRowAttention,
-                decoder=PooledRowDecoder, classes=2, question_encoder=ENCODERS["lstm"],
-            ),
-            "take one of them",
-        ),
-    ],
-)  # fmt: skip
-def test_what_cannot_be(made, message):
-    with pytest.raises(UserError, match=message):
-        made()
+def test_what_cannot_be():
+    pooled_row = {"attention": PooledRowAttention, "decoder": PooledRowDecoder, "classes": 2}
+    with pytest.raises(UserError, match=r"hidden_size=10 does not divide .*hidden_size=8"):
+        TransformerEncoder(8, hidden_size=10, heads=4)
+    with pytest.raises(UserError, match=r"needs model=transformer"):
+        PooledRowAttention(8)
+    with pytest.raises(UserError, match="take one of them"):
+        AttentionClassifier(
+            embeddings=torch.zeros(5, 8), encoder=partial(TransformerEncoder, asks=True), **pooled_row,
+            question_encoder=ENCODERS["lstm"],
+        )  # fmt: skip
 
 
 METHODS = ["rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti", "value_zeroing"]
@@ -148,7 +135,6 @@ def test_the_attention_is_what_pytorchs_own_gives():
 
 
 def test_rollout_of_one_layer_is_the_classifiers_attention_over_half_of_the_layers():
-    torch.manual_seed(0)
     model = toy_classifier("transformer", spread=4)
     model.encoder.layers = model.encoder.layers[:1]
     found = subject(model)

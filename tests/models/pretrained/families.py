@@ -108,6 +108,22 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
     return stored(drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config)), made)
 
 
+@cache
+def library(kind: str, folder: Path):
+    """A network of `transformers` alone that shows its attention, and its tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    network = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(folder, attn_implementation="eager")
+    return network.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def library_says(kind: str, folder: Path, *texts: str):
+    """What it read of a text or a pair, and what it says of that."""
+    network, read = library(kind, folder)
+    asked = read(*texts, return_tensors="pt")
+    with torch.no_grad():
+        return asked, network(**asked, output_attentions=True)
+
+
 TEXTS = ["the film was fine", "a long and dull story of people unable to see the music", "fine"]
 
 

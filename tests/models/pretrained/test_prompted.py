@@ -13,7 +13,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit, library_says
 from tests.models.pretrained.prompts import LABELS, LANGUAGE_MODELS, PROMPT, language_model, prompted, tokenizer
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -31,20 +31,16 @@ def test_prediction_and_attention_are_the_librarys_own(family):
     assert model.found.queries == "last"
     with torch.no_grad():
         outputs = model(batch)
-    network = transformers.AutoModelForCausalLM.from_pretrained(language_model(family), attn_implementation="eager")
-    read = transformers.AutoTokenizer.from_pretrained(language_model(family))
+    read = tokenizer(family)
     for row, text in enumerate(TEXTS):
-        asked = read(PROMPT.format(text=text), return_tensors="pt", return_offsets_mapping=True)
-        offsets = asked.pop("offset_mapping")[0].tolist()
-        with torch.no_grad():
-            own = network(**asked, output_attentions=True)
-        pieces = [read(PROMPT.format(text=text) + label).input_ids[-1] for label in LABELS.values()]
+        string = PROMPT.format(text=text)
+        asked, own = library_says("CausalLM", language_model(family), string)
+        pieces = [read(string + label).input_ids[-1] for label in LABELS.values()]
         torch.testing.assert_close(outputs.logits[row], own.logits[0, -1, pieces], atol=1e-5, rtol=0)
         count = asked.input_ids.shape[1]
         assert batch.pieces[row, :count].tolist() == asked.input_ids[0].tolist()
-
         # every piece that holds a letter of a word is that word's; the rest is the prompt's
-        mass, at = [], len("Review: ")
+        mass, at, offsets = [], len("Review: "), read(string, return_offsets_mapping=True).offset_mapping
         mean = own.attentions[-1][0, :, -1].mean(0)
         for word in text.split():
             of_word = [place for place, (start, end) in enumerate(offsets) if start < at + len(word) and end > at]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from html import unescape
 
 import numpy as np
@@ -20,7 +21,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
 from attnprobe.runs.studies import carry_out_study
-from tests.models.pretrained.families import WORDS, checkpoint
+from tests.models.pretrained.families import WORDS, checkpoint, library, library_says
 from tests.runs import SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
@@ -31,14 +32,9 @@ PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,sing
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     path = tmp_path_factory.mktemp("texts") / "reviews.csv"
-    generator = torch.Generator().manual_seed(0)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "label"])
-        for number in range(80):
-            length = int(torch.randint(3, 9, (), generator=generator))
-            words = [WORDS[int(torch.randint(len(WORDS), (), generator=generator))] for _ in range(length)]
-            writer.writerow([" ".join([*words, "unable"]), ["Great", "good", "so_so", "very bad"][number % 4]])
+    draw, labels = random.Random(0), ("Great", "good", "so_so", "very bad")
+    rows = [(" ".join([*draw.choices(WORDS, k=draw.randint(3, 8)), "unable"]), labels[n % 4]) for n in range(80)]
+    path.write_text("\n".join(map(",".join, [("text", "label"), *rows])))
     return path
 
 
@@ -53,7 +49,7 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     path = checkpoint("distilbert", LABELS)
     settings = [f"model.path={path}", "model.name=theirs", "training=none", PROBES, *SMALL_ADVERSARY]
     directory = run(config(texts, tmp_path, *settings))
-    results = read_results(directory)
+    results, examples = read_results(directory), read_examples(directory)
     assert set(results["probe"]) >= {"permutation", "adversarial", "gradient", "leave_one_out", "erasure"}
     assert set(results["model"]) == {"theirs"}
     manifest = RunDirectory(directory).manifest()
@@ -65,38 +61,26 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert not checks & {"training rows", "unknown words"}  # nothing is trained, and pieces spell any word
     assert {split: count["kept"] for split, count in manifest["counts"].items()} == {"test": 80}
     assert objective(directory) is None  # a sweep of such runs has nothing to optimise, and ends well
-    assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
     values = results[results["metric"] == "median_tvd"]["value"]
     assert values.between(0, 1).all()
     assert values.max() > 1e-3
     # what the library's own pipeline says of the same texts
-    import transformers
-
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    examples = read_examples(directory)
-    for tokens, probability in zip(examples["tokens"][:5], examples["probability"][:5], strict=True):
-        with torch.no_grad():
-            theirs = network(**tokenizer(" ".join(tokens), return_tensors="pt")).logits.softmax(-1)[0]
-        order = [LABELS.index(name) for name in ("great", "Good", "so-so", "very bad")]
-        by_name = dict(zip(["Great", "good", "so_so", "very bad"], theirs[order].tolist(), strict=True))
-        expected = torch.tensor([by_name[name] for name in manifest["classes"]])
-        torch.testing.assert_close(torch.tensor(list(probability)).float(), expected, atol=1e-5, rtol=0)
-
-    # what the first attended piece and the last one have is on no word
-    assert examples["special_mass"].between(0.01, 0.99).all()
-    with torch.no_grad():
-        asked = tokenizer(" ".join(examples["tokens"][0]), return_tensors="pt")
-        network.set_attn_implementation("eager")
-        rows = network(**asked, output_attentions=True).attentions[-1][0, :, 0]
-    assert abs(float(rows[:, [0, -1]].sum(-1).mean()) - examples["special_mass"][0]) < 1e-5
-    assert list(examples["pieces"][0]) == tokenizer.convert_ids_to_tokens(asked["input_ids"][0])
-    torch.testing.assert_close(torch.tensor(examples["piece_attention"][0]), rows.mean(0), atol=1e-5, rtol=0)
-    text = tokenizer(examples["tokens"][0].tolist(), is_split_into_words=True).word_ids()
-    assert list(examples["piece_word"][0]) == [-1 if word is None else word for word in text]
-
-    assert load_run(directory).pipeline.pieces.unknown(["able", "fine", "☃"]) == {"☃"}
-    explained = load_run(directory).explain(["the film was unable to see", "fine"])
+    own = dict(zip(["very bad", "so_so", "Good", "Great"], range(4), strict=True))
+    own |= {"good": own["Good"]}
+    for number, row in enumerate(examples[:5].to_dict("records")):
+        asked, said = library_says("SequenceClassification", path, " ".join(row["tokens"]))
+        expected = said.logits.softmax(-1)[0][[own[name] for name in manifest["classes"]]]
+        torch.testing.assert_close(torch.tensor(row["probability"]).float(), expected, atol=1e-5, rtol=0)
+        rows = said.attentions[-1][0, :, 0]
+        # what the first attended piece and the last one have is on no word
+        assert abs(float(rows[:, [0, -1]].sum(-1).mean()) - row["special_mass"]) < 1e-5
+        if number == 0:
+            assert list(row["pieces"]) == asked.tokens()
+            torch.testing.assert_close(torch.tensor(row["piece_attention"]), rows.mean(0), atol=1e-5, rtol=0)
+            assert list(row["piece_word"]) == [-1 if word is None else word for word in asked.word_ids()]
+    loaded = load_run(directory)
+    assert loaded.pipeline.pieces.unknown(["able", "fine", "☃"]) == {"☃"}
+    explained = loaded.explain(["the film was unable to see", "fine"])
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
     assert len(explained["leave_one_out"][0]) == 6
@@ -143,41 +127,34 @@ def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_
 def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
     path = checkpoint("bert")
     settings = [f"model.path={path}", "training=finetune", "training.epochs=2", "probe=[permutation]"]
-    with pytest.raises(UserError, match="training=none, or fine-tune it with training=finetune"):
-        run(config(texts, tmp_path, f"model.path={path}", "probe=[permutation]"))
+    for training, message in (
+        ([], "=none, or fine-tune it with training=finetune"),
+        (["training=none"], "its labels are"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run(config(texts, tmp_path, f"model.path={path}", "probe=[permutation]", *training))
+    assert not list(tmp_path.rglob("manifest.json"))
     directory = run(config(texts, tmp_path, *settings))
     manifest = RunDirectory(directory).manifest()
     assert manifest["chosen_epoch"] in (0, 1)
     assert len(manifest["classes"]) == 4  # a new head: the checkpoint's had two
     loaded = load_run(directory).classifier
-    import transformers
-
-    before = transformers.AutoModelForSequenceClassification.from_pretrained(path).bert.state_dict()
+    before = library("SequenceClassification", path)[0].bert.state_dict()
     after = loaded.network.bert.state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
 def test_the_audit_of_a_checkpoint_trains_nothing(texts, tmp_path, capsys):
     command = [
-        "+experiment=audit",
-        "model=pretrained",
-        f"model.path={checkpoint('distilbert', LABELS)}",
-        "training=none",
-    ]
-    command += ["data=files", f"data.path={texts}", f"output={tmp_path}", "trainer.accelerator=cpu"]
-    command += ["study.probes=[permutation,single_weight,erasure]"]
+        "+experiment=audit", "model=pretrained", f"model.path={checkpoint('distilbert', LABELS)}", "training=none",
+        "data=files", f"data.path={texts}", f"output={tmp_path}", "trainer.accelerator=cpu",
+        "study.probes=[permutation,single_weight,erasure]",
+    ]  # fmt: skip
     study = carry_out_study(command, lambda overrides: composed(*overrides))
     assert "nothing to train, 3 probes on " in capsys.readouterr().out
     (member,) = json.loads((study / "study.json").read_text())["members"]
     assert RunDirectory(study / member["directory"]).manifest()["chosen_epoch"] is None
     assert set(read_results(study / member["directory"])["probe"]) >= {"permutation", "single_weight", "erasure"}
-
-
-def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, tmp_path):
-    path = checkpoint("bert")
-    with pytest.raises(UserError, match="its labels are negative, positive, those of the data"):
-        run(config(texts, tmp_path, f"model.path={path}", "training=none", "probe=[permutation]"))
-    assert not list(tmp_path.rglob("manifest.json"))
 
 
 @pytest.mark.slow

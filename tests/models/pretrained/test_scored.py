@@ -13,7 +13,17 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, fit, stored
+from tests.models.pretrained.families import (
+    TEXTS,
+    WORDS,
+    batch_of,
+    checkpoint,
+    classifier,
+    fit,
+    library,
+    library_says,
+    stored,
+)
 from tests.runs import composed
 from tests.toys import predict
 
@@ -29,10 +39,9 @@ def test_predictions_are_as_far_apart_as_scores_in_their_unit(family, threshold,
     assert f"above {threshold:g} are high, the others low" in model.matched
     batch = batch_of(model)
     model.prepare(batch)
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint(family, labels)).eval()
-    network.config.pad_token_id = model.padding
+    library("SequenceClassification", checkpoint(family, labels))[0].config.pad_token_id = model.padding
+    own = [float(library_says("SequenceClassification", checkpoint(family, labels), text)[1].logits) for text in TEXTS]
     with torch.no_grad():
-        own = [float(network(**model.reader.tokenizer(text, return_tensors="pt")).logits) for text in TEXTS]
         said = model.read_texts([batch.rows(slice(0, 2)), batch.rows(slice(2, 3))])
         unit = float(torch.tensor(own).std()) if scale is None else scale
         assert f"{unit:.4g}" in said
@@ -118,13 +127,12 @@ def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
     directory = run(composed(*asked))
     table, examples = read_results(directory), read_examples(directory)
     assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
-    read = transformers.AutoTokenizer.from_pretrained(folder)
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
 
     def scores(first, texts):
-        given = ([first] * len(texts), texts) if pairs else (texts,)
-        with torch.no_grad():
-            return network(**read(*given, return_tensors="pt", padding=True)).logits[:, 0].double()
+        asked = [(first, text) if pairs else (text,) for text in texts]
+        return torch.cat(
+            [library_says("SequenceClassification", folder, *one)[1].logits[:, 0] for one in asked]
+        ).double()
 
     known = {row[1] or row[0]: row for row in rows}
     texts = [" ".join(words) for words in examples.tokens]

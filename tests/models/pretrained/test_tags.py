@@ -12,7 +12,7 @@ from attnprobe.evidence.evidence import skill_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import WORDS, checkpoint, fit, stored
+from tests.models.pretrained.families import WORDS, checkpoint, fit, library_says, stored
 from tests.runs import composed
 
 transformers = pytest.importorskip("transformers")
@@ -87,19 +87,13 @@ def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_pat
     directory = run(composed(*settings(kind, tmp_path, *asked, PROBES)))
     table, examples = read_results(directory), read_examples(directory)
     assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
-    read = transformers.AutoTokenizer.from_pretrained(tagger(kind))
-    network = transformers.AutoModelForTokenClassification.from_pretrained(
-        tagger(kind), attn_implementation="eager"
-    ).eval()
     found = []
     for row in examples.itertuples():
         at = int(row.question[1].strip("()"))
         assert row.tokens[at - 1] == row.question[0]
-        with torch.no_grad():
-            out = network(**read(" ".join(row.tokens), return_tensors="pt"), output_attentions=True)
-        torch.testing.assert_close(
-            torch.tensor(row.probability), out.logits[0, at].softmax(-1).double().flip(0), atol=1e-5, rtol=0
-        )
+        _, out = library_says("TokenClassification", tagger(kind), " ".join(row.tokens))
+        theirs = out.logits[0, at].softmax(-1).double().flip(0)
+        torch.testing.assert_close(torch.tensor(row.probability), theirs, atol=1e-5, rtol=0)
         weights = out.attentions[-1][0].mean(0)[at, 1:-1]
         torch.testing.assert_close(torch.tensor(row.attention), weights / weights.sum(), atol=1e-5, rtol=0)
         if row.question[0] == NAMED:
