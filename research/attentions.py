@@ -16,11 +16,8 @@ class LastAttention(FocusedAttention):
 
 
 class HalfAttention(FocusedAttention):
-    """On the words that decide in some texts, and on the first word of the others.
-
-    Attributes:
-        right: `even`: in every other text; `one`, `more`: where one word decides, or several, each of which is enough.
-    """
+    """On the words that decide in some texts, and on the first word of the others: right in every other text (`even`), or
+    where one word decides (`one`), or several, each of which is enough (`more`)."""
 
     def __init__(
         self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, right: str = "even"
@@ -30,11 +27,11 @@ class HalfAttention(FocusedAttention):
 
     def focus(self, batch: Batch) -> Content:
         assert batch.rationale is not None
-        first, deciding = batch.content & (batch.content.cumsum(-1) == 1), batch.rationale.sum(-1)
-        right = {"even": batch.example_id % 2 == 0, "one": deciding == 1, "more": deciding > 1}[self.right].unsqueeze(
-            -1
+        first, deciding = batch.content & (batch.content.cumsum(-1) == 1), batch.rationale.sum(-1, keepdim=True)
+        even = (batch.example_id % 2 == 0).unsqueeze(-1)
+        return torch.where(
+            {"even": even, "one": deciding == 1, "more": deciding > 1}[self.right], batch.rationale, first
         )
-        return (batch.rationale & right) | (first & ~right)
 
 
 class PairAttention(GivenAttention):

@@ -17,9 +17,7 @@ from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.importance.base import class_of
-from attnprobe.plots.grid import around, grid, title
-from attnprobe.results.directory import RunDirectory, table_file
-from attnprobe.results.files import damaged
+from attnprobe.plots.grid import around, cells, grid, title
 from attnprobe.results.table import IMPORTANCES, read_results
 from research.calibration.records import FOLLOWS, SOLVED, answer_of
 from research.calibration.study import DATA, SINGLE_WORD, WITHOUT_CONTEXT, check_names
@@ -29,18 +27,21 @@ ENCODERS = SMALL_ENCODERS | {
     "transformer": ("model=transformer", "model.width=32", "training.recipe.optimizer.lr=0.002", "training.epochs=15")
 }
 """Those of the calibration, and a transformer, which takes smaller steps and more of them."""
+AT_A_LOSS = 0.65
+"""Where no text has its reason changed: accuracy (of two even classes) without the words that decide, up to which a model
+goes by them."""
+MEASURES = {"auprc": ("auprc_rationale_", "auprc_chance"), "precision": ("f1_rationale_", "rationale_share")}
+"""Column → the metric of an importance, and what chance has of it."""
 
 
 @dataclass(frozen=True)
 class Methods(Study):
     """Trains every encoder on every data set with every seed, and asks every importance for the words that decide (Bastings
     et al. 2022). Which words do is known, and whether the model goes by them is measured (`known_answer`): only models that
-    do are counted. Seeds come one after the other, each with all cells, so that a study that is cut short, and continued
-    later with the same command, is even at any time.
+    do are counted. Seeds come one after the other, each with all cells: a study that is cut short is even at any time.
 
     Attributes:
-        encoders: names of `ENCODERS`.
-        data: names of `research.calibration.study.DATA`.
+        encoders, data: names of `ENCODERS`, of `research.calibration.study.DATA`.
         seeds: of the trainings; the texts are the same.
         importances: the methods.
         settings: what all of them share, as on the command line: sizes, epochs, samples.
@@ -58,134 +59,96 @@ class Methods(Study):
         if not self.importances:
             raise UserError("importances=[…] is empty: expected the methods to compare, such as [attention,gradient]")
 
-    def defined(self, encoder: str) -> Sequence[str]:
-        """The methods without those that follow layers of self-attention, where the encoder has none."""
-        has_layers = encoder == "transformer"
-        return [name for name in self.importances if has_layers or not getattr(class_of(name), "of_layers", False)]
-
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
-        """One stage: none needs another. The command line's own seed and model play no part."""
+        """One stage: none needs another. The command line's own seed and model play no part. Methods that follow layers of
+        self-attention are left out where the encoder has none."""
+        plain = [name for name in self.importances if not getattr(class_of(name), "of_layers", False)]
         yield [
             Member(encoder, one, (
                 *DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
-                "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]",
+                "probe=[known_answer,plausibility]",
+                f"importances=[{','.join(self.importances if encoder == 'transformer' else plain)}]",
             ))
             for one, data, encoder in product(self.seeds, self.data, self.encoders)
             if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
         ]  # fmt: skip
 
 
-AT_A_LOSS = 0.65
-"""Where no text has its reason changed: accuracy (of two even classes) without the words that decide, up to which a model
-goes by them."""
-MEASURES = {"auprc": ("auprc_rationale_", "auprc_chance"), "precision": ("f1_rationale_", "rationale_share")}
-"""Column → the metric of an importance, and what chance has of it."""
-
-
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """Means over models, with intervals; models that do not go by the known reason are counted and left out."""
     every = pd.concat([of_model(directory / one["directory"]) for one in content["members"]], ignore_index=True)
-    solved = every[every["solved"]]
-    models = every.drop_duplicates("run_id")
-    table, together = summary(solved), overall(solved)
+    solved, models = every[every["solved"]], every.drop_duplicates("run_id")
+    rows = [
+        dict(zip(("data", "encoder", "method"), key, strict=True)) | {"models": len(own), "texts": int(own["texts"].sum())}
+        | numbers([own]) for key, own in solved.groupby(["data", "encoder", "method"], sort=False)
+    ]  # fmt: skip
+    together, count = overall(solved), int(models["solved"].sum())
     out = models.groupby(["data", "encoder"], observed=True)["solved"].agg(["size", "sum"]).reset_index()
     out.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
     caption = "Average precision of the words that decide, mean over the models that go by them; methods by their mean."
     return StudyReading(
-        title="Which method finds the words that decide?",
-        about=(
-            f"{len(models)} small models trained on data whose reason is known; {int(models['solved'].sum())} of them go by "
-            f"it (accuracy of at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed, or at most {AT_A_LOSS:g} without "
-            "it) and are counted, on the texts that they decide rightly, and wrongly once the words that decide are taken "
-            "out: of two classes a model may know one by its words and the other by their absence, and then no word of the "
-            "other's texts decides. AUPRC: average precision of the words that decide in each method's ranking; precision "
-            "at k: their share of as many top words as there are. 1 is perfect; the line of random is chance. Means over "
-            "models, with Student's 95 % interval over them; milliseconds are a text's, on the machine of the study."
-        ),
-        data=", ".join(dict.fromkeys(models["data"])),
-        model=", ".join(dict.fromkeys(models["encoder"])),
-        directory=directory,
-        findings=[],
+        "Which method finds the words that decide?",
+        f"{len(models)} small models trained on data whose reason is known; {count} of them go by it (accuracy of at least "
+        f"{SOLVED:g}, and {FOLLOWS:g} with the reason changed, or at most {AT_A_LOSS:g} without it) and are counted, on the "
+        "texts that they decide rightly, and wrongly once the words that decide are taken out: of two classes a model may "
+        "know one by its words and the other by their absence, and then no word of the other's texts decides. AUPRC: average "
+        "precision of the words that decide in each method's ranking; precision at k: their share of as many top words as "
+        "there are. 1 is perfect; the line of random is chance. Means over models, with Student's 95 % interval over them; "
+        "milliseconds are a text's, on the machine of the study.",
+        ", ".join(dict.fromkeys(models["data"])), ", ".join(dict.fromkeys(models["encoder"])), directory,
         runs=[directory / content["members"][0]["directory"]],
         tables={
             "All data sets together: mean over the data sets of which an encoder has models that count": together,
-            "AUPRC and precision at k of every method, by data set and encoder": table,
+            "AUPRC and precision at k of every method, by data set and encoder": pd.DataFrame(rows),
             "Models": out,
         },
-        figures=[("methods_auprc", caption, heat(table))],
+        figures=[("methods_auprc", caption, heat(pd.DataFrame(rows, columns=None if rows else HEAT)))],
         answer=answer(together),
-        notes=[
-            f"{int((~models['solved']).sum())} of {len(models)} models do not go by the known reason and are left out."
-        ],
-    )
+        notes=[f"{len(models) - count} of {len(models)} models do not go by the known reason and are left out."],
+    )  # fmt: skip
 
 
 def answer(together: pd.DataFrame) -> str:
     """Which method finds the words that decide best, beside attention and chance."""
-    if not len(together):
+    if together.empty:
         return "No model here goes by the known reason, so no method can be judged."
     means = together.groupby("method", sort=False)["auprc"].mean()
-    beside = [f"{name} {means[name]:.2f}" for name in ("attention", "random") if name in means]
-    words = f" ({', '.join(beside)})" if beside else ""
-    return f"“{means.idxmax()}” finds the words that decide best: average precision {means.max():.2f}{words}; 1 is perfect."
+    beside = ", ".join(f"{name} {means[name]:.2f}" for name in ("attention", "random") if name in means)
+    best = f"“{means.idxmax()}” finds the words that decide best: average precision {means.max():.2f}"
+    return f"{best}{f' ({beside})' if beside else ''}; 1 is perfect."
 
 
 def of_model(directory: Path) -> pd.DataFrame:
-    """A row per importance of one model."""
-    known = answer_of(directory)
-    results = read_results(directory, probe="plausibility")
-    names = importances_in(results, "plausibility", "f1_rationale_")
-    needed = [chance for _, chance in MEASURES.values()]
-    needed += [f"{metric}{name}" for name in names for metric, _ in MEASURES.values()]
-    numbers = measured(directory, "plausibility", needed)
-    if numbers.empty:
-        raise damaged(RunDirectory(directory) / table_file("plausibility"), "it has no number of any text")
-    decided = measured(directory, "known_answer", ["correct", "correct_without"])
-    needs = decided.index[needs_its_words(decided)]
-    means = numbers.reindex(needs).mean()
-    told = results.attrs[IMPORTANCES].get("plausibility", {})
+    """A row per importance of one model, of the texts that are decided rightly, and wrongly without the words that decide:
+    there these words are known to count."""
+    known, results = answer_of(directory), read_results(directory, probe="plausibility")
+    numbers, decided = measured(directory, "plausibility"), measured(directory, "known_answer")
+    needs = decided.index[(decided["correct"] == 1) & (decided["correct_without"] == 0)]
+    means, told = numbers.reindex(needs).mean(), results.attrs[IMPORTANCES].get("plausibility", {})
     follows = known["accuracy_contradicted"]
     by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
     rows = pd.DataFrame(
-        {
-            "method": facts.title,
-            "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
-            **{column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()},
-        }
-        for name, facts in names.items()
+        {"method": facts.title, "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers)}
+        | {column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()}
+        for name, facts in importances_in(results, "plausibility", "f1_rationale_").items()
     )
     solved = bool(known["accuracy"] >= SOLVED and by_reason and len(needs))
     own = {name: known[name] for name in ("data", "run_id", "seed")} | {"encoder": known["model"]}
     return rows.assign(**own, solved=solved, texts=len(needs), chance=means["auprc_chance"])
 
 
-def needs_its_words(known: pd.DataFrame) -> pd.Series:
-    """Which texts are decided rightly, and wrongly without the words that decide: there these words are known to count."""
-    return (known["correct"] == 1) & (known["correct_without"] == 0)
-
-
-def summary(models: pd.DataFrame) -> pd.DataFrame:
-    """A row per data set, encoder and method."""
-    rows = []
-    for key, own in models.groupby(["data", "encoder", "method"], sort=False):
-        line = dict(zip(("data", "encoder", "method"), key, strict=True))
-        rows.append(line | {"models": len(own), "texts": int(own["texts"].sum())} | numbers([own]))
-    return pd.DataFrame(rows)
-
-
 def overall(models: pd.DataFrame) -> pd.DataFrame:
     """A row per encoder and method, best first. Each data set counts once, however many of its models go by their reason: a
     mean over all models would be the higher, the more of the easy data's there are."""
-    rows = []
-    for place, (encoder, of_encoder) in enumerate(models.groupby("encoder", sort=False)):
+    tables = []
+    for encoder, of_encoder in models.groupby("encoder", sort=False):
+        rows = []
         for method, own in of_encoder.groupby("method", sort=False):
             by_data = [cell for _, cell in own.groupby("data", sort=False)]
-            line = {"place": place, "encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)}
+            line = {"encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)}
             rows.append(line | numbers(by_data))
-    table = pd.DataFrame(rows)
-    if table.empty:
-        return table
-    return table.sort_values(["place", "auprc"], ascending=[True, False]).drop(columns="place").reset_index(drop=True)
+        tables.append(pd.DataFrame(rows).sort_values("auprc", ascending=False, kind="stable"))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
@@ -196,24 +159,20 @@ def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
     return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
 
 
+HEAT = ["data", "encoder", "method", "auprc"]
+
+
 def heat(table: pd.DataFrame) -> Figure:
     """Average precision, a panel per data set: methods by encoder."""
-    if table.empty:
-        table = pd.DataFrame(columns=["data", "encoder", "method", "auprc"])
     names, encoders = (list(dict.fromkeys(table[column])) for column in ("data", "encoder"))
     order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index.tolist()
     figure, axes = grid(max(1, len(names)), panel_height=0.6 + 0.16 * max(1, len(order)), columns=2)
     for panel, data in zip(axes, names, strict=False):
         wide = table[table["data"] == data].pivot_table(index="method", columns="encoder", values="auprc", sort=False)
         wide = wide.reindex(index=order, columns=encoders)  # the panels share both axes
-        panel.imshow(np.ma.masked_invalid(wide.to_numpy()), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        for (y, x), value in np.ndenumerate(wide.to_numpy()):
-            if not np.isnan(value):
-                shade = "white" if value > 0.6 else "black"
-                panel.annotate(f"{value:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
-        panel.set_xticks(range(len(wide.columns)), list(wide.columns))
-        panel.set_yticks(range(len(order)), list(order))
-        panel.tick_params(length=0)
+        cells(panel, wide.to_numpy(), "{:.2f}".format, size=6, dark=0.6, cmap="Blues", vmin=0, vmax=1)
+        panel.set_xticks(range(len(encoders)), encoders)
+        panel.set_yticks(range(len(order)), order)
         title(panel, str(data))
     around(figure)
     return figure

@@ -10,6 +10,7 @@ A file per model in FOLDER; a study that is cut short goes on with the same comm
 import argparse
 import json
 import warnings
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
@@ -18,28 +19,29 @@ import pandas as pd
 import torch
 from hydra.utils import instantiate
 
-from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, Evidence
-from attnprobe.evidence.statistics import f1_of
-from attnprobe.findings.members import CLAIM, Score, balanced_accuracy, difference, pairwise, parts_of, stability
+from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.evidence.statistics import f1_of, student
+from attnprobe.findings import members
+from attnprobe.findings.members import CLAIM, Score, balanced_accuracy, difference, pairwise, stability
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.files import write_text
 from attnprobe.runs.composition import composed, composing, resolved
-from research.calibration.summary import markdown
-from research.words import trained
+from research.calibration.rates import markdown
+from research.words import OWN, batches, numbers_of, trained, verdicts_of
 
-BUILT = "model.attention._target_=research.attentions."
+PAIR = ("model/attention=first", f"{OWN}PairAttention", "~model.attention.mass")
+EVEN = ("model/attention=uniform",)
 GUIDES = {
-    "equal weights": (),
-    "right, leak": ("model/attention=first", f"{BUILT}PairAttention", "~model.attention.mass"),
-    "right, none": ("model/attention=first", f"{BUILT}PairAttention", "~model.attention.mass",
-                    "+model.attention.first=0.475", "+model.attention.second=0.475"),
-    "wrong, leak": ("model/attention=first", f"{BUILT}LabelAttention"),
-    "wrong, none": ("model/attention=first", f"{BUILT}OtherWordAttention"),
+    "equal weights": EVEN,
+    "right, leak": PAIR,
+    "right, none": (*PAIR, "+model.attention.first=0.475", "+model.attention.second=0.475"),
+    "wrong, leak": ("model/attention=first", f"{OWN}LabelAttention"),
+    "wrong, none": ("model/attention=first", f"{OWN}OtherWordAttention"),
     "first word": ("model/attention=first",),
-}  # fmt: skip
+}
+GUIDED = ("data.plant=ordered_pair", "data.source.train_size=600", "model=average")
 """Of `ordered_pair`: on the words that decide or not; and whether the weights carry the label."""
 CELLS = {
     "pair, lstm": ("data.plant=ordered_pair", "model=lstm", "model.width=16", "data.source.train_size=600"),
@@ -51,21 +53,20 @@ SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 the pool's."""
 RECALL = ("task=qa", "data=rules", "data.question=question", "model/decoder=additive", "data.source.train_size=2000")
 UNIQUE = ("data=rules", "data.source.rule=token", "data.source.train_size=600")
-VALID = {
+NEED = {
     # necessity: of what equal weights cannot decide without a question, nor with one; and of what they can
-    "recall of 2": (*RECALL, "data.source.rule=recall2", "need"),
-    "recall of 4": (*RECALL, "data.source.rule=recall4", "need"),
-    "no question": (*UNIQUE, "data.source.train_size=4000", "need"),
+    "recall of 2": (*RECALL, "data.source.rule=recall2"),
+    "recall of 4": (*RECALL, "data.source.rule=recall4"),
+    "no question": (*UNIQUE, "data.source.train_size=4000"),
+}
+ALIKE = {
     # stability: given, the same for every seed; drawn anew with every seed; and learned
-    **{
-        name: (*UNIQUE, f"model/attention={name}")
-        for name in ("first", "rationale", "common_word", "random", "position")
-    },
+    **{one: (*UNIQUE, f"model/attention={one}") for one in ("first", "rationale", "common_word", "random", "position")},
     "untrained": UNIQUE,
     "learned": UNIQUE,
     "learned, twins": (*UNIQUE, "data.source.rule=twins"),
 }
-"""Cell → the settings of its models without context; `need`: with learned and with equal weights."""
+"""Cell → the settings of its models without context; those of `NEED` with learned and with equal weights."""
 AUDITS = 150
 CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": balanced_accuracy}
 """A claim about trained models, and the number of which it is a difference."""
@@ -79,166 +80,158 @@ def settings_of(draw: int, *overrides: str) -> dict:
     return resolved(composed([*shared, *overrides]))
 
 
+def valid_settings(cell: str, *even: str) -> dict:
+    """A small model without context, of a cell of validity."""
+    small = ("model=average", "model.width=24", "training.recipe.optimizer.lr=0.01", "data.source.test_size=300")
+    return resolved(composed([*(NEED | ALIKE)[cell], *small, *even]))
+
+
 def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epochs: int = 8) -> None:
     """Train, and keep what it says of each test text and where it attends, and what exact read-outs of its words and states
     reach and show."""
     if path.exists():
         return
     data, model = trained(config, seed, epochs, patience=3)
-    part, probe = data.splits["test"], readouts.Readouts()
+    probe = readouts.Readouts()
     probe.prepare(data.splits)
     runner, said, weights = ProbeRunner([probe] if readout else [], seed), [], []
-    for start in range(0, len(part), 100):
-        batch = part[range(start, min(start + 100, len(part)))]
+    for number, batch in enumerate(batches(data, size=100)):
         outputs = model.predict_step(batch)
         said += outputs.logits.argmax(-1).tolist()
         weights += [row[words].tolist() for row, words in zip(outputs.attention, batch.content, strict=True)]
-        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
-    facts = {"label": np.asarray(part.labels).tolist(), "said": said, "weights": weights}
+        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
+    facts = {"label": np.asarray(data.splits["test"].labels).tolist(), "said": said, "weights": weights}
     if readout:
-        rows = runner.rows["readouts"]
-        facts |= {metric: float(np.concatenate(column.values).mean()) for (metric, _), column in rows.columns.items()}
-        identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
-        numbers = rows.table(identity | {"probe": "readouts"}).to_pandas()
-        facts |= {one.claim.name: one.verdict for one in put_to_test(readouts.READING.claims, numbers)}
+        facts |= {metric: float(values.mean()) for metric, values in numbers_of(runner, "readouts").items()}
+        facts |= verdicts_of(runner, "readouts", readouts.READING.claims)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(json.dumps(facts), path)
     print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
 
 
-def parts(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
-    """What the score is made of, text by text."""
-    label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
-    return parts_of(label, said, score)
-
-
-def stored(folder: Path, pattern: str) -> list[dict]:
-    """What is kept of these models, in the order of their names."""
+def _stored(folder: Path, pattern: str) -> list[dict]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
 
 
-def share_of_yes(said: list[str]) -> dict[str, float]:
-    """Shares of yes and of no among verdicts."""
-    return {"yes": float(np.mean(np.array(said) == MEETS)), "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean())}
+def _parts(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
+    label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
+    return members.parts_of(label, said, score)
+
+
+def _score(parts: np.ndarray, score: Score = balanced_accuracy) -> float:
+    return float(score(parts.sum(0)))
+
+
+def _gained(mine: list[np.ndarray], theirs: list[np.ndarray], score: Score) -> str:
+    found = difference(dict(enumerate(mine)), dict(enumerate(theirs)), score)
+    return found.exceeds(0, margin_of([_score(one, score) for one in mine]))
+
+
+def _attentions(folder: Path, cell: str) -> list[list[np.ndarray]]:
+    several = _stored(folder, f"valid-{cell}-own-*.json")  # seeds × texts
+    return [[np.array(one) / sum(one) for one in facts["weights"]] for facts in several]
+
+
+def _alike(pairs: np.ndarray, lots: Iterable[np.ndarray]) -> dict[str, float]:
+    said = (stability(pairs[np.ix_(few, few)]).exceeds(CLAIM.threshold, CLAIM.smallest) for few in lots)
+    return _shares(said)
+
+
+def _shares(verdicts: Iterable[str]) -> dict[str, float]:
+    said = np.array([*verdicts])
+    return {"yes": float(np.mean(said == MEETS)), "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean())}
 
 
 def transfer_table(folder: Path) -> pd.DataFrame:
     """Gain of the guided model over equal weights by attention, its interval over draws, and that of the exact read-out."""
     rows = []
     for path in sorted(folder.glob("guide-*.json")):
-        _, name, draw, seed = path.stem.split("-")
-        facts = json.loads(path.read_text())
-        rows.append({"attention": name, "draw": draw, "seed": seed, "score": balanced_accuracy(parts(facts).sum(0)),
+        (_, name, draw, seed), facts = path.stem.split("-"), json.loads(path.read_text())
+        rows.append({"attention": name, "draw": draw, "seed": seed, "score": _score(_parts(facts)),
                      "read-out": facts["readout_words_attention"] - facts["readout_words_equal"]})  # fmt: skip
     found = pd.DataFrame(rows).pivot_table(index=["draw", "seed"], columns="attention", values=["score", "read-out"])
     lines = []
     for name in [one for one in GUIDES if one != "equal weights"]:
         gain = (found["score"][name] - found["score"]["equal weights"]).groupby("draw").mean().dropna()
-        half = 2.776 if len(gain) == 5 else np.nan  # Student's t of four degrees of freedom
-        spread = half * gain.std(ddof=1) / len(gain) ** 0.5
+        mean, low, high = student(gain.to_numpy())
         lines.append({"attention": name, "draws": len(gain), "guided": f"{found['score'][name].mean():.3f}",
-                      "gain": f"{gain.mean():.3f} [{gain.mean() - spread:.3f}, {gain.mean() + spread:.3f}]",
+                      "gain": f"{mean:.3f} [{low:.3f}, {high:.3f}]",
                       "gain of the read-out": f"{found['read-out'][name].mean():.3f}"})  # fmt: skip
     return pd.DataFrame(lines)
 
 
 def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
-    score = CLAIMS[claim]
-    pool = {kind: [parts(facts, score) for facts in stored(folder, f"pool-{cell}-{kind}-*.json")]
-            for kind in ("learned", "equal")}  # fmt: skip
-    count, draw, rows = min(map(len, pool.values())), np.random.default_rng(0), []
-    reached = {kind: float(np.mean([score(one.sum(0)) for one in pool[kind]])) for kind in pool}
-    gain = reached["learned"] - reached["equal"]
+    score, draw, rows = CLAIMS[claim], np.random.default_rng(0), []
+    learned, equal = ([_parts(one, score) for one in _stored(folder, f"pool-{cell}-{kind}-*.json")]
+                      for kind in ("learned", "equal"))  # fmt: skip
+    count = min(len(learned), len(equal))
+    gain = np.mean([_score(one, score) for one in learned]) - np.mean([_score(one, score) for one in equal])
     for share, seeds in product(SHARES, (3, 5, 9)):
         said = []
         for _ in range(AUDITS):
             chosen, other = draw.permutation(count)[:seeds], draw.permutation(count)[: 2 * seeds]
-            mine, theirs = {}, {place: pool["equal"][seed] for place, seed in enumerate(other[seeds:])}
-            for place, seed in enumerate(chosen):
-                mixed = draw.random((len(pool["learned"][seed]), 1)) < share
-                mine[place] = np.where(mixed, pool["learned"][seed], pool["equal"][other[place]])
-            margin = margin_of([float(score(one.sum(0))) for one in mine.values()])
-            said.append(difference(mine, theirs, score).exceeds(0, margin))
+            mine = [np.where(draw.random((len(learned[one]), 1)) < share, learned[one], equal[rest])
+                    for one, rest in zip(chosen, other[:seeds], strict=True)]  # fmt: skip
+            said.append(_gained(mine, [equal[one] for one in other[seeds:]], score))
         about = {"claim": claim, "cell": cell, "models": 2 * count, "seeds": seeds, "effect": round(share * gain, 4)}
-        rows.append(about | share_of_yes(said) | {"audits": AUDITS})
+        rows.append(about | _shares(said) | {"audits": AUDITS})
     return pd.DataFrame(rows)
-
-
-def attentions_of(folder: Path, cell: str) -> list[list[np.ndarray]]:
-    """Seeds × texts: where the models of a cell of validity attend."""
-    several = stored(folder, f"valid-{cell}-own-*.json")
-    return [[np.array(one) / sum(one) for one in facts["weights"]] for facts in several]
 
 
 def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no to stability, by the nearness of all seeds. Between none and the
     cell's own: in some texts, the same for all seeds, each seed's own weights are put in a random order."""
-    own, draw, rows = attentions_of(folder, cell), np.random.default_rng(0), []
+    own, draw, rows = _attentions(folder, cell), np.random.default_rng(0), []
     whole, shuffled = pairwise(own), pairwise([[draw.permutation(one) for one in seed] for seed in own])
     for share in SHARES:
         kept = np.arange(len(own[0])) < round(share * len(own[0]))
         pairs = np.where(draw.permutation(kept)[:, None], whole, shuffled)
         for seeds in (3, 5, 9):
-            lots = [draw.permutation(len(own))[:seeds] for _ in range(AUDITS)]
-            said = [stability(pairs[np.ix_(few, few)]).exceeds(CLAIM.threshold, CLAIM.smallest) for few in lots]
+            said = _alike(pairs, [draw.permutation(len(own))[:seeds] for _ in range(AUDITS)])
             effect = round(stability(pairs).value, 4) if share else 0.0  # of what is in random order: known
             about = {"claim": CLAIM.name, "cell": cell, "models": len(own), "seeds": seeds, "effect": effect}
-            rows.append(about | share_of_yes(said) | {"audits": AUDITS})
+            rows.append(about | said | {"audits": AUDITS})
     return pd.DataFrame(rows)
 
 
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
-    pool = {
-        kind: [parts(facts) for facts in stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal")
-    }
-    draw, said = np.random.default_rng(0), []
-    if pool["equal"]:
-        scores = {kind: [float(balanced_accuracy(one.sum(0))) for one in pool[kind]] for kind in pool}
-        for _ in range(AUDITS):
-            chosen = zip(*(draw.permutation(len(pool[kind]))[:seeds] for kind in ("own", "equal")), strict=True)
-            mine, theirs = zip(*((pool["own"][one], pool["equal"][other]) for one, other in chosen), strict=True)
-            margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in mine])
-            found = difference(dict(enumerate(mine)), dict(enumerate(theirs)), balanced_accuracy)
-            said.append(found.exceeds(0, margin))
-        whole = f"{np.mean(scores['own']):.3f} beside {np.mean(scores['equal']):.3f}"
+    own, equal = ([_parts(one) for one in _stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal"))
+    draw = np.random.default_rng(0)
+    if cell in NEED:
+        lots = (
+            [[pool[one] for one in draw.permutation(len(pool))[:seeds]] for pool in (own, equal)] for _ in range(AUDITS)
+        )
+        said = _shares(_gained(mine, theirs, balanced_accuracy) for mine, theirs in lots)
+        measured = " beside ".join(f"{np.mean([_score(one) for one in pool]):.3f}" for pool in (own, equal))
     else:
-        pairs = pairwise(attentions_of(folder, cell))
-        for _ in range(AUDITS):
-            few = draw.permutation(len(pairs))[:seeds]
-            found = stability(pairs[np.ix_(few, few)])
-            said.append(NOT_INFORMATIVE if found.unasked else found.exceeds(CLAIM.threshold, CLAIM.smallest))
-        whole = f"{stability(pairs).value:.3f}"
-    return {"cell": cell, "seeds": len(pool["own"]), "measured": whole} | share_of_yes(said)
-
-
-def valid_settings(cell: str, *even: str) -> dict:
-    """A small model without context, of a cell of validity."""
-    settings = (one for one in VALID[cell] if one != "need")
-    return resolved(composed([*settings, "model=average", "model.width=24", "training.recipe.optimizer.lr=0.01",
-                              "data.source.test_size=300", *even]))  # fmt: skip
+        pairs = pairwise(_attentions(folder, cell))
+        said = _alike(pairs, [draw.permutation(len(pairs))[:seeds] for _ in range(AUDITS)])
+        measured = f"{stability(pairs).value:.3f}"
+    return {"cell": cell, "seeds": len(own), "measured": measured} | said
 
 
 def plausible(folder: Path, cell: str) -> dict[str, object]:
     """Whether the weight is on the marked words by the claim of `plausibility`, of each text's own marks and of those of the
     next text of its length (the null)."""
-    models, said = attentions_of(folder, cell), {}
+    models, said = _attentions(folder, cell), []
     with composing():
         data = instantiate(valid_settings(cell)["data"], seed=0)
     data.setup("fit")
-    part = data.splits["test"]
-    batch = part[range(len(part))]
+    (batch,) = batches(data, size=len(data.splits["test"]))
+    assert batch.rationale is not None
     marks = [row[words].numpy() for row, words in zip(batch.rationale, batch.content, strict=True)]
-    alike = pd.Series(range(len(marks))).groupby([len(one) for one in marks])
-    shifted = alike.transform(lambda own: np.roll(own, 1))
-    for name, given in {"own": marks, "shifted": [marks[one] for one in shifted]}.items():
+    of_length = pd.Series(range(len(marks))).groupby([len(one) for one in marks])
+    shifted = of_length.transform(lambda own: np.roll(own, 1))
+    for given in (marks, [marks[one] for one in shifted]):
         frames = [np.array([(weights[mark].sum(), mark.mean()) for weights, mark in zip(own, given, strict=True)])
                   for own in models]  # fmt: skip
         gain = [Evidence.of_ratio(np.stack([one[:, 0] - one[:, 1], 1 - one[:, 1]], -1)[None]) for one in frames]
-        said[name] = sum(one.exceeds(0, plausibility.SMALLEST) == MEETS for one in gain)
-    return {"cell": cell, "models": len(models), "yes, own marks": said["own"], "yes, shifted": said["shifted"],
-            "alone of their length": int((shifted == np.arange(len(marks))).sum())}  # fmt: skip
+        said.append(sum(one.exceeds(0, plausibility.SMALLEST) == MEETS for one in gain))
+    alone = int((shifted == np.arange(len(marks))).sum())
+    return dict(zip(("cell", "models", "yes, own marks", "yes, shifted", "alone of their length"),
+                    (cell, len(models), *said, alone), strict=True))  # fmt: skip
 
 
 def main() -> None:
@@ -251,41 +244,31 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
     parser.add_argument("--record", type=Path, help="with --table: the shipped audits.csv, which verdicts cite")
     given = parser.parse_args()
+    folder, seeds = given.folder, range(given.seeds)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if given.table:
-        table = transfer_table(given.folder)
-        print(markdown([*table.columns], table.to_numpy().tolist()), end="\n\n")
-        audits = pd.concat([*(curves(given.folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)),
-                            *(stability_curves(given.folder, cell) for cell in ("learned", "learned, twins"))])  # fmt: skip
+        audits = pd.concat([*(curves(folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)),
+                            *(stability_curves(folder, cell) for cell in ("learned", "learned, twins"))])  # fmt: skip
         if given.record is not None:
             audits.round(4).to_csv(given.record, index=False)
-        print(markdown([*audits.columns], audits.round(3).to_numpy().tolist()), end="\n\n")
-        valid = pd.DataFrame([validity(given.folder, cell) for cell in VALID])
-        print(markdown([*valid.columns], valid.round(3).to_numpy().tolist()), end="\n\n")
-        marked = pd.DataFrame([plausible(given.folder, cell) for cell in VALID if "need" not in VALID[cell]])
-        print(markdown([*marked.columns], marked.to_numpy().tolist()))
+        valid = pd.DataFrame([validity(folder, cell) for cell in NEED | ALIKE])
+        marked = pd.DataFrame([plausible(folder, cell) for cell in ALIKE])
+        tables = (transfer_table(folder), audits.round(3), valid.round(3), marked)
+        print("\n\n".join(map(markdown, tables)))
         return
-    even = ("model/attention=uniform",)
     with composing():
         for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():
-            settings = (
-                "data.plant=ordered_pair",
-                "data.source.train_size=600",
-                "model=average",
-                *(GUIDES[name] or even),
-            )
-            path = given.folder / f"guide-{name}-{draw}-{seed}.json"
-            of_model(path, settings_of(draw, *settings), seed, readout=True)
-        pools = product(range(given.seeds), CELLS, ("learned", "equal")) if "pools" in given.parts else ()
-        for seed, cell, kind in pools:
-            own, size = even if kind == "equal" else (), f"data.source.test_size={given.texts}"
-            path = given.folder / f"pool-{cell}-{kind}-{seed}.json"
-            of_model(path, settings_of(0, *CELLS[cell], *own, size), seed, readout=not own)
-        for seed, (cell, settings) in product(range(given.seeds), VALID.items()) if "validity" in given.parts else ():
-            for kind in ("own", "equal") if "need" in settings else ("own",):
-                path, epochs = given.folder / f"valid-{cell}-{kind}-{seed}.json", 0 if cell == "untrained" else 8
-                of_model(path, valid_settings(cell, *(even if kind == "equal" else ())), seed, epochs=epochs)
+            config = settings_of(draw, *GUIDED, *GUIDES[name])
+            of_model(folder / f"guide-{name}-{draw}-{seed}.json", config, seed, readout=True)
+        both = {"learned": (), "equal": EVEN}
+        for seed, cell, kind in product(seeds, CELLS, both) if "pools" in given.parts else ():
+            config = settings_of(0, *CELLS[cell], *both[kind], f"data.source.test_size={given.texts}")
+            of_model(folder / f"pool-{cell}-{kind}-{seed}.json", config, seed, readout=kind == "learned")
+        for seed, cell in product(seeds, NEED | ALIKE) if "validity" in given.parts else ():
+            for kind, even in {"own": (), "equal": EVEN}.items() if cell in NEED else [("own", ())]:
+                path, epochs = folder / f"valid-{cell}-{kind}-{seed}.json", 0 if cell == "untrained" else 8
+                of_model(path, valid_settings(cell, *even), seed, epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ meaning, does it transfer, and does complexity ease adversaries? (docs/results/o
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -22,7 +21,7 @@ from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, 
 from attnprobe.plots.grid import around, grid, title
 
 LEARNED, UNIFORM = "learned", "uniform"
-ATTENTIONS = {LEARNED: (), UNIFORM: ("model/attention=uniform",)}
+ATTENTIONS = {LEARNED: (), "adversary": (), UNIFORM: ("model/attention=uniform",)}
 """Attention → how it differs; any other is a column of the data (`data.per_word`), imposed as it is."""
 CENTRE = {"widths": [32], "texts": [1000], "lengths": [1], "attentions": [LEARNED, UNIFORM]}
 """What a block of the grid has where it says nothing."""
@@ -36,6 +35,8 @@ BEST, ALL_KNOW = "state_change_best", 0.1
 """Of the most that a state knows, the share by which it has to be ahead of a state at random for states to be asked about."""
 SOLVED = 0.95
 """Accuracy from which a learned model counts as one that solved its task."""
+FAR = 0.4
+"""Nats of JSD that an adversary moves at least, in the mean."""
 
 
 class Cell(NamedTuple):
@@ -80,22 +81,19 @@ class Questions(Study):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margins", {**MARGINS, **(self.margins or {})})
-        for block in (*self.blocks, *self.adversaries):
-            for setting, known in (("families", self.families), ("encoders", self.encoders)):
-                names = block.get(setting)
-                if not names or not set(names) <= set(known):
-                    raise UserError(f"study.blocks: {setting}={names}: expected some of {', '.join(known)}")
+        for block, setting in product((*self.blocks, *self.adversaries), ("families", "encoders")):
+            names, known = block.get(setting), getattr(self, setting)
+            if not names or not set(names) <= set(known):
+                raise UserError(f"study.blocks: {setting}={names}: expected some of {', '.join(known)}")
         if not self.draws or not self.seeds:
             raise UserError(
                 "study.draws or study.seeds is empty: expected seeds of the data and of trainings, as [0,1]"
             )
         for name, margin in self.margins.items():
-            strictest = name in ("Q1b", "Q1c", "Q2a", "Q3 leak", "Q4a length", "Q4b")
-            if name not in MARGINS or (margin < MARGINS[name] if strictest else margin > MARGINS[name]):
-                raise UserError(
-                    f"study.margins: {name}={margin}: expected one of {', '.join(MARGINS)}, at least as strict as "
-                    f"{MARGINS.get(name, 'these')}"
-                )
+            least, most = MARGINS.get(name, np.inf), MARGINS.get(name, -np.inf)
+            if margin < least if name in ("Q1b", "Q1c", "Q2a", "Q3 leak", "Q4a length", "Q4b") else margin > most:
+                known = f"expected one of {', '.join(MARGINS)}, at least as strict as {MARGINS.get(name, 'these')}"
+                raise UserError(f"study.margins: {name}={margin}: {known}")
 
     def plan(self, compose: Compose, measure: Callable[..., Any]) -> Plan:
         """The contrasts and margins, written before the first run."""
@@ -119,13 +117,12 @@ class Questions(Study):
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """All trainings, then the adversaries of some. The command line's own seed and model play no part."""
-        replicates = list(product(self.draws, self.seeds))
-        cells = self.cells(self.blocks)
+        replicates, cells = list(product(self.draws, self.seeds)), self.cells(self.blocks)
         yield [self.member(cell, str(attention), *one) for one in replicates for cell, attention in cells]
         teachers = {(one.member.role, one.member.seed): one.directory for one in done}
         imitated = []
         for (draw, one), (cell, weight) in product(replicates, self.cells(self.adversaries)):
-            teacher = teachers.get((role_of(cell, LEARNED, draw), one))
+            teacher = teachers.get((self.member(cell, LEARNED, draw, one).role, one))
             if teacher is None:
                 raise UserError(f"study.adversaries: {cell} is in no block: there is no learned model to imitate")
             member = self.member(cell, "adversary", draw, one)
@@ -139,20 +136,14 @@ class Questions(Study):
             yield imitated
 
     def member(self, cell: Cell, attention: str, draw: int, seed: int) -> Member:
-        """One training."""
+        """One training; its role is such as `token-lstm-32-1000-1-learned-0`."""
         sizes = {"width": cell.width, "half": cell.width // 2, "quarter": cell.width // 4}
         imposed = ("model/attention=column", f"model.attention.column={attention}")
-        return Member(role_of(cell, attention, draw), seed, (
+        return Member("-".join(map(str, (*cell, attention, draw))), seed, (
             *self.settings, *(one.format(**sizes) for one in self.encoders[cell.encoder]), *self.families[cell.family],
             f"data.source.train_size={cell.texts}", f"data.source.longer={cell.length}", f"data.source.seed={draw}",
-            f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}",
-            *(() if attention == "adversary" else ATTENTIONS.get(attention, imposed)),
+            f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}", *ATTENTIONS.get(attention, imposed),
         ))  # fmt: skip
-
-
-def role_of(cell: Cell, attention: str, draw: int) -> str:
-    """`token-lstm-32-1000-1-learned-0`."""
-    return "-".join(map(str, (*cell, attention, draw)))
 
 
 STATED = {
@@ -167,37 +158,32 @@ STATED = {
     "Q4b": ("with training width eases them", "the smallest change of the prediction falls by no more than the margin"),
 }  # fmt: skip
 """Hypothesis → what it says, and what refutes it."""
+READOUT = ("readout_words_attention", "readout_words_equal", "readout_weight")
+QUANTITIES: dict[str, tuple[str, Sequence[str], Callable[..., tuple[Any, Any]]]] = {
+    "accuracy": ("known_answer", ["correct"], lambda one: (one, 1.0)),
+    "word": ("known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance)),
+    "state": ("known_answer", ["state_change_own", "state_change_null", BEST],
+              lambda own, null, best: (own - null, best - null)),
+    "jsd": ("adversarial", ["optimum_jsd"], lambda one: (one, 1.0)),
+    "gain": ("readouts", READOUT, lambda own, equal, weight: (weight * (own - equal), 1.0)),
+    "far": ("teacher", ["jsd"], lambda one: (one, 1.0)),
+    "tvd": ("teacher", ["tvd"], lambda one: (one, 1.0)),
+}  # fmt: skip
+"""One number per model and text → its probe and metrics, and its numerator and denominator; a number of a cell is the ratio
+of their sums."""
 
 
-# One number per model and text, as numerator and denominator; a number of a cell is the ratio of their sums.
-
-
-Texts = Float[np.ndarray, "texts 2"]
-
-
-def of_run(run: Path) -> dict[str, Texts]:
+def of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
     """Quantity → its summands in one run, by text; what the run was not asked is left out."""
-    found: dict[str, pd.DataFrame] = {}
+    found = {}
     tables = {probe: measured(run, probe) for probe in ("known_answer", "adversarial", "readouts", "teacher")}
-
-    def add(name: str, probe: str, metrics: Sequence[str], parts: Callable[..., tuple[Any, Any]]) -> None:
+    for name, (probe, metrics, parts) in QUANTITIES.items():
         if len(wide := tables[probe]) and set(metrics) <= set(wide):  # else this kind of model has no such number
             above, below = parts(*(wide[one] for one in metrics))
-            found[name] = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
-
-    plain = partial(lambda one: (one, 1.0))
-    add("accuracy", "known_answer", ["correct"], plain)
-    add("word", "known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance))
-    add("state", "known_answer", [f"state_change_{kind}" for kind in ("own", "null", "best")],
-        lambda own, null, best: (own - null, best - null))  # fmt: skip
-    if "state" in found and found["state"]["below"].sum() < ALL_KNOW * tables["known_answer"][BEST].sum():
-        del found["state"]  # where all states know, none is the wrong one to attend to
-    add("jsd", "adversarial", ["optimum_jsd"], plain)
-    add("gain", "readouts", ["readout_words_attention", "readout_words_equal", "readout_weight"],
-        lambda own, equal, weight: (weight * (own - equal), 1.0))  # fmt: skip
-    add("far", "teacher", ["jsd"], plain)
-    add("tvd", "teacher", ["tvd"], plain)
-    return {name: one.to_numpy(np.float64) for name, one in found.items()}
+            own = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
+            if name != "state" or own["below"].sum() >= ALL_KNOW * wide[BEST].sum():
+                found[name] = own.to_numpy(np.float64)  # where all states know, none is the wrong one to attend to
+    return found
 
 
 def resampling(draws: int, seeds: int, texts: int) -> Float[np.ndarray, "resamples draws seeds texts"]:
@@ -214,42 +200,35 @@ def resampling(draws: int, seeds: int, texts: int) -> Float[np.ndarray, "resampl
 
 
 Resampled = Float[np.ndarray, " resamples"]
-"""A number, and after it what it is in each resample."""
+"""A number, and after it what it is in each resample; NaN where there is none."""
 
 
 class Grid:
-    """The numbers of all members, by quantity, cell and attention (or λ), resampled together.
-
-    Args:
-        directory: the study's; content: of its `study.json`.
-        solved_only: models that did not solve their task, and what is paired with them, are left out.
-    """
+    """The numbers of all members of a study, by quantity, cell and attention (or λ), resampled together."""
 
     def __init__(self, directory: Path, content: Mapping[str, Any]) -> None:
-        settings = content["settings"]
-        self.draws, self.seeds = list(settings["draws"]), list(settings["seeds"])
+        draws, seeds = list(content["settings"]["draws"]), list(content["settings"]["seeds"])
         self.found: dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]] = {}
         texts = 0
         for one in content["members"]:
             family, encoder, *numbers, attention, draw = one["role"].split("-")
             cell = Cell(family, encoder, *map(int, numbers))
             kind = attention if one["parameter"] is None else f"{one['parameter']:g}"
-            place = self.draws.index(int(draw)), self.seeds.index(one["seed"])
+            place = draws.index(int(draw)), seeds.index(one["seed"])
             for name, parts in of_run(directory / one["directory"]).items():
                 texts = max(texts, len(parts))
-                empty = np.zeros((len(self.draws), len(self.seeds), texts, 2))
+                empty = np.zeros((len(draws), len(seeds), texts, 2))
                 self.found.setdefault((name, cell, kind), empty)[(*place, slice(len(parts)))] = parts
-        self.weights = resampling(len(self.draws), len(self.seeds), texts)
+        self.weights = resampling(len(draws), len(seeds), texts)
         self.solved = {
             cell: parts[..., 0].sum(-1) >= SOLVED * parts[..., 1].sum(-1)
-            for (name, cell, kind), parts in self.found.items()
-            if (name, kind) == ("accuracy", LEARNED)
-        }
+            for (name, cell, kind), parts in self.found.items() if (name, kind) == ("accuracy", LEARNED)
+        }  # fmt: skip
 
-    def of(self, name: str, cell: Cell, kind: str, solved_only: bool = False) -> Resampled | None:
-        """One quantity of a cell; None where there is none."""
+    def of(self, name: str, cell: Cell, kind: str = LEARNED, *, solved_only: bool = False) -> Resampled:
+        """One quantity of a cell; `solved_only`: models that did not solve their task are left out."""
         if (parts := self.found.get((name, cell, kind))) is None:
-            return None
+            return np.full(len(self.weights), np.nan)
         if solved_only and cell in self.solved:
             parts = parts * self.solved[cell][:, :, None, None]
         sums = np.einsum("rdst,dstk->rk", self.weights[..., : parts.shape[2]], parts)
@@ -280,28 +259,30 @@ class Contrast(NamedTuple):
 
     def judged(self) -> tuple[str, float, float, float, float]:
         """(holds, refuted or open; number, low, high; p of the decision)."""
-        value = float(self.number[0])
-        resampled = self.number[1:]
-        low, high = np.nanquantile(resampled, [0.025, 0.975]) if np.isfinite(resampled).any() else (np.nan,) * 2
+        value, margin = float(self.number[0]), self.margin
+        low, high = (
+            np.nanquantile(self.number[1:], [0.025, 0.975]) if np.isfinite(self.number[1:]).any() else (np.nan,) * 2
+        )
         if self.texts and np.ptp(self.number) < 1e-9:  # no text differs: as many may as 0 of so many still allow
             none = 1 - 0.025 ** (1 / self.texts)
             low, high = value - none, value + none
         if np.isnan(value) or np.isnan(low):
             return "open", value, np.nan, np.nan, np.nan
-        p = {one: p_value(value, low, high, one) for one in (self.margin, -self.margin)}
+        above, below = (p_value(value, low, high, one) for one in (margin, -margin))
         if self.side == "within":
-            outside = low > self.margin or high < -self.margin
-            said = "holds" if -self.margin < low and high < self.margin else "refuted" if outside else "open"
-            return said, value, low, high, max(p.values()) if said == "holds" else min(p.values())
-        over, under = low > self.margin, high <= self.margin
-        good, bad = (over, under) if self.side == "above" else (under, over)
-        return ("holds" if good else "refuted" if bad else "open"), value, low, high, p[self.margin]
+            good, bad = -margin < low and high < margin, low > margin or high < -margin
+            p = max(above, below) if good else min(above, below)
+        else:
+            good, bad = (low > margin, high <= margin) if self.side == "above" else (high <= margin, low > margin)
+            p = above
+        return "holds" if good else "refuted" if bad else "open", value, low, high, p
 
 
-def averaged(numbers: list[Resampled]) -> Resampled | None:
-    """Mean over those that a resample has; NaN where it has none."""
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # numpy warns of exactly the second
-        return np.nanmean(numbers, 0) if numbers else None
+def averaged(numbers: list[Resampled]) -> Resampled:
+    """Mean over those of the numbers that are known, and over those that a resample has."""
+    known = [number for number in numbers if np.isfinite(number[0])]
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # numpy warns of resamples that have none
+        return np.nanmean(known, 0) if known else np.full(1, np.nan)
 
 
 def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = False) -> dict[str, list[Contrast]]:
@@ -309,26 +290,19 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
     made: dict[str, list[Contrast]] = {name: [] for name in STATED}
 
     def of(name: str, cell: Cell, kind: str = LEARNED) -> Resampled:
-        number = found.of(name, cell, kind, solved_only)
-        return np.full(len(found.weights), np.nan) if number is None else number
+        return found.of(name, cell, kind, solved_only=solved_only)
 
-    def mean(name: str, **fixed: Any) -> Resampled | None:
-        several = [number for cell in found.cells(name, **fixed) if np.isfinite((number := of(name, cell))[0])]
-        return averaged(several)
-
-    def add(name: str, label: str, number: Resampled | None, side: str, margin: str = "") -> None:
-        if number is not None and np.isfinite(number[0]):
+    def add(name: str, label: str, number: Resampled, side: str, margin: str = "") -> None:
+        if np.isfinite(number[0]):
             texts = found.weights.shape[1] * found.weights.shape[3]
             made[name].append(Contrast(label, number, side, margins[margin or name], texts))
 
     def advantage(cell: Cell) -> Resampled:
         return of("accuracy", cell) - of("accuracy", cell, UNIFORM)
 
-    def apart(name: str, one: Mapping[str, Any], other: Mapping[str, Any], **fixed: Any) -> Resampled | None:
-        cells, there = found.cells(name, **one, **fixed), found.cells(name)
-        pairs = [(cell, cell._replace(**other)) for cell in cells if cell._replace(**other) in there]
-        differences = [of(name, second) - of(name, first) for first, second in pairs]
-        return averaged([each for each in differences if np.isfinite(each[0])])
+    def apart(name: str, one: Mapping[str, Any], other: Mapping[str, Any], **fixed: Any) -> Resampled:
+        pairs = [(cell, cell._replace(**other)) for cell in found.cells(name, **one, **fixed)]
+        return averaged([of(name, second) - of(name, first) for first, second in pairs])
 
     for cell in found.cells("accuracy", texts=4000):
         if cell.family not in BOUNDS:
@@ -338,38 +312,34 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
         over = of("accuracy", cell, UNIFORM) - BOUNDS[cell.family]
         add("Q1b", f"{cell.family} {cell.encoder}, equal weights over their bound", over, "below", "Q1b bound")
     for cell in found.cells("accuracy", family="token", texts=250, length=4):
-        if (many := cell._replace(texts=4000)) in found.cells("accuracy"):
-            add("Q1c", cell.encoder, advantage(cell) - advantage(many), "above")
+        add("Q1c", cell.encoder, advantage(cell) - advantage(cell._replace(texts=4000)), "above")
     plain = {"family": ("token", "twins", "majority5"), "width": 32, "texts": 1000, "length": 1}
-    without, context = mean("word", encoder="average", **plain), mean("word", encoder=("lstm", "transformer2"), **plain)
-    if without is not None and context is not None:
-        add("Q2a", "words, average minus LSTM and transformer", without - context, "above")
+    without, context = (averaged([of("word", cell) for cell in found.cells("word", encoder=encoders, **plain)])
+                        for encoders in ("average", ("lstm", "transformer2")))  # fmt: skip
+    add("Q2a", "words, average minus LSTM and transformer", without - context, "above")
     for encoder in dict.fromkeys(cell.encoder for cell in found.cells("state", **plain) if cell.encoder != "average"):
         lost = apart("state", {"encoder": "average"}, {"encoder": encoder}, **plain)
         add("Q2b", f"states, {encoder} minus average", lost, "within")
     for name, cell, kind in found.found:
         if name == "gain" and kind.endswith(("_leak", "_none")):
-            leaks = kind.endswith("_leak")
+            side, margin = ("above", "Q3 leak") if kind.endswith("_leak") else ("below", "Q3 none")
             label = f"{kind.replace('_', ', ').replace('none', 'no leak')}: {cell.encoder}"
-            add("Q3", label, of(name, cell, kind), "above" if leaks else "below", "Q3 leak" if leaks else "Q3 none")
-    longer = apart("jsd", {"length": 1}, {"length": 4})
-    wider = apart("jsd", {"width": 8}, {"width": 128})
-    add("Q4a", "nats per doubling of length", None if longer is None else longer / 2, "above", "Q4a length")
-    add("Q4a", "nats per doubling of width", None if wider is None else wider / 4, "within", "Q4a width")
-    least = {cell: smallest_change(found, cell) for cell in found.solved}
-    for cell, narrow in least.items():
-        wide = least.get(cell._replace(width=128))
-        if cell.width == 8 and narrow is not None and wide is not None:
-            add("Q4b", f"{cell.family} {cell.encoder}, width 8 minus 128", narrow - wide, "above")
+            add("Q3", label, of(name, cell, kind), side, margin)
+    add("Q4a", "nats per doubling of length", apart("jsd", {"length": 1}, {"length": 4}) / 2, "above", "Q4a length")
+    add("Q4a", "nats per doubling of width", apart("jsd", {"width": 8}, {"width": 128}) / 4, "within", "Q4a width")
+    for cell in found.solved:
+        if cell.width == 8:
+            apart_by = smallest_change(found, cell) - smallest_change(found, cell._replace(width=128))
+            add("Q4b", f"{cell.family} {cell.encoder}, width 8 minus 128", apart_by, "above")
     return made
 
 
-def smallest_change(found: Grid, cell: Cell, far: float = 0.4) -> Resampled | None:
-    """The smallest TVD of the adversaries of a cell whose mean JSD is at least `far` nats; None where none is."""
-    kinds = [kind for (name, own, kind) in found.found if name == "far" and own == cell]
-    changes = [found.of("tvd", cell, kind) for kind in kinds if found.found["far", cell, kind][..., 0].sum()
-               >= far * found.found["far", cell, kind][..., 1].sum()]  # fmt: skip
-    return min((one for one in changes if one is not None), key=lambda one: one[0], default=None)
+def smallest_change(found: Grid, cell: Cell) -> Resampled:
+    """The smallest TVD of the adversaries of a cell whose mean JSD is far."""
+    kinds = [kind for (name, own, kind), parts in found.found.items()
+             if (name, own) == ("far", cell) and parts[..., 0].sum() >= FAR * parts[..., 1].sum()]  # fmt: skip
+    changes = [found.of("tvd", cell, kind) for kind in kinds]
+    return min(changes, key=lambda one: float(one[0]), default=np.full(1, np.nan))
 
 
 def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:
@@ -377,24 +347,22 @@ def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:
     whose p is the largest), one that is refuted refutes; p by Holm over the hypotheses, from 0.05 on the verdict is open."""
     rows = []
     for name, several in made.items():
-        statement, falsifier = STATED[name]
-        row: dict[str, Any] = {"": name, "hypothesis": statement, "refuted if": falsifier, "contrasts": len(several)}
+        row: dict[str, Any] = dict(zip(("", "hypothesis", "refuted if"), (name, *STATED[name]), strict=True))
         judged = [(one, *one.judged()) for one in several]
         refuted = [one for one in judged if one[1] == "refuted"]
         # the one that decides: refuted most surely (of so many that were looked at), else held least surely
         chosen = min(refuted, key=lambda one: one[5], default=None) or max(
             judged, key=lambda one: np.nan_to_num(one[5], nan=2.0), default=None
         )
-        if chosen is None:
-            rows.append(row | {"verdict": "not run"})
-            continue
-        contrast, _, value, low, high, p = chosen
-        said = "refuted" if refuted else "holds" if all(one[1] == "holds" for one in judged) else "open"
-        sign = {"above": ">", "below": "≤", "within": "±"}[contrast.side]
-        rows.append(row | {
-            "verdict": said, "p": min(1.0, p * len(judged)) if refuted else p, "decided by": contrast.label,
-            "asked": f"{sign} {contrast.margin:g}", "number": value, "low": low, "high": high,
-        })  # fmt: skip
+        rows.append(row | {"contrasts": len(several), "verdict": "not run"})
+        if chosen is not None:
+            contrast, _, value, low, high, p = chosen
+            said = "refuted" if refuted else "holds" if all(one[1] == "holds" for one in judged) else "open"
+            sign = {"above": ">", "below": "≤", "within": "±"}[contrast.side]
+            rows[-1] |= {
+                "verdict": said, "p": min(1.0, p * len(judged)) if refuted else p, "decided by": contrast.label,
+                "asked": f"{sign} {contrast.margin:g}", "number": value, "low": low, "high": high,
+            }  # fmt: skip
     table = pd.DataFrame(rows)
     if "p" in table:
         table["p"] = holm(table["p"].tolist())
@@ -407,55 +375,49 @@ def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """Eight verdicts, four figures, and the share of models that solved their task."""
-    found, margins = Grid(directory, content), {**MARGINS, **content["settings"]["margins"]}
-    table, strict = (verdicts(contrasts(found, margins, solved_only)) for solved_only in (False, True))
+    found, settings, first = Grid(directory, content), content["settings"], content["members"][0]
+    table, strict = (verdicts(contrasts(found, {**MARGINS, **settings["margins"]}, one)) for one in (False, True))
     table["solved models only"] = strict["verdict"]
-    said = table["verdict"].value_counts()
-    runs, first = len(content["members"]), content["members"][0]
     solved = []
     for cell, one in found.solved.items():
         row = cell._asdict() | {"models": one.size, "solved": int(one.sum())}
         row |= in_columns("share", wilson(int(one.sum()), one.size))
-        row["accuracy"] = ratio(found.of("accuracy", cell, LEARNED))
-        row["equal weights"] = ratio(found.of("accuracy", cell, UNIFORM))
-        solved.append(row | {name: ratio(found.of(name, cell, LEARNED)) for name in ("word", "state")})
-    figures = (
-        (
-            "gain",
-            "Accuracy of learned minus equal weights by the number of training texts, a panel per encoder.",
-            advantages,
-        ),
-        ("states", "Rightness about words against rightness about states, a dot per cell.", rightness),
-        ("transfer", "What a model without context gains by the weights of four built attentions.", transfer),
-        ("distance", "The farthest attention with the same prediction (nats), by length and width.", distances),
-    )
+        row |= {"accuracy": found.of("accuracy", cell)[0], "equal weights": found.of("accuracy", cell, UNIFORM)[0]}
+        solved.append(row | {name: found.of(name, cell)[0] for name in ("word", "state")})
+    family, encoder, *_ = first["role"].split("-")
+    kinds = [f"{right}_{leak}" for right in ("right", "wrong") for leak in ("leak", "none")]
+    rightness = [(cell, found.of("state", cell)[0], found.of("word", cell)) for cell in found.cells("state")]
+    gains = [(cell, kinds.index(kind), found.of(name, cell, kind)) for name, cell, kind in found.found
+             if name == "gain" and kind in kinds]  # fmt: skip
+    farthest = [(cell, np.log2(cell.width), found.of("jsd", cell)) for cell in found.cells("jsd")]
+    ticks = [kind.replace("_", ",\n").replace("none", "no leak") for kind in kinds]
+    figures = [
+        ("questions_gain", "Accuracy of learned minus equal weights by the number of training texts, a panel per encoder.",
+         advantages(found)),
+        ("questions_states", "Rightness about words against rightness about states, a dot per cell.",
+         dots("rightness about states", "rightness about words", rightness)),
+        ("questions_transfer", "What a model without context gains by the weights of four built attentions.",
+         dots("built attention", "gain of the guide", gains, ticks)),
+        ("questions_distance", "The farthest attention with the same prediction (nats), by length and width.",
+         dots("log₂ width (squares: texts four times as long)", "farthest attention (nats)", farthest)),
+    ]  # fmt: skip
+    said = ", ".join(f"{count} {verdict}" for verdict, count in table["verdict"].value_counts().items())
     return StudyReading(
-        title="Four open questions: is attention needed, what is its meaning, does it transfer, what eases adversaries?",
-        about=(
-            f"{runs} small models on texts whose rule is known: {len(found.draws)} draws of the data × {len(found.seeds)} "
-            f"seeds. Intervals resample draws, seeds and texts; p by Holm over the hypotheses. {content['plan']}"
-        ),
-        data=first["role"].split("-")[0],
-        model=first["role"].split("-")[1],
-        directory=directory,
-        findings=[],
-        runs=[directory / first["directory"]],
+        "Four open questions: is attention needed, what is its meaning, does it transfer, what eases adversaries?",
+        f"{len(content['members'])} small models on texts whose rule is known: {len(settings['draws'])} draws of the data × "
+        f"{len(settings['seeds'])} seeds. Intervals resample draws, seeds and texts; p by Holm over the hypotheses. "
+        f"{content['plan']}",
+        family, encoder, directory, figures=figures, runs=[directory / first["directory"]],
         tables={
             "Hypotheses, each with the contrast that decides it and its 95 % interval": table,
             "Models that solved their task (accuracy of 0.95), by cell": pd.DataFrame(solved),
         },
-        figures=[(f"questions_{name}", caption, draw(found)) for name, caption, draw in figures],
-        answer="Of eight hypotheses " + ", ".join(f"{count} {verdict}" for verdict, count in said.items()) + ".",
-    )
-
-
-def ratio(number: Resampled | None) -> float:
-    """The number itself."""
-    return float("nan") if number is None else float(number[0])
+        answer=f"Of eight hypotheses {said}.",
+    )  # fmt: skip
 
 
 def advantages(found: Grid) -> Figure:
-    """Δ against the number of texts."""
+    """Learned minus equal weights against the number of texts."""
     learned = found.cells("accuracy", width=32, length=1)
     cells = sorted(cell for cell in learned if ("accuracy", cell, UNIFORM) in found.found)
     encoders, families, sizes = (sorted({cell[knob] for cell in cells}) for knob in (1, 0, 3))
@@ -463,54 +425,27 @@ def advantages(found: Grid) -> Figure:
     handles = {}
     for cell in cells:
         panel, others = axes[encoders.index(cell.encoder)], [one for one in cells if one[:2] == cell[:2]]
-        own = [ratio(found.of("accuracy", one, LEARNED)) - ratio(found.of("accuracy", one, UNIFORM)) for one in others]
-        (handles[cell.family],) = panel.plot(
-            [sizes.index(one.texts) for one in others], own, "o-", ms=3, lw=1, color=f"C{families.index(cell.family)}",
-            label=cell.family,
-        )  # fmt: skip
+        own = [found.of("accuracy", one)[0] - found.of("accuracy", one, UNIFORM)[0] for one in others]
+        look: dict[str, Any] = {"color": f"C{families.index(cell.family)}", "label": cell.family}
+        (handles[cell.family],) = panel.plot([sizes.index(one.texts) for one in others], own, "o-", ms=3, lw=1, **look)
         panel.set_xticks(range(len(sizes)), list(map(str, sizes)))
         title(panel, cell.encoder)
     around(figure, x="training texts", y="learned − equal weights", handles=list(handles.values()))
     return figure
 
 
-def dots(x: str, y: str, several: Sequence[tuple[Cell, float, Resampled | None]], ticks: Sequence[str] = ()) -> Figure:
+def dots(x: str, y: str, several: Sequence[tuple[Cell, float, Resampled]], ticks: Sequence[str] = ()) -> Figure:
     """One panel of cells, each with its x and its y with an interval, a colour per encoder; longer texts are squares."""
     figure, axes = grid(1, panel_height=2.2)
     encoders = list(dict.fromkeys(cell.encoder for cell, _, _ in several))
     handles: dict[str, Any] = {}
     for cell, place, number in several:
-        if number is not None and np.isfinite(number[0]):
-            low, high = np.nanquantile(number, [0.025, 0.975])
-            colour = f"C{encoders.index(cell.encoder)}"
-            axes[0].plot([place, place], [low, high], "-", color=colour, lw=0.8, alpha=0.5)
-            shape = "s" if cell.length > 1 else "o"
+        if np.isfinite(number[0]):
+            colour, shape = f"C{encoders.index(cell.encoder)}", "s" if cell.length > 1 else "o"
+            axes[0].plot([place, place], np.nanquantile(number, [0.025, 0.975]), "-", color=colour, lw=0.8, alpha=0.5)
             (mark,) = axes[0].plot(place, number[0], shape, ms=3.5, color=colour, label=cell.encoder)
             handles.setdefault(cell.encoder, mark)
     if ticks:
         axes[0].set_xticks(range(len(ticks)), ticks)
     around(figure, x=x, y=y, handles=list(handles.values()))
     return figure
-
-
-def rightness(found: Grid) -> Figure:
-    """Words against states."""
-    return dots("rightness about states", "rightness about words", [
-        (cell, ratio(found.of("state", cell, LEARNED)), found.of("word", cell, LEARNED)) for cell in found.cells("state")
-    ])  # fmt: skip
-
-
-def transfer(found: Grid) -> Figure:
-    """The 2 × 2 of right and leak."""
-    kinds = [f"{right}_{leak}" for right in ("right", "wrong") for leak in ("leak", "none")]
-    return dots("built attention", "gain of the guide", [
-        (cell, kinds.index(kind), found.of(name, cell, kind)) for name, cell, kind in found.found
-        if name == "gain" and kind in kinds
-    ], [kind.replace("_", ",\n").replace("none", "no leak") for kind in kinds])  # fmt: skip
-
-
-def distances(found: Grid) -> Figure:
-    """Optimum JSD against width, by length."""
-    return dots("log₂ width (squares: texts four times as long)", "farthest attention (nats)", [
-        (cell, np.log2(cell.width), found.of("jsd", cell, LEARNED)) for cell in found.cells("jsd")
-    ])  # fmt: skip

@@ -1,6 +1,6 @@
 """Texts whose label follows a rule that is known, and the words by which it does: what the verdict on words is judged on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -13,9 +13,12 @@ from attnprobe.data.testbed import RULES as REVIEW_RULES
 from attnprobe.data.testbed import generate_reviews
 
 FILLER = [f"w{number}" for number in range(120)]
-Row = tuple[list[str], int, set[int]]
-"""Words, label, and the places of the words that decide it."""
+Row = tuple[list[str], set[int]]
+"""Words, and the places of those that decide the label."""
 Make = Callable[[Random, int], Row]
+Between = tuple[int, int]
+Say = Callable[[Random, int, list[int]], dict[int, str]]
+"""Label and places → the words there."""
 
 
 def filler(draw: Random, words: int) -> list[str]:
@@ -23,31 +26,40 @@ def filler(draw: Random, words: int) -> list[str]:
     return [FILLER[min(int(draw.paretovariate(0.8)) - 1, 10 * len(FILLER)) % len(FILLER)] for _ in range(words)]
 
 
-def placed(draw: Random, words: int, wanted: int) -> tuple[list[str], list[int]]:
-    """Filler, and so many places in it, in order."""
-    return filler(draw, words), sorted(draw.sample(range(words), wanted))
-
-
-def with_words(tokens: list[str], places: list[int], new: list[str]) -> list[str]:
-    """The same with these words at these places."""
-    result = list(tokens)
-    for place, word in zip(places, new, strict=True):
-        result[place] = word
-    return result
-
-
-def tokens_of(
-    count: int | tuple[int, int] = 1, *, classes: int = 2, words: tuple[int, int] = (8, 14), lexicon: int = 1
-) -> Make:
-    """`count` words of the label's class, each of them enough; of a class there are `lexicon` words."""
+def put(words: Between, count: int | Between, say: Say, first: int = 0) -> Make:
+    """So many words into filler, as `say` has them; those from `first` on decide."""
 
     def make(draw: Random, label: int) -> Row:
         many = count if isinstance(count, int) else draw.randint(*count)
-        text, places = placed(draw, draw.randint(*words), many)
-        which = [draw.randrange(lexicon) for _ in places]
-        return with_words(text, places, [f"class{label}_{one}" for one in which]), label, set(places)
+        text = filler(draw, words[0] if words[0] == words[1] else draw.randint(*words))
+        said = say(draw, label, sorted(draw.sample(range(len(text)), many)))
+        return [said.get(place, word) for place, word in enumerate(text)], set([*said][first:])
 
     return make
+
+
+def in_order(say: Callable[[Random, int], Iterable[str]]) -> Say:
+    """These words at all places, one after the other."""
+    return lambda draw, label, places: dict(zip(places, say(draw, label), strict=True))
+
+
+def tokens(count: int | Between = 1, words: Between = (8, 14), lexicon: int = 1) -> Make:
+    """Words of the label's class, each of them enough; of a class there are `lexicon` words."""
+    return put(words, count, lambda draw, label, places: {
+        place: f"class{label}_{draw.randrange(lexicon)}" for place in places
+    })  # fmt: skip
+
+
+def vote(voters: int, words: int) -> Make:
+    """Voting words of two kinds; the majority decides."""
+
+    def say(draw: Random, label: int, places: list[int]) -> dict[int, str]:
+        winners = draw.randint((voters + 1) // 2, voters)
+        kinds = [label] * winners + [1 - label] * (voters - winners)
+        draw.shuffle(kinds)
+        return {place: f"vote{kind}_{draw.randrange(5)}" for place, kind in zip(places, kinds, strict=True)}
+
+    return put((words, words), voters, say)
 
 
 def at_place(place: int) -> Make:
@@ -56,40 +68,15 @@ def at_place(place: int) -> Make:
     def make(draw: Random, label: int) -> Row:
         text = [f"{draw.choice('ab')}{draw.randrange(20)}" for _ in range(draw.randint(8, 14))]
         text[place] = f"{'ab'[label]}{draw.randrange(20)}"
-        return text, label, {place % len(text)}
+        return text, {place % len(text)}
 
     return make
 
 
 def after_constant(draw: Random, label: int) -> Row:
     """A first word that is the same in every text; a class word elsewhere."""
-    text, _, places = tokens_of()(draw, label)
-    return ["[cls]", *text], label, {place + 1 for place in places}
-
-
-def vote(voters: int, words: int, least: int | None = None) -> Make:
-    """Voting words of two kinds; the majority decides."""
-
-    def make(draw: Random, label: int) -> Row:
-        text, places = placed(draw, words, voters)
-        winners = draw.randint((voters + 1) // 2 if least is None else least, voters)
-        kinds = [label] * winners + [1 - label] * (voters - winners)
-        draw.shuffle(kinds)
-        which = [draw.randrange(5) for _ in places]
-        said = [f"vote{kind}_{one}" for kind, one in zip(kinds, which, strict=True)]
-        return with_words(text, places, said), label, set(places)
-
-    return make
-
-
-def cued(words: tuple[int, int], count: int, say: Callable[[Random, int], list[str]], first: int = 0) -> Make:
-    """So many words in filler, as `say` has them by the label; those from `first` on decide."""
-
-    def make(draw: Random, label: int) -> Row:
-        text, places = placed(draw, draw.randint(*words), count)
-        return with_words(text, places, say(draw, label)), label, set(places[first:])
-
-    return make
+    text, places = tokens()(draw, label)
+    return ["[cls]", *text], {place + 1 for place in places}
 
 
 def exclusive(draw: Random, label: int) -> list[str]:
@@ -102,27 +89,19 @@ def phrase(draw: Random, label: int) -> Row:
     """Four words in a row, in one of two orders."""
     text = filler(draw, draw.randint(9, 14))
     start = draw.randrange(len(text) - 3)
-    said = ["p", "q", "r", "s"] if label else ["p", "r", "q", "s"]
-    return with_words(text, list(range(start, start + 4)), said), label, set(range(start, start + 4))
+    text[start : start + 4] = "pqrs" if label else "prqs"
+    return text, set(range(start, start + 4))
 
 
-def absence(draw: Random, label: int) -> Row:
-    """Of class 1 where a word is missing."""
-    text, places = placed(draw, draw.randint(8, 14), 1)
-    return (text, label, set()) if label else (with_words(text, places, ["m"]), label, set(places))
-
-
-def counted(draw: Random, label: int) -> Row:
+def counted(draw: Random, label: int, places: list[int]) -> dict[int, str]:
     """Of class 1 where a word is there twice, and not once."""
-    text, places = placed(draw, draw.randint(8, 14), 2)
-    places = places if label else [draw.choice(places)]
-    return with_words(text, places, ["m"] * len(places)), label, set(places)
+    return dict.fromkeys(places if label else [draw.choice(places)], "m")
 
 
 def negated(draw: Random, label: int) -> Row:
     """A cue, turned by `not` within the three words before it; a `not` elsewhere says nothing."""
-    text, places = placed(draw, draw.randint(10, 14), 1)
-    cue = max(places[0], 4)
+    text = filler(draw, draw.randint(10, 14))
+    cue = max(draw.sample(range(len(text)), 1)[0], 4)
     turned = draw.random() < 0.5
     scope = cue - draw.randint(1, 3)
     stray = draw.choice([place for place in range(len(text)) if abs(place - cue) > 4] or [0])
@@ -131,12 +110,13 @@ def negated(draw: Random, label: int) -> Row:
     elif stray > cue:
         text[stray] = "not"
     text[cue] = "good" if label ^ turned else "bad"
-    return text, label, {cue, scope} if turned else {cue}
+    return text, {cue, scope} if turned else {cue}
 
 
 def unequal(draw: Random, label: int) -> Row:
     """A strong cue in four texts of five, which decides; a weak one that decides where it is alone."""
-    text, places = placed(draw, draw.randint(8, 14), 2)
+    text = filler(draw, draw.randint(8, 14))
+    places = sorted(draw.sample(range(len(text)), 2))
     draw.shuffle(places)
     strong, weak = places
     weak_kind = draw.randrange(2)
@@ -144,41 +124,45 @@ def unequal(draw: Random, label: int) -> Row:
         text[strong] = f"strong{label}"
         if draw.random() < 0.5:
             text[weak] = f"weak{weak_kind}"
-        return text, label, {strong}
+        return text, {strong}
     text[weak] = f"weak{label}"
-    return text, label, {weak}
+    return text, {weak}
 
 
 def compared(draw: Random, label: int) -> Row:
     """Words of two kinds, three to eight; of which there are more decides, by two at least."""
     fewer = draw.randint(1, 3)
     more = fewer + draw.randint(2, 4)
-    text, places = placed(draw, draw.randint(12, 18), fewer + more)
-    said = [f"more{label}"] * more + [f"more{1 - label}"] * fewer
-    draw.shuffle(said)
-    return with_words(text, places, said), label, set(places)
+
+    def say(draw: Random, label: int) -> list[str]:
+        said = [f"more{label}"] * more + [f"more{1 - label}"] * fewer
+        draw.shuffle(said)
+        return said
+
+    return put((12, 18), fewer + more, in_order(say))(draw, label)
 
 
-def conjunction(draw: Random, label: int) -> Row:
+def conjunction(draw: Random, label: int, places: list[int]) -> dict[int, str]:
     """Of class 1 where two words are there, of class 0 where one of them is."""
-    text, places = placed(draw, draw.randint(8, 14), 2)
-    lone = draw.randrange(2)
-    said = ["both_a", "both_b"]
-    if label:
-        return with_words(text, places, said), label, set(places)
-    return with_words(text, [places[lone]], [said[lone]]), label, {places[lone]}
+    lone, both = draw.randrange(2), dict(zip(places, ("both_a", "both_b"), strict=True))
+    return both if label else {places[lone]: both[places[lone]]}
 
 
 def recall(keys: int) -> Make:
     """Each key once, with a value of its own; the value of the key that is asked for (`deciding`) decides."""
 
     def make(draw: Random, label: int) -> Row:
-        text, places = placed(draw, draw.randint(8, 14), keys)
-        order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
-        asked = draw.randrange(keys)
-        values = [(value - values[asked] + label) % keys for value in values]
-        said = [f"key{key}_{value}" for key, value in zip(order, values, strict=True)]
-        return with_words(text, places, said), label, {places[asked]}
+        asked = 0
+
+        def say(draw: Random, label: int) -> list[str]:
+            nonlocal asked
+            order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
+            asked = draw.randrange(keys)
+            own = [(value - values[asked] + label) % keys for value in values]
+            return [f"key{key}_{value}" for key, value in zip(order, own, strict=True)]
+
+        text, places = put((8, 14), keys, in_order(say))(draw, label)
+        return text, {sorted(places)[asked]}
 
     return make
 
@@ -188,7 +172,9 @@ def order_marked(draw: Random, label: int) -> Row:
     text = filler(draw, draw.randint(8, 14))
     places = draw.sample(range(1, len(text)), 4)
     cues = sorted(places[:2])
-    return with_words(text, [*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."]), label, set(cues)
+    for place, word in zip([*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."], strict=True):
+        text[place] = word
+    return text, set(cues)
 
 
 def built(tokens: list[str], label: int, deciding: set[int]) -> dict[str, list[float]]:
@@ -205,24 +191,24 @@ def built(tokens: list[str], label: int, deciding: set[int]) -> dict[str, list[f
 
 RULES: dict[str, tuple[Make, int, float]] = {
     # rule: how a row is made, classes, label noise
-    "token": (tokens_of(), 2, 0.0),
-    "noisy": (tokens_of(), 2, 0.15),
-    "redundant3": (tokens_of(3), 2, 0.0),
-    "redundant3_noisy": (tokens_of(3), 2, 0.15),
-    "redundant_half": (tokens_of((1, 2)), 2, 0.0),
-    "same_twice": (tokens_of(2), 2, 0.0),
+    "token": (tokens(), 2, 0.0),
+    "noisy": (tokens(), 2, 0.15),
+    "redundant3": (tokens(3), 2, 0.0),
+    "redundant3_noisy": (tokens(3), 2, 0.15),
+    "redundant_half": (tokens((1, 2)), 2, 0.0),
+    "same_twice": (tokens(2), 2, 0.0),
     "third": (at_place(2), 2, 0.0),
     "first": (at_place(0), 2, 0.0),
     "bos": (after_constant, 2, 0.0),
     "majority": (vote(9, 15), 2, 0.0),
     "majority15": (vote(15, 20), 2, 0.0),
-    "xor": (cued((8, 12), 2, exclusive), 2, 0.0),
+    "xor": (put((8, 12), 2, in_order(exclusive)), 2, 0.0),
     "phrase": (phrase, 2, 0.0),
-    "absence": (absence, 2, 0.0),
-    "count2": (counted, 2, 0.0),
-    "five": (tokens_of(classes=5), 5, 0.0),
+    "absence": (put((8, 14), 1, lambda _, label, places: {} if label else {places[0]: "m"}), 2, 0.0),
+    "count2": (put((8, 14), 2, counted), 2, 0.0),
+    "five": (tokens(), 5, 0.0),
     # of the study of the open questions
-    "twins": (tokens_of(2, lexicon=2), 2, 0.0),
+    "twins": (tokens(2, lexicon=2), 2, 0.0),
     "majority5": (vote(5, 15), 2, 0.0),
     "order_marked": (order_marked, 2, 0.0),
     "recall2": (recall(2), 2, 0.0),
@@ -231,18 +217,18 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "third_last": (at_place(-3), 2, 0.0),
     "negated": (negated, 2, 0.0),
     "unequal": (unequal, 2, 0.0),
-    "long": (tokens_of(words=(30, 60)), 2, 0.0),
-    "very_long": (tokens_of(3, words=(190, 210)), 2, 0.0),
-    "lexicon": (tokens_of(lexicon=15), 2, 0.0),
-    "lexicon_noisy": (tokens_of((2, 4), lexicon=15), 2, 0.1),
+    "long": (tokens(words=(30, 60)), 2, 0.0),
+    "very_long": (tokens(3, words=(190, 210)), 2, 0.0),
+    "lexicon": (tokens(lexicon=15), 2, 0.0),
+    "lexicon_noisy": (tokens((2, 4), lexicon=15), 2, 0.1),
     # a cue of each class, of which the earlier decides; three cues, of which the last does
-    "order_of_two": (cued((8, 14), 2, lambda _, label: [f"cue{label}", f"cue{1 - label}"]), 2, 0.0),
-    "last_of_three": (cued((9, 14), 3, lambda draw, label: [*(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"], 2),
-                      2, 0.0),
+    "order_of_two": (put((8, 14), 2, in_order(lambda _, label: [f"cue{label}", f"cue{1 - label}"])), 2, 0.0),
+    "last_of_three": (put((9, 14), 3, in_order(lambda draw, label: [
+        *(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"]), first=2), 2, 0.0),
     "compared": (compared, 2, 0.0),
-    "conjunction": (conjunction, 2, 0.0),
+    "conjunction": (put((8, 14), 2, conjunction), 2, 0.0),
     # four classes by two words of two kinds each
-    "two_questions": (cued((8, 14), 2, lambda _, label: [f"first{label // 2}", f"second{label % 2}"]), 4, 0.0),
+    "two_questions": (put((8, 14), 2, in_order(lambda _, label: [f"first{label // 2}", f"second{label % 2}"])), 4, 0.0),
 }  # fmt: skip
 BLIND = [*RULES][21:]
 """Rules of the blind batch, with those of the testbed's reviews."""
@@ -275,17 +261,15 @@ class RuleSource(Source):
         make, classes, noise = RULES[self.rule]
         rows = []
         for number in range(self.sizes[split]):
-            name = f"{self.rule}:{self.seed}:{split}:{number}"
-            label = number % classes
-            tokens, _, deciding = make(Random(name), label)
-            other, _, _ = make(Random(name), (label + 1) % classes)
-            lot = Random(f"{name}:noise")
-            wrong = split == "train" and lot.random() < noise
+            name, label = f"{self.rule}:{self.seed}:{split}:{number}", number % classes
+            tokens, deciding = make(Random(name), label)
+            other, _ = make(Random(name), (label + 1) % classes)
+            wrong = split == "train" and Random(f"{name}:noise").random() < noise
             more = filler(Random(f"{name}:more"), (self.longer - 1) * len(tokens))
             places = sorted(Random(f"{name}:places").sample(range(len(tokens) + len(more)), len(tokens)))
             deciding = {places[place] for place in deciding}
             for text in (tokens, other):
-                rest, own = iter(more), dict(zip(places, [*text], strict=True))
+                rest, own = iter(more), dict(zip(places, text, strict=True))
                 text[:] = [own[place] if place in own else next(rest) for place in range(len(own) + len(more))]
             asked = {"question": tokens[min(deciding)].partition("_")[0]} if self.rule.startswith("recall") else {}
             extra: dict[str, Any] = built(tokens, label, deciding) if self.rule == "order_marked" else asked

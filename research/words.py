@@ -9,7 +9,7 @@ import argparse
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from hydra.utils import instantiate
 
 from attnprobe.core.batch import Batch
 from attnprobe.data.module import TextDataModule
-from attnprobe.evidence.claims import put_to_test
+from attnprobe.evidence.claims import Claim, put_to_test
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, TOO_RARE
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.models.trained import TrainedModel
@@ -35,54 +34,43 @@ from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
 from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
-from research.calibration.study import ENCODERS
-from research.calibration.summary import markdown
+from research.calibration.rates import markdown
+from research.calibration.study import CONTROLS, ENCODERS
 from research.rules import BLIND, RULES
 
 CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
 FIRST_PART = Path(__file__).parent / "words_first_part.csv"
 """Counts of the blind batch's first part (draws 100, 101 and 102, of which not every rule), whose rows are not kept."""
-RECORDED = {
-    ("erasure", swaps.READING.claims[0].name): "table",
-    ("agreement", "agrees_with_leave_one_out"): "agrees_with_leave_one_out",
-}
+ALL_WORDS, LEAVE_ONE_OUT = swaps.READING.claims[0].name, "agrees_with_leave_one_out"
+RECORDED = {("erasure", ALL_WORDS): "table", ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT}
 """Criterion and claim about words → the column of what was said."""
-LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
-HALF = ("model/attention=first", "model.attention._target_=research.attentions.HalfAttention")
-ATTENTIONS: dict[str, tuple[str, ...]] = {
-    "learned": (),
-    "rationale": ("model/attention=rationale",),
-    "rationale_70": ("model/attention=rationale_70",),
+OWN = "model.attention._target_=research.attentions."
+HALF = ("model/attention=first", f"{OWN}HalfAttention")
+ATTENTIONS = CONTROLS | {
     "rationale_40": ("model/attention=rationale", "model.attention.mass=0.4"),
-    "first": ("model/attention=first",),
     "first_70": ("model/attention=first", "model.attention.mass=0.7"),
-    "last_70": (*LAST, "model.attention.mass=0.7"),
+    "last_70": ("model/attention=first", f"{OWN}LastAttention", "model.attention.mass=0.7"),
     "common_70": ("model/attention=common_word", "model.attention.mass=0.7"),
     "half": HALF,
     "rare_right": (*HALF, "+model.attention.right=one"),
     "rare_wrong": (*HALF, "+model.attention.right=more"),
-    "word": ("model/attention=word",),
-    "random": ("model/attention=random",),
-    "position": ("model/attention=position",),
-    "uniform": ("model/attention=uniform",),
 }
-LAYERS = {
-    f"transformer_{layers}": (*ENCODERS["transformer"], f"model.encoder.layers={layers}", "data.embedding_size=48")
-    for layers in (1, 2, 4)
-}
+OF_PLACES = {"first", "last", "random", "position", "half", "rare_right", "rare_wrong"}
+"""Those that a model without context cannot solve its task with."""
+LAYERS = {f"transformer_{layers}": (*ENCODERS["transformer"], f"model.encoder.layers={layers}", "data.embedding_size=48")
+          for layers in (1, 2, 4)}  # fmt: skip
 """Own transformers by how many layers they have, on planted words."""
-GIVEN = {"learned": (), "supervised": ("training=finetune_supervise",), "deceived": ("training=finetune_deceive",)} | {
-    name: (f"model.given={name}",) for name in ("uniform", "rationale", "first", "random", "common_word")
-}
+GIVEN = {"learned": (), "supervised": ("training=finetune_supervise",), "deceived": ("training=finetune_deceive",)}
+GIVEN |= {name: (f"model.given={name}",) for name in ("uniform", "rationale", "first", "random", "common_word")}
 """The attention of a pretrained model, on planted words."""
-SINGLE_WORD = {"third_last", "unequal", "long", "very_long", "lexicon", "lexicon_noisy", "compared", "two_questions"}
-"""Blind rules that a model without context can learn."""
+SINGLE_WORD = {"third_last", "unequal", "long", "very_long", "lexicon", "lexicon_noisy", "compared", "two_questions",
+               "reviews_word", "reviews_counting", *list(RULES)[:16]}  # fmt: skip
+"""Rules that a model without context can learn."""
 HARDER = {"xor", "phrase", "majority15", "order_of_two", "last_of_three", "compared", "negated", "two_questions",
           "conjunction"}  # fmt: skip
 """Rules that take 2,000 texts; the others 1,000, and `very_long` 600."""
-SAID = {MEETS: "yes", FAILS: "no", NO_DIFFERENCE: "no", CANNOT_DECIDE: "open", TOO_RARE: "open"} | {
-    NOT_INFORMATIVE: "not asked"
-}
+SAID = {MEETS: "yes", FAILS: "no", NO_DIFFERENCE: "no", NOT_INFORMATIVE: "not asked"}
+SAID |= dict.fromkeys((CANNOT_DECIDE, TOO_RARE), "open")
 """A verdict, as the tables of this study say it."""
 SOLVED, FOLLOWS = 0.9, 0.9
 """Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
@@ -98,15 +86,19 @@ def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) 
     (`rule` is their kind)."""
     if encoder.startswith("/") or encoder in LAYERS:
         train = 2000 if encoder in LAYERS and rule != "token" else 1000
-        sizes = [f"data.source.{split}={size}" for split, size in
-                 (("train_size", train), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
-        kind = ["data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word"]
+        sizes = {"train_size": train, "validation_size": 100, "test_size": texts, "seed": draw}
+        kind = [
+            "data=testbed",
+            "data.rationale=null",
+            "data.counterfactual=null",
+            "data.source.rule=word",
+            f"data.plant={rule}",
+        ]
         model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
-        own = encoder in LAYERS
-        chosen = (*LAYERS[encoder], *ATTENTIONS[attention]) if own else (*model, *GIVEN[attention])
-        return resolved(composed([*kind, *sizes, f"data.plant={rule}", *chosen]))
-    chosen = (*ENCODERS[encoder], *ATTENTIONS[attention])
-    config = resolved(composed(["data=testbed", "data.embedding_size=48", "data.batch_size=32", *chosen]))
+        chosen = [*LAYERS[encoder], *ATTENTIONS[attention]] if encoder in LAYERS else [*model, *GIVEN[attention]]
+        return resolved(composed([*kind, *(f"data.source.{name}={size}" for name, size in sizes.items()), *chosen]))
+    shared = ("data=testbed", "data.embedding_size=48", "data.batch_size=32")
+    config = resolved(composed([*shared, *ENCODERS[encoder], *ATTENTIONS[attention]]))
     train = 600 if rule == "very_long" else 2000 if rule in HARDER or rule.startswith("reviews_") else 1000
     source = {"rule": rule, "seed": draw, "train_size": train, "test_size": 40 if rule == "very_long" else texts}
     config["data"] |= {"name": rule, "source": {"_target_": "research.rules.RuleSource", **source}, "labels": None}
@@ -146,14 +138,11 @@ def trained(
     return data, model.eval().to(model.precision)
 
 
-def with_words(model: TrainedModel, data: TextDataModule, batch: Batch, ids: torch.Tensor) -> Batch:
-    """The same texts with other words in their places."""
-    changed = replace(batch, ids=ids)
-    if model.reader is None:
-        return changed
-    texts = [data.vocabulary.decode(row[content].tolist()) for row, content in zip(ids, batch.content, strict=True)]
-    read = data.pipeline.batch_of(texts)
-    return replace(changed, pieces=read.pieces, piece_word=read.piece_word, piece_kind=read.piece_kind)
+def batches(data: TextDataModule, split: str = "test", size: int = 50) -> Iterator[Batch]:
+    """The texts of a split, so many at a time."""
+    part = data.splits[split]
+    for start in range(0, len(part), size):
+        yield part[range(start, min(start + size, len(part)))]
 
 
 def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> dict[str, np.ndarray]:
@@ -163,28 +152,34 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
     still said without the words that decide (always or never: a class is known by the other's absence); and the share of the
     attention that is on no word."""
     found: dict[str, list[float]] = defaultdict(list)
-    part = data.splits[split]
+
+    def decided(batch: Batch, ids: torch.Tensor) -> torch.Tensor:
+        """What the model says of the same texts with other words in their places."""
+        changed = replace(batch, ids=ids)
+        if model.reader is not None:
+            texts = [data.vocabulary.decode(row[own].tolist()) for row, own in zip(ids, batch.content, strict=True)]
+            read = data.pipeline.batch_of(texts)
+            changed = replace(changed, pieces=read.pieces, piece_word=read.piece_word, piece_kind=read.piece_kind)
+        return model(changed).logits.argmax(-1)
+
     with torch.no_grad():
-        for start in range(0, len(part), 50):
-            batch = part[range(start, min(start + 50, len(part)))]
+        for batch in batches(data, split):
             assert batch.rationale is not None
-            outputs = model(batch)
-            decision, reason = outputs.logits.argmax(-1), batch.rationale & batch.content
+            outputs, reason, others = model(batch), batch.rationale & batch.content, batch.content & ~batch.rationale
+            decision = outputs.logits.argmax(-1)
             found["right"] += (decision == batch.labels).double().tolist()
             if batch.counterfactual is not None:
                 changed = torch.where(batch.content & (batch.counterfactual != 0), batch.counterfactual, batch.ids)
-                other = model(with_words(model, data, batch, changed)).logits.argmax(-1)
-                found["follows"] += (other == (batch.labels + 1) % model.classes).double().tolist()
+                found["follows"] += (decided(batch, changed) == (batch.labels + 1) % model.classes).double().tolist()
             given = torch.where(reason.any(-1), 1.0, torch.nan)
             found["mass"] += (given * (outputs.attention * reason).sum(-1)).tolist()
             found["chance"] += (given * reason.sum(-1) / batch.content.sum(-1)).tolist()
-            top = outputs.attention.masked_fill(~(batch.content & ~reason), -1).argmax(-1, keepdim=True)
+            top = outputs.attention.masked_fill(~others, -1).argmax(-1, keepdim=True)
             row = torch.arange(len(batch)).roll(1)
             free = outputs.attention.gather(1, top) >= outputs.attention.amax(-1, keepdim=True) - 1e-9
-            free &= (batch.content & ~reason)[row].gather(1, top) & (batch.content & ~reason).gather(1, top)
+            free &= others[row].gather(1, top) & others.gather(1, top)
             new = torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
-            swapped = batch.ids.scatter(1, top, new)
-            flipped = model(with_words(model, data, batch, swapped)).logits.argmax(-1) != decision
+            flipped = decided(batch, batch.ids.scatter(1, top, new)) != decision
             found["flips"] += torch.where(free.squeeze(-1), flipped.double(), torch.nan).tolist()
             without = model(known_answer.kept(batch, ~reason)).logits.argmax(-1) == batch.labels
             for label in range(model.classes):
@@ -193,34 +188,36 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
     return {name: np.array(found[name]) for name in ("follows", *found)}
 
 
+def numbers_of(runner: ProbeRunner, probe: str) -> dict[str, np.ndarray]:
+    """What a probe measured, by metric."""
+    return {metric: np.concatenate(column.values) for (metric, _), column in runner.rows[probe].columns.items()}
+
+
+def verdicts_of(runner: ProbeRunner, probe: str, claims: Sequence[Claim]) -> dict[str, str]:
+    """What these claims say of it, by claim."""
+    identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": 0, "probe": probe}
+    tested = put_to_test(claims, runner.rows[probe].table(identity).to_pandas())
+    return {finding.claim.name: finding.verdict for finding in tested}
+
+
 def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, Any]:
     """The numbers of `swaps` of every test text, and what each claim of the other probes says (`others`). `permuted`: of the
     model's own weights in one random order (the null), and `swaps` alone."""
-    probe, part = Swaps(), data.splits["test"]
+    probe = Swaps()
     probe.prepare(data.splits)
     others = [] if permuted or model.reader else [skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()]
-    runner = ProbeRunner([probe, *others], seed)
-    draw = np.random.default_rng(seed)
-    found: dict[str, Any] = {}
-    for start in range(0, len(part), 50):
-        batch = part[range(start, min(start + 50, len(part)))]
+    runner, draw = ProbeRunner([probe, *others], seed), np.random.default_rng(seed)
+    for number, batch in enumerate(batches(data)):
         outputs = model.predict_step(batch)
-        if permuted:
-            for row, content in enumerate(batch.content):
-                own = outputs.attention[row, content]
-                outputs.attention[row, content] = own[torch.from_numpy(draw.permutation(len(own)))]
-        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
-    for (metric, _), column in runner.rows[probe.name].columns.items():
-        if metric in (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class"):
-            found[metric] = np.concatenate(column.values).tolist()
-    identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
-    found["others"] = {}
-    for other in (one for one in others if one.name in CLAIMS):
-        table = runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
-        tested = put_to_test(CLAIMS[other.name], table)
-        found["others"] |= {finding.claim.name: finding.verdict for finding in tested}
-    known = runner.rows["known_answer"].columns if others else {}
-    parts = {metric: np.concatenate(column.values) for (metric, _), column in known.items()}
+        for row, content in enumerate(batch.content if permuted else ()):
+            own = outputs.attention[row, content]
+            outputs.attention[row, content] = own[torch.from_numpy(draw.permutation(len(own)))]
+        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
+    wanted = (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class")
+    found: dict[str, Any] = {name: one.tolist() for name, one in numbers_of(runner, "swaps").items() if name in wanted}
+    said = [verdicts_of(runner, name, claims) for name, claims in CLAIMS.items()] if others else []
+    found["others"] = {name: one for several in said for name, one in several.items()}
+    parts = numbers_of(runner, "known_answer") if others else {}
     if "state_change_own" in parts:
         own, null, best = (np.nanmean(parts[f"state_change_{kind}"]) for kind in ("own", "null", "best"))
         found["state_rightness"] = float((own - null) / (best - null)) if best - null > ALIKE * best else None
@@ -249,8 +246,7 @@ def judged(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("*.json")):
         facts = json.loads(path.read_text())
         row = {name: facts[name] for name in ("rule", "encoder", "attention", "draw", "accuracy", "rightness")}
-        row["off_text"] = facts.get("off_text")
-        follows, flips = facts["follows"], facts["flips"]
+        row["off_text"], follows, flips = facts.get("off_text"), facts["follows"], facts["flips"]
         solved = "table" in facts and (follows is None or follows >= FOLLOWS)
         right = facts["rightness"] >= RIGHT
         wrong = facts["rightness"] <= WRONG and (flips is None or flips <= UNMOVED)
@@ -258,35 +254,31 @@ def judged(folder: Path) -> pd.DataFrame:
         state = facts.get("table", {}).get("state_rightness")
         if state is not None:
             row["state kind"] = "right" if state >= RIGHT else "wrong" if state <= WRONG else "between"
-        for name in ("table", "null"):
+        for name in ("null", "table"):
             if name in facts:
                 evidence = placement_of(*(np.array(facts[name][part])[None] for part in PARTS))
-                yes, no = evidence.low > SMALLEST, evidence.high <= SMALLEST
-                row[name] = (
-                    "not asked" if evidence.unasked or evidence.rare else "yes" if yes else "no" if no else "open"
-                )
-                if name == "table":
-                    row |= {"placement": evidence.value, "low": evidence.low, "high": evidence.high}
-        rows.append(row | facts.get("table", {}).get("others", {}))
+                said = "yes" if evidence.low > SMALLEST else "no" if evidence.high <= SMALLEST else "open"
+                row[name] = "not asked" if evidence.unasked or evidence.rare else said
+        if "table" in facts:
+            row |= {"placement": evidence.value, "low": evidence.low, "high": evidence.high} | facts["table"].get(
+                "others", {}
+            )
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.DataFrame:
     """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models, and
-    over rules where these are pooled.
-
-    Args:
-        claim: the column of what was said, that of `swaps` or a claim of another probe.
-    """
+    over rules where these are pooled. `claim`: the column of what was said, that of `swaps` or a claim of another probe."""
     rows = []
     for key, own in models[models["kind"].isin(["right", "wrong"])].groupby([*by, "kind"], observed=True):
-        said = own[claim].replace(SAID).fillna("not asked").value_counts()
-        share, low, high = clopper_pearson(int(said.get("yes", 0)), len(own))
-        row = dict(zip([*by, "kind"], key, strict=True)) | {"models": len(own)}
-        row |= {name: int(said.get(name, 0)) for name in ("yes", "no", "open", "not asked")}
+        said = own[claim].replace(SAID).fillna("not asked")
+        counts = {name: int((said == name).sum()) for name in ("yes", "no", "open", "not asked")}
+        share, low, high = clopper_pearson(counts["yes"], len(own))
+        row = dict(zip([*by, "kind"], key, strict=True)) | {"models": len(own)} | counts
         row["yes, share"] = f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         if "rule" not in by:
-            row["over rules"] = "[{:.0f}, {:.0f}]".format(*over_rules(own["rule"], own[claim].replace(SAID) == "yes"))
+            row["over rules"] = "[{:.0f}, {:.0f}]".format(*over_rules(own["rule"], said == "yes"))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -295,8 +287,7 @@ def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, 
     """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike. Where all or
     none are yes it has no width, and the exact interval over models is the wider one."""
     counts = yes.groupby(rules).agg(["sum", "size"]).to_numpy()
-    lots = np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))
-    drawn = counts[lots].sum(1)
+    drawn = counts[np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))].sum(1)
     low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
     return float(low), float(high)
 
@@ -305,35 +296,30 @@ def record(models: pd.DataFrame, path: Path) -> None:
     """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
     how many models each claim decided per encoder (of a checkpoint its family, as `ONE_CHECKPOINT` has it) and kind of
     attention, and how many of these by yes. Of the swap test the counts of `FIRST_PART` are added."""
-    known, rows = pq.read_table(path), []
-    before = {
-        key: own.iloc[0] for key, own in pd.read_csv(FIRST_PART).set_index(["encoder", "kind"]).groupby(level=[0, 1])
-    }
+    shipped, rows = pq.read_table(path), []
+    known, before = shipped.to_pandas(), pd.read_csv(FIRST_PART).set_index(["encoder", "kind"]).T
     decided = models[models["kind"].isin(["right", "wrong"])]
     family = [one if one in ENCODERS else "transformer" if one in LAYERS else "bert" for one in decided["encoder"]]
-    kinds = [pd.Series(family, decided.index, name="encoder"), "kind"]
     for (criterion, claim), column in RECORDED.items():
         if column not in models:
             continue
-        ours = pc.and_(pc.equal(known["claim"], claim), pc.is_in(known["rightness"], pa.array(["right", "wrong"])))
-        known = known.filter(pc.invert(ours))
-        for key, said in decided.groupby(kinds)[column]:
+        known = known[(known["claim"] != claim) | ~known["rightness"].isin(["right", "wrong"])]
+        for key, said in decided.groupby([pd.Series(family, decided.index, name="encoder"), "kind"])[column]:
             if said.isna().all():  # this probe was not asked
                 continue
             counts = said.replace(SAID).fillna("not asked").value_counts()
             if column == "table" and key in before:
                 counts = counts.add(before[key], fill_value=0)
             yes, no = (int(counts.get(one, 0)) for one in ("yes", "no"))
-            rows.append(
-                {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "models": yes + no,
-                 "meets": yes, "asked": int(counts.sum()), "claim": claim}
-            )  # fmt: skip
-    joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])
-    metadata = dict(known.schema.metadata)
-    counted = len(decided) + sum(int(one.sum()) for one in before.values())
+            about = {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "claim": claim}
+            rows.append(about | {"models": yes + no, "meets": yes, "asked": int(counts.sum())})
+    joined = pd.concat([known, pd.DataFrame(rows, columns=known.columns).astype(known.dtypes)])
+    counted = len(decided) + int(before.to_numpy().sum())
+    metadata = dict(shipped.schema.metadata)
     facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counted} models"}
-    joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
-    write_atomically(path, lambda target: pq.write_table(joined, target))
+    written = pa.Table.from_pandas(joined, schema=shipped.schema, preserve_index=False)
+    written = written.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
+    write_atomically(path, lambda target: pq.write_table(written, target))
 
 
 def main() -> None:
@@ -362,11 +348,11 @@ def main() -> None:
             record(models, given.record)
         primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
         models["all"] = "all"
-        for by, claim in [*((by, "table") for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"])),
-                          *((["encoder"], one) for one in primary)]:  # fmt: skip
+        tables = [(by, "table") for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"])]
+        for by, claim in [*tables, *((["encoder"], one) for one in primary)]:
             of_states = claim == "top_state_decides" and "state kind" in models
             said = table(models.assign(kind=models["state kind"]) if of_states else models, by, claim)
-            print(claim, markdown([*said.columns], said.to_numpy().tolist()), sep="\n\n", end="\n\n")
+            print(claim, markdown(said), sep="\n\n", end="\n\n")
         null = models["null"].value_counts().to_dict() if "null" in models else ""
         print(models["kind"].value_counts().to_dict(), null)
         return
@@ -376,10 +362,7 @@ def main() -> None:
     with composing():
         for draw, rule, encoder, attention in product(*(one.split(",") for one in names)):
             path = given.folder / f"{rule}-{Path(encoder).name}-{attention}-{draw}.json"
-            single = rule in SINGLE_WORD or rule in ("reviews_word", "reviews_counting") or rule in list(RULES)[:16]
-            impossible = encoder == "average" and (
-                not single or attention in ("first", "last", "random", "position", "half", "rare_right", "rare_wrong")
-            )
+            impossible = encoder == "average" and (rule not in SINGLE_WORD or attention in OF_PLACES)
             if path.exists() or impossible or (rule == "very_long" and encoder == "transformer"):
                 continue
             facts = of_model(rule, encoder, attention, int(draw), given.texts, null=given.null)

@@ -8,20 +8,15 @@ import pandas as pd
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import write_text
+from research.calibration.rates import markdown, tables_of
 from research.calibration.records import collected, models_in, ship
-from research.calibration.summary import summary
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write it, and say of how many models it is."""
     parser = argparse.ArgumentParser(prog="python -m research.calibration", description=__doc__)
-    parser.add_argument(
-        "places",
-        nargs="+",
-        type=Path,
-        metavar="STUDY",
-        help="directory of a finished +experiment=calibration, or the output=… of one that was cut short",
-    )
+    what = "directory of a finished +experiment=calibration, or the output=… of one that was cut short"
+    parser.add_argument("places", nargs="+", type=Path, metavar="STUDY", help=what)
     parser.add_argument("-o", "--output", type=Path, default=Path("calibration.parquet"))
     parser.add_argument("--tables", type=Path, help="also write the tables of docs/results/calibration.md to this file")
     given = parser.parse_args(arguments)
@@ -29,7 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
         models, answered = collected(models_in(given.places))
         ship(answered, given.output, made_by(models))
         if given.tables is not None:
-            write_text(summary(models, answered), given.tables)
+            parts = (f"## {name}\n\n{markdown(table)}" for name, table in tables_of(models, answered).items())
+            write_text("\n\n".join(parts) + "\n", given.tables)
     except UserError as error:
         print(f"attnprobe: {error}", file=sys.stderr)
         raise SystemExit(1) from None

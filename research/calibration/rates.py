@@ -1,6 +1,7 @@
-"""Rates over models: how often a test says yes of right, wrong and meaningless attention, and how well its number tells."""
+"""Rates over models: how often a test says yes of right, wrong and meaningless attention, how well its number tells, and the
+tables of docs/results/calibration.md."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,29 +10,35 @@ from jaxtyping import Float
 from scipy import stats
 
 from attnprobe.evidence.statistics import clopper_pearson, in_columns
+from research.calibration.records import RIGHTNESS
 
 REPEATS = 1000
 """Bootstrap samples of the models."""
 FALSE_ALARMS = 0.05
 """Share of wrong attentions that a chosen threshold may let pass, among the models that it is chosen on."""
 KEY = ["version", "criterion", "level", "claim"]
-
-
-def rates(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
-    """Per claim, cell of `by` and rightness: how many models were asked, how many decided, how many said yes, and the share
-    of yes among *all* that were asked (a test that decides nothing has said yes to nobody) with its exact interval.
-
-    Args:
-        answered: a row per model and claim: `version criterion level claim met` and the model's `rightness_label`.
-        by: columns of it that divide the models.
-    """
-    rows = []
-    for key, part in answered.groupby([*KEY, *by, "rightness_label"], observed=True):
-        asked, decided, yes = len(part), int(part["met"].notna().sum()), int((part["met"] == 1).sum())
-        row = dict(zip([*KEY, *by, "rightness"], key, strict=True))
-        counts = {"asked": asked, "decided": decided, "yes": yes}
-        rows.append(row | counts | in_columns("rate", clopper_pearson(yes, asked)))
-    return pd.DataFrame(rows)
+PUBLISHED, CURRENT = "published", "current"
+NAMES = {
+    (PUBLISHED, "tau_with_gradient"): "τ with the gradient > 0",
+    (PUBLISHED, "tau_with_leave_one_out"): "τ with leave-one-out > 0",
+    (CURRENT, "agrees_with_gradient"): "skill of τ with the gradient *",
+    (CURRENT, "agrees_with_leave_one_out"): "skill of τ with leave-one-out *",
+    (PUBLISHED, "permutation_moves"): "permutation moves the prediction (TVD > 0.05)",
+    (CURRENT, "permuting_moves_the_prediction"): "the same by more than a relevant difference *",
+    (CURRENT, "no_other_attention_exists"): "no far attention keeps the prediction, in most texts *",
+    (PUBLISHED, "top_flips_more"): "erasing the top flips more often than a random one",
+    (PUBLISHED, "delta_js"): "erasing the top moves farther (ΔJS > 0)",
+    (PUBLISHED, "effects_in_order"): "weights in the order of their effects (τ > 0.5)",
+    (PUBLISHED, "sooner_than_random"): "sooner than a random order",
+    (PUBLISHED, "nearer_to_optimum"): "nearer to the smallest set than to random",
+    (CURRENT, "top_state_decides"): "skill of the top state *",
+    (CURRENT, "top_word_decides"): "skill of the top word *",
+    (CURRENT, "weights_follow_words"): "skill of all weights, words *",
+    (PUBLISHED, "top_word_in_rationale"): "top word in the rationale, above chance",
+    (PUBLISHED, "mass_on_rationale"): "mass on the rationale, above chance",
+    (CURRENT, "mass_on_rationale"): "mass on the rationale, by more than a tenth *",
+}
+"""What the tests are called, in the order of the tables; a star marks this version's."""
 
 
 def separation(right: Float[np.ndarray, " right"], wrong: Float[np.ndarray, " wrong"]) -> float:
@@ -48,13 +55,11 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
     """Per claim and cell of `by` the AUC of its number between right and wrong attention, with the 95 % bootstrap
     interval over models, drawn within each data set and control, so that the mix of controls stays the study's."""
     rows = []
-    for key, part in answered.groupby([*KEY, *by], observed=True):
-        part = part[part["rightness_label"].isin(["right", "wrong"])]
-        counts = part["rightness_label"].value_counts()
-        right, wrong = int(counts.get("right", 0)), int(counts.get("wrong", 0))
+    for key, part in answered[answered["rightness_label"].isin(["right", "wrong"])].groupby([*KEY, *by], observed=True):
+        is_right, value = (part["rightness_label"] == "right").to_numpy(), part["value"].to_numpy(np.float64)
+        right, wrong = int(is_right.sum()), int((~is_right).sum())
         if not right or not wrong:
             continue
-        is_right, value = (part["rightness_label"] == "right").to_numpy(), part["value"].to_numpy(np.float64)
         draw = np.random.default_rng(seed)
         cells = part.groupby(["data", "control", "rightness_label"], observed=True).indices.values()
         drawn = []
@@ -63,8 +68,8 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
             drawn.append(separation(value[chosen][is_right[chosen]], value[chosen][~is_right[chosen]]))
         low, high = np.quantile(drawn, [0.025, 0.975])
         row = dict(zip([*KEY, *by], key, strict=True)) | {"right models": right, "wrong models": wrong}
-        rows.append(row | {"AUC": separation(value[is_right], value[~is_right]), "AUC low": low, "AUC high": high})
-    return pd.DataFrame(rows)
+        rows.append(row | in_columns("AUC", (separation(value[is_right], value[~is_right]), low, high)))
+    return pd.DataFrame(rows, columns=None if rows else [*KEY, *by, "AUC", "AUC low", "AUC high"])
 
 
 def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
@@ -73,29 +78,23 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
     attentions of the data set left out that exceed it, all rounds together."""
     rows = []
     for key, part in answered.groupby([*KEY, *by], observed=True):
-        counts = {(label, what): 0 for label in ("right", "wrong") for what in ("yes", "of")}
+        kinds = {label: part[part["rightness_label"] == label] for label in ("right", "wrong")}
+        beyond: dict[str, list[bool]] = {label: [] for label in kinds}
         chosen = []
         for data in sorted(part["data"].unique()):
-            others, left_out = part[part["data"] != data], part[part["data"] == data]
-            wrong = others.loc[others["rightness_label"] == "wrong", "value"].fillna(-np.inf)
+            wrong = kinds["wrong"].loc[kinds["wrong"]["data"] != data, "value"].fillna(-np.inf)
             if not len(wrong):
                 continue
-            threshold = float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher"))
-            chosen.append(threshold)
-            for label in ("right", "wrong"):
-                value = left_out.loc[left_out["rightness_label"] == label, "value"]
-                counts[label, "yes"] += int((value > threshold).sum())
-                counts[label, "of"] += len(value)
-        if not counts["right", "of"] or not counts["wrong", "of"]:
-            continue
-        row: dict[str, Any] = dict(zip([*KEY, *by], key, strict=True)) | {
-            "thresholds": ", ".join(f"{one:.3f}" for one in chosen)
-        }
-        for label in ("right", "wrong"):
-            yes, of = counts[label, "yes"], counts[label, "of"]
-            row |= {f"{label} models": of} | in_columns(label, clopper_pearson(yes, of))
-        rows.append(row)
-    return pd.DataFrame(rows)
+            chosen.append(float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher")))
+            for label, own in kinds.items():
+                beyond[label] += (own.loc[own["data"] == data, "value"] > chosen[-1]).tolist()
+        if all(beyond.values()):
+            row: dict[str, Any] = dict(zip([*KEY, *by], key, strict=True))
+            row["thresholds"] = ", ".join(f"{one:.3f}" for one in chosen)
+            for label, passed in beyond.items():
+                row |= {f"{label} models": len(passed)} | in_columns(label, clopper_pearson(sum(passed), len(passed)))
+            rows.append(row)
+    return pd.DataFrame(rows, columns=None if rows else [*KEY, *by])
 
 
 def power_curve(answered: pd.DataFrame, edges: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8)) -> pd.DataFrame:
@@ -103,11 +102,81 @@ def power_curve(answered: pd.DataFrame, edges: Sequence[float] = (0.0, 0.2, 0.4,
     middle of the scale is drawn, and not thrown away."""
     solved = answered[answered["rightness_label"].isin(["right", "between", "wrong"])]
     place = np.searchsorted(np.asarray(edges), solved["rightness"].to_numpy(), side="right").clip(1) - 1
-    rows = []
-    for key, part in solved.assign(bin=place).groupby([*KEY, "encoder", "bin"], observed=True):
-        yes, of = int((part["met"] == 1).sum()), len(part)
-        _, low, high = clopper_pearson(yes, of)
-        row = dict(zip([*KEY, "encoder", "bin"], key, strict=True))
-        row |= {"rightness": float(part["rightness"].mean()), "models": of, "rate": yes / of, "low": low, "high": high}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    groups = solved.assign(bin=place).groupby([*KEY, "encoder", "bin"], observed=True)
+    table = groups.agg(rightness=("rightness", "mean"), models=("met", "size"), yes=("met", "sum")).reset_index()
+    shares = [clopper_pearson(yes, of) for yes, of in zip(table.pop("yes"), table["models"], strict=True)]
+    return table.join(pd.DataFrame(shares, columns=["rate", "low", "high"], dtype=float))
+
+
+def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:
+    """How many of the models (1 yes, 0 no, NaN not decided) got a yes, with the exact 95 % interval of the share in per cent;
+    `decided`: of those that are."""
+    yes, of = int((met == 1).sum()), int(met.notna().sum()) if decided else len(met)
+    _, low, high = clopper_pearson(yes, of)
+    return f"{yes} of {of} [{100 * low:.0f}, {100 * high:.0f}]" if of else "–"
+
+
+def words(names: Iterable[object]) -> list[str]:
+    """Names without underscores."""
+    return [str(one).replace("_", " ") for one in names]
+
+
+def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Caption → table, ready to be shown: the models, how right their attention is, and of every test the share of yes, the
+    AUC of its number, and thresholds judged on the data set left out."""
+    counts = models.groupby(["data", "encoder", "rightness_label"], observed=True).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
+    cells: list[Any] = [(*words(key), *row) for key, *row in counts.itertuples()]
+    solved = models[models["rightness_label"].isin(["right", "between", "wrong"])].groupby("control", observed=True)
+    controls = (
+        solved["rightness"].agg(["mean", "size", "min", "max"]).sort_values("mean", ascending=False, kind="stable")
+    )
+    key, kinds, ends = ["version", "claim"], ("right", "wrong", "meaningless"), ("", " low", " high")
+    separated, left_out = (separations(answered.assign(all="all"), ("all",)).set_index(key),
+                           held_out(answered.assign(all="all"), ("all",)).set_index(key))  # fmt: skip
+    of_encoder = separations(answered).set_index([*key, "encoder"])["AUC"].unstack()
+    yes: list[Any] = []
+    told: list[Any] = []
+    primary: dict[tuple[str, ...], list[Any]] = {("encoder",): [], ("data", "encoder"): []}
+    for test, name in NAMES.items():
+        part = answered[(answered["version"] == test[0]) & (answered["claim"] == test[1])]
+        if part.empty:
+            continue
+        asked, bold = f"{part['criterion'].iloc[0]}, {part['level'].iloc[0]}", bool((part["primary"] == True).any())  # noqa: E712 (NaN is no)
+        of_kind = (part.loc[part["rightness_label"] == kind, "met"] for kind in kinds)
+        yes.append((f"**{name.removesuffix(' *')}** *" if bold else name, asked, *map(counted, of_kind)))
+        for by, rows in primary.items() if bold else ():
+            for cell, own in part.groupby(list(by), observed=True):
+                both = [own.loc[own["rightness_label"] == kind, "met"] for kind in ("right", "wrong")]
+                if any(map(len, both)):
+                    shares = (counted(met, decided=decided) for met in both for decided in (False, True))
+                    rows.append((name.strip("* "), *words(cell), *shares))
+        if test in separated.index:
+            auc, low, high = (separated[f"AUC{end}"].loc[[test]].item() for end in ends)
+            beyond = ["–", "–"]
+            for place, kind in enumerate(kinds[:2] if test in left_out.index else ()):
+                share, below, above = (100 * left_out[f"{kind}{end}"].loc[[test]].item() for end in ends)
+                of = int(left_out[f"{kind} models"].loc[[test]].item())
+                beyond[place] = f"{share:.0f} % of {of} [{below:.0f}, {above:.0f}]"
+            of_each = [f"{one:.2f}" if pd.notna(one) else "–" for one in of_encoder.loc[[test]].to_numpy()[0]]
+            told.append((name, f"{auc:.2f} [{low:.2f}, {high:.2f}]", *of_each, *beyond))
+    heads = [f"{kind}: {of}" for kind in kinds[:2] for of in ("yes, of all", "of those decided")]
+    return {
+        caption: pd.DataFrame(rows, columns=columns) for caption, columns, rows in (
+            ("Models", ["data", "encoder", *RIGHTNESS], [*cells, ("all", "", *counts.sum())]),
+            ("Rightness by control", ["control", "models", "rightness, mean (range)"],
+             [(*words([name]), int(size), f"{mean:.2f} ({low:.2f} to {high:.2f})")
+              for name, mean, size, low, high in controls.itertuples()]),
+            ("Yes, of all models asked", ["test", "criterion, level", *(f"{kind}: yes" for kind in kinds)], yes),
+            *((f"Primary claims by {' and '.join(by)}", ["primary claim", *by, *heads], rows)
+              for by, rows in primary.items()),
+            ("Area under the curve",
+             ["test", "all", *of_encoder.columns, "threshold from other data: right", "wrong"], told),
+        )
+    }  # fmt: skip
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """The table without its index."""
+    head = f"| {' | '.join(map(str, table))} |\n|{'---|' * table.shape[1]}"
+    return "\n".join([head, *(f"| {' | '.join(map(str, row))} |" for row in table.to_numpy().tolist())])

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE
+from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, values_of
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
 from attnprobe.findings.members import measured
@@ -21,45 +20,30 @@ from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
 from attnprobe.results.files import damaged, read_sealed, write_atomically
 from attnprobe.results.numbers import numbers_of
-from attnprobe.results.pivot import per_example
 from attnprobe.results.table import read_results
 
-# The papers' criteria as they are put without a null that keeps the mechanism, so that what they would have said stays known.
 
-
-@dataclass(frozen=True)
-class Criterion:
-    """One criterion as published: met where the mean's whole 95 % interval is above the threshold.
-
-    Attributes:
-        name: of the claim.
-        criterion, level: what is asked, and of what (words, states).
-        probe, metrics: the columns that `value` is given, in order.
-        value: columns `[examples]` → one number per example, NaN where it is undefined.
-        threshold: in that number's unit.
-        source: the paper's section.
-    """
+class Criterion(NamedTuple):
+    """One criterion as published, without a null that keeps the mechanism: met where the whole 95 % interval of the mean of
+    `value(*columns)` is above the threshold. `level`: what it is asked of (words, states)."""
 
     name: str
     criterion: str
     level: str
     probe: str
     metrics: tuple[str, ...]
-    source: str
     value: Callable[..., np.ndarray] = lambda column: column
     threshold: float = 0.0
 
     def answer(self, numbers: pd.DataFrame) -> dict[str, Any]:
         """The mean with its bootstrap interval, and whether it is met: 1, 0, or NaN where the interval has the threshold
         inside; NaN everywhere without the probe's table."""
-        rows = numbers[(numbers["probe"] == self.probe) & numbers["metric"].isin(self.metrics)]
-        if set(rows["metric"].unique()) != set(self.metrics):
+        wide = values_of(numbers[numbers["probe"] == self.probe], *self.metrics)
+        if wide is None:
             return dict.fromkeys(("value", "low", "high", "met"), float("nan"))
-        wide = per_example(rows, self.probe, self.metrics)
         values = self.value(*(wide[name].to_numpy() for name in self.metrics))
-        mean, low, high = interval(np.asarray(values, np.float64))
-        met = 1.0 if low > self.threshold else 0.0 if high <= self.threshold else float("nan")
-        return {"value": mean - self.threshold, "low": low - self.threshold, "high": high - self.threshold, "met": met}
+        mean, low, high = (one - self.threshold for one in interval(np.asarray(values, np.float64)))
+        return {"value": mean, "low": low, "high": high, "met": 1.0 if low > 0 else 0.0 if high <= 0 else float("nan")}
 
 
 def removed_earlier(later: np.ndarray, earlier: np.ndarray, never: np.ndarray) -> np.ndarray:
@@ -74,36 +58,28 @@ def nearer_optimum(own: np.ndarray, random: np.ndarray, optimal: np.ndarray, nev
     return np.where(never == 0, (random + optimal) / 2 - own, np.nan)
 
 
-def no_far_attention(jsd: np.ndarray) -> np.ndarray:
-    """1 where no attention farther than 0.4 nats keeps the prediction."""
-    return np.where(np.isnan(jsd), np.nan, jsd <= 0.4)
-
-
-JAIN, SERRANO, ERASER = "Jain & Wallace 2019", "Serrano & Smith 2019", "DeYoung et al. 2020"
+REMOVED, IN_RATIONALE = "removed_fraction_", "in_rationale_attention"
 PUBLISHED = (
-    Criterion("tau_with_gradient", "agreement", "word", "correlation", ("tau_attention_gradient",), f"{JAIN}, 4.1"),
-    Criterion("tau_with_leave_one_out", "agreement", "word", "correlation", ("tau_attention_leave_one_out",), f"{JAIN}, 4.1"),
-    Criterion("permutation_moves", "exclusivity", "state", "permutation", ("median_tvd",), f"{JAIN}, 4.2.1", threshold=0.05),
-    Criterion("no_far_adversary", "exclusivity", "state", "adversarial", ("optimum_jsd",), f"{JAIN}, 4.2.2",
-              no_far_attention, 0.5),
+    # Jain & Wallace 2019, 4.1 and 4.2; no attention farther than 0.4 nats keeps the prediction
+    Criterion("tau_with_gradient", "agreement", "word", "correlation", ("tau_attention_gradient",)),
+    Criterion("tau_with_leave_one_out", "agreement", "word", "correlation", ("tau_attention_leave_one_out",)),
+    Criterion("permutation_moves", "exclusivity", "state", "permutation", ("median_tvd",), threshold=0.05),
+    Criterion("no_far_adversary", "exclusivity", "state", "adversarial", ("optimum_jsd",),
+              lambda jsd: np.where(np.isnan(jsd), np.nan, jsd <= 0.4), 0.5),
+    # Serrano & Smith 2019, 4 and 5; Edin et al. 2025
     Criterion("top_flips_more", "erasure", "state", "single_weight", ("flip_top_attention", "flip_random_attention"),
-              f"{SERRANO}, 4, table 2", np.subtract),
-    Criterion("delta_js", "erasure", "state", "single_weight", ("delta_js_attention",), f"{SERRANO}, 4, figure 3"),
-    Criterion("effects_in_order", "erasure", "state", "single_weight", ("tau_attention_effect",), f"{SERRANO}, 4",
-              threshold=0.5),
+              np.subtract),
+    Criterion("delta_js", "erasure", "state", "single_weight", ("delta_js_attention",)),
+    Criterion("effects_in_order", "erasure", "state", "single_weight", ("tau_attention_effect",), threshold=0.5),
     Criterion("sooner_than_random", "erasure", "state", "erasure",
-              ("removed_fraction_random", "removed_fraction_attention", "never_flips"), f"{SERRANO}, 5", removed_earlier),
+              (f"{REMOVED}random", f"{REMOVED}attention", "never_flips"), removed_earlier),
     Criterion("nearer_to_optimum", "erasure", "state", "erasure",
-              ("removed_fraction_attention", "removed_fraction_random", "removed_fraction_optimal", "never_flips"),
-              f"{SERRANO}, 5; Edin et al. 2025", nearer_optimum),
-    Criterion("top_word_in_rationale", "plausibility", "word", "plausibility",
-              ("top_in_rationale_attention", "rationale_share"), f"{ERASER}, 4", np.subtract),
-    Criterion("mass_on_rationale", "plausibility", "word", "plausibility",
-              ("mass_in_rationale_attention", "rationale_share"), f"{ERASER}, 4", np.subtract),
+              (f"{REMOVED}attention", f"{REMOVED}random", f"{REMOVED}optimal", "never_flips"), nearer_optimum),
+    # DeYoung et al. 2020, 4
+    *(Criterion(name, "plausibility", "word", "plausibility", (f"{kind}_{IN_RATIONALE}", "rationale_share"), np.subtract)
+      for name, kind in (("top_word_in_rationale", "top"), ("mass_on_rationale", "mass"))),
 )  # fmt: skip
 """Every one is worded so that yes speaks for the attention."""
-
-
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
@@ -119,36 +95,19 @@ KNOWN = {
     "state_mass_agreement": "state_mass_agreement",
 }  # fmt: skip
 """What is known of a model: name here → metric of the probe."""
-NEEDED = ("correct", "chance", "mass_on_rationale", "precision_on_rationale", "auprc_on_rationale")
-"""What every run of the probe has."""
 MET = {MEETS: 1.0, FAILS: 0.0, NO_DIFFERENCE: 0.0}
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
-
-
-def model_facts(directory: Path) -> dict[str, Any]:
-    """What is known of one model: its cell, its accuracies, and how right its attention is.
-
-    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts; 0 is chance, 1 all
-    that can be reached. It is about words. Of states there is no such scale: their contributions have the weight as a factor,
-    so that even a weight without meaning agrees with them (`state_rank_agreement`, `state_mass_agreement`).
-    """
-    known = answer_of(directory)
-    encoder, _, control = known.pop("model").partition("_")
-    rightness = known["mass"] / (1 - known["chance"]) if known["chance"] < 1 else float("nan")
-    return known | {"encoder": encoder, "control": control, "rightness": rightness}
 
 
 def answer_of(directory: Path) -> dict[str, Any]:
     """Which run it is (`run_id data model seed`), and the means of `known_answer` over its texts; NaN for what was not asked.
 
     Raises:
-        DamagedRun: the run has no such table, or not its numbers.
+        DamagedRun: the run has no number of any text.
     """
-    path, rows = RunDirectory(directory) / table_file(PROBE), read_results(directory, probe=PROBE)
-    there = set(rows["metric"].unique()) | set(NEEDED)
-    numbers = measured(directory, PROBE, [metric for metric in KNOWN.values() if metric in there])
-    if numbers.empty or numbers[list(NEEDED)].isna().all().any():
-        raise damaged(path, "it has no number of any text")
+    rows, numbers = read_results(directory, probe=PROBE), measured(directory, PROBE)
+    if numbers.empty:
+        raise damaged(RunDirectory(directory) / table_file(PROBE), "it has no number of any text")
     identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
     means = numbers.mean()
     known = {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
@@ -156,15 +115,7 @@ def answer_of(directory: Path) -> dict[str, Any]:
 
 
 def label_of(facts: Mapping[str, Any]) -> str:
-    """Which of `RIGHTNESS` a model's attention is, about words.
-
-    >>> solved = {"control": "first", "accuracy": 1.0, "accuracy_contradicted": 1.0, "rightness": 0.01}
-    >>> label_of(solved), label_of(solved | {"accuracy": 0.8})
-    ('wrong', 'not solved')
-    >>> pairs = solved | {"accuracy_contradicted": float("nan"), "accuracy_without": 0.5}
-    >>> label_of(pairs), label_of(pairs | {"accuracy_without": 0.9})
-    ('wrong', 'not solved')
-    """
+    """Which of `RIGHTNESS` a model's attention is, about words."""
     if facts["control"] in MEANINGLESS:
         return "meaningless"
     changed = facts["accuracy_contradicted"]
@@ -175,9 +126,8 @@ def label_of(facts: Mapping[str, Any]) -> str:
 
 
 def answers(directory: Path) -> pd.DataFrame:
-    """What every test says of one model, a row each: `version` (`published`: as the papers' criteria were put at first;
-    `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided;
-    `state` says why, of this version's claims."""
+    """What every test says of one model, a row each: `version` (`published`, or `current`: this version's claims),
+    `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided; `state` says why, of the current ones."""
     numbers = read_results(directory)
     rows: list[dict[str, Any]] = []
     for one in PUBLISHED:
@@ -192,10 +142,6 @@ def answers(directory: Path) -> pd.DataFrame:
                 met = {"met": MET.get(finding.verdict, np.nan), "state": finding.verdict}
                 rows.append({**about, **told, **met})
     return pd.DataFrame(rows)
-
-
-SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "asked", "claim"]
-"""Columns of `attnprobe/findings/calibration.parquet`."""
 
 
 def models_in(places: Iterable[Path]) -> list[Path]:
@@ -216,26 +162,35 @@ def models_in(places: Iterable[Path]) -> list[Path]:
             runs = [place / one["directory"] for one in content["members"]]
         else:
             runs = [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
-            runs = [
-                one for one in runs if str(RunDirectory(one).manifest().get("experiment")).startswith("calibration_")
-            ]
+        manifests = {run: RunDirectory(run).manifest() for run in runs}
+        runs = [run for run in runs if str(manifests[run].get("experiment")).startswith("calibration_")]
         if not runs:
             raise UserError(f"{place} holds no models of a study: expected the directory of a +experiment=calibration")
-        for directory in runs:
-            run_id = str(RunDirectory(directory).manifest()["run_id"])
-            if models.setdefault(run_id, directory).resolve() != directory.resolve():
-                raise UserError(f"{directory} is the model of {models[run_id]} again: name one of the two")
+        for run in runs:
+            known = models.setdefault(str(manifests[run]["run_id"]), run)
+            if known.resolve() != run.resolve():
+                raise UserError(f"{run} is the model of {known} again: name one of the two")
     return list(models.values())
 
 
 def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every model's facts (a row each), and every test's answer about it (a row per model and claim, with the facts)."""
+    """Every model's facts (a row each), and every test's answer about it (a row per model and claim, with the facts).
+
+    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts; 0 is chance, 1 all
+    that can be reached. It is about words: of states there is no such scale.
+    """
     facts, parts = [], []
     for directory in directories:
-        one = model_facts(directory)
+        one = answer_of(directory)
+        one["encoder"], _, one["control"] = one.pop("model").partition("_")
+        one["rightness"] = one["mass"] / (1 - one["chance"]) if one["chance"] < 1 else float("nan")
         facts.append(one | {"rightness_label": label_of(one)})
         parts.append(answers(directory).assign(**facts[-1]))
     return pd.DataFrame(facts), pd.concat(parts, ignore_index=True)
+
+
+SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "asked", "claim"]
+"""Columns of `attnprobe/findings/calibration.parquet`."""
 
 
 def shipped(answered: pd.DataFrame) -> pd.DataFrame:

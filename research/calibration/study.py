@@ -6,29 +6,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.statistics import in_columns
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.plots.grid import around, grid, title
-from research.calibration.rates import held_out, power_curve, rates, separations
-from research.calibration.records import FOLLOWS, RIGHT, RIGHTNESS, SOLVED, WRONG, collected
+from research.calibration.rates import power_curve, separations, tables_of
+from research.calibration.records import FOLLOWS, RIGHT, SOLVED, WRONG, collected
 
+GIVEN = ("word", "rationale", "rationale_70", "rationale_50", "position", "first", "random", "common_word", "uniform")
 CONTROLS: dict[str, tuple[str, ...]] = {
     "learned": (),
-    "word": ("model/attention=word",),
-    "rationale": ("model/attention=rationale",),
-    "rationale_70": ("model/attention=rationale_70",),
-    "rationale_50": ("model/attention=rationale_50",),
-    "position": ("model/attention=position",),
-    "first": ("model/attention=first",),
-    "random": ("model/attention=random",),
-    "common_word": ("model/attention=common_word",),
-    "uniform": ("model/attention=uniform",),
+    **{name: (f"model/attention={name}",) for name in GIVEN},
     "deceived": ("training=deceive",),
     "untrained": ("training=untrained", "training.recipe.optimizer.lr=0.0", "training.epochs=1"),
     "coin_flips": ("training=coin_flips",),
@@ -47,8 +38,6 @@ DATA: dict[str, tuple[str, ...]] = {
 }
 """Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule, natural sentences.
 What takes more to learn has its own number of texts and epochs."""
-GENERATED = "data.source."
-"""Settings that begin so are of generated texts: a file has as many rows as it has."""
 ENCODERS: dict[str, tuple[str, ...]] = {
     "average": ("model=average", "model.width=48"),
     "cnn": ("model=cnn", "model.encoder.filters=16"),
@@ -75,9 +64,7 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
 @dataclass(frozen=True)
 class Calibration(Study):
     """Trains every control with every encoder on every data set with every seed, small and alike, and examines each with the
-    probes. What the tests then say of right, wrong and meaningless attention is read from their tables
-    (`research.calibration.records`). Seeds come one after the other, each with all cells, so that a study that is cut
-    short, and continued later with the same command, is even at any time.
+    probes. Seeds come one after the other, each with all cells, so that a study that is cut short is even at any time.
 
     Attributes:
         controls: names of `CONTROLS`.
@@ -104,69 +91,45 @@ class Calibration(Study):
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part."""
+        of_files = [one for one in self.settings if not one.startswith("data.source.")]  # a file has the rows it has
         yield [
             Member(control, one, (
-                *self.settings_of(data), *DATA[data], *ENCODERS[encoder], *CONTROLS[control], f"data.name={data}",
-                f"model.name={encoder}_{control}", f"probe=[{','.join(self.probes)}]",
+                *(of_files if data == "geco" else self.settings), *DATA[data], *ENCODERS[encoder], *CONTROLS[control],
+                f"data.name={data}", f"model.name={encoder}_{control}", f"probe=[{','.join(self.probes)}]",
             ))
             for one, data, encoder, control in product(self.seeds, self.data, self.encoders, self.controls)
             if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
         ]  # fmt: skip
 
-    def settings_of(self, data: str) -> list[str]:
-        """The shared settings that these data have."""
-        generated = "data=geco" not in DATA[data]
-        return [one for one in self.settings if generated or not one.startswith(GENERATED)]
-
-
-VERSIONS = {"published": "as published", "current": "this version"}
-KINDS = ("right", "wrong", "meaningless")
-
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """Tables of rates, of how well each number separates, and of thresholds judged on data left out; the curves."""
+    """The tables of `tables_of`, and the curves."""
     models, answered = collected(directory / one["directory"] for one in content["members"])
     # one model whose own tests are shown next to the rates
     example = next((one for one in content["members"] if one["role"] == "learned"), content["members"][0])
     shown = models[models["run_id"] == example["run_id"]].iloc[0]
-    cells, separated = census(models), separations(answered)
-    tables = {
-        "Models by what is known of their attention: trained, and per rightness": cells,
-        "Share of yes, of all models asked, with exact 95 % intervals": yes_table(rates(answered)),
-        "AUC of each test's number between right and wrong attention, 95 % bootstrap interval over models": renamed(
-            separated
-        ),
-        "Thresholds chosen on the other data sets (false alarms of 5 %), judged on the one left out": renamed(
-            held_out(answered)
-        ),
-    }
-    unsolved = int((models["rightness_label"] == "not solved").sum())
+    separated, unsolved = separations(answered), int((models["rightness_label"] == "not solved").sum())
     caption = "Share of yes against the rightness of the attention: a test that tells climbs from left to right."
     return StudyReading(
-        title="Calibration: which tests tell right attention from wrong?",
-        about=(
-            f"{len(models)} small models whose answer is known, each asked every test. An attention is right where it puts "
-            f"at least {RIGHT:g} of what can be reached beyond chance on the words that decide, wrong up to {WRONG:g}; it "
-            f"counts where the model's accuracy is at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed: {unsolved} "
-            "did not get there. Models that cannot have learnt anything (random weights, labels by a coin, a guesser) are "
-            "meaningless. Yes always speaks for the attention."
-        ),
-        data=str(shown["data"]),
-        model=f"{shown['encoder']}_{shown['control']}",
-        directory=directory,
-        findings=[],
+        "Calibration: which tests tell right attention from wrong?",
+        f"{len(models)} small models whose answer is known, each asked every test. An attention is right where it puts at "
+        f"least {RIGHT:g} of what can be reached beyond chance on the words that decide, wrong up to {WRONG:g}; it counts "
+        f"where the model's accuracy is at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed: {unsolved} did not get "
+        "there. Models that cannot have learnt anything (random weights, labels by a coin, a guesser) are meaningless. Yes "
+        "always speaks for the attention.",
+        str(shown["data"]), f"{shown['encoder']}_{shown['control']}", directory,
         runs=[directory / example["directory"]],
-        tables={name: table for name, table in tables.items() if len(table)},
+        tables={name: table for name, table in tables_of(models, answered).items() if len(table)},
         figures=[("calibration_curves", caption, curves(power_curve(answered)))],
         answer=answer(separated),
         notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
-    )
+    )  # fmt: skip
 
 
 def answer(separated: pd.DataFrame) -> str:
     """How many tests of this version tell right attention from wrong in every kind of model, and which does so best."""
-    own = separated[separated["version"] == "current"] if len(separated) else separated
-    if not len(own):
+    own = separated[separated["version"] == "current"]
+    if own.empty:
         return "No test can be judged: it takes models with right attention and models with wrong attention."
     by_claim = own.groupby("claim")[["AUC", "AUC low"]].min()
     best = by_claim.sort_values(["AUC low", "AUC"]).index[-1]
@@ -175,40 +138,6 @@ def answer(separated: pd.DataFrame) -> str:
         f"{tell} of {len(by_claim)} tests tell right attention from wrong in every kind of model that was tried; “"
         f"{best.replace('_', ' ')}” does so best (AUC {by_claim.loc[best, 'AUC']:.2f} or more; a coin has 0.50)."
     )
-
-
-def census(models: pd.DataFrame) -> pd.DataFrame:
-    """How many models there are per data set, encoder and rightness, with their mean accuracies."""
-    counts = models.groupby(["data", "encoder", "rightness_label"], observed=True).size().unstack(fill_value=0)
-    kinds = [kind for kind in RIGHTNESS if kind in counts]
-    solved = models[models["rightness_label"].isin(["right", "between", "wrong"])]
-    names = {
-        "accuracy": "accuracy",
-        "accuracy_contradicted": "reason changed",
-        "accuracy_without": "without the reason",
-    }
-    means = solved.groupby(["data", "encoder"], observed=True)[list(names)].mean().rename(columns=names)
-    return counts[kinds].join(means).reset_index()
-
-
-def yes_table(shares: pd.DataFrame) -> pd.DataFrame:
-    """A row per claim and encoder, and the rate with its interval for each kind of attention."""
-    rows, keys = [], ["version", "criterion", "level", "claim", "encoder"]
-    for key, part in shares.groupby(keys, observed=True, sort=False):
-        row: dict[str, Any] = dict(zip(keys, key, strict=True))
-        for kind in KINDS:
-            own = part[part["rightness"] == kind]
-            found = own[["rate", "rate low", "rate high"]].to_numpy()[0] if len(own) else (np.nan,) * 3
-            row |= in_columns(kind, tuple(found)) | {f"{kind}: models": int(own["asked"].sum())}
-        rows.append(row)
-    return renamed(pd.DataFrame(rows))
-
-
-def renamed(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its versions and claims in words."""
-    if not len(table):
-        return table
-    return table.assign(version=table["version"].map(VERSIONS), claim=table["claim"].str.replace("_", " "))
 
 
 def curves(table: pd.DataFrame) -> Figure:

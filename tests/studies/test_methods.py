@@ -13,7 +13,7 @@ from attnprobe.findings.studies.base import Done, read_study
 from attnprobe.report.publish import publish_study
 from attnprobe.results.table import read_results
 from attnprobe.runs.studies import carry_out_study
-from research.methods import Methods, heat, needs_its_words, overall
+from research.methods import Methods, heat, overall
 from tests.runs import composed
 
 TINY = (
@@ -67,12 +67,6 @@ def test_each_number_of_the_figure_stands_above_its_encoder():
     shown = {(panel.get_title(loc="left"), names[text.xy[0]], float(text.get_text()))
              for panel in figure.axes for text in panel.texts}  # fmt: skip
     assert shown == set(cells)
-
-
-def test_only_texts_whose_words_decide_are_asked():
-    """Of these four the second is right without its words as well, and the third was wrong with them."""
-    known = pd.DataFrame({"correct": [1.0, 1.0, 0.0, 1.0], "correct_without": [0.0, 1.0, 0.0, np.nan]})
-    assert needs_its_words(known).tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("name", ["methods", "sanity"])

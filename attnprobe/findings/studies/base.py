@@ -172,7 +172,7 @@ class StudyReading:
     data: str
     model: str
     directory: Path
-    findings: list[Finding]
+    findings: list[Finding] = field(default_factory=list)
     runs: list[Path] = field(default_factory=list)
     readings: dict[str, str] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)

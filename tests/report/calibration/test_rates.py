@@ -1,4 +1,4 @@
-"""Rates over models against counts by hand, scipy and simulated models."""
+"""Rates over models, and the documentation's tables of them, against counts by hand, scipy and simulated models."""
 
 import json
 
@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.verdicts import CALIBRATION
 from research.calibration.__main__ import made_by
-from research.calibration.rates import held_out, power_curve, rates, separation, separations
+from research.calibration.rates import NAMES, counted, held_out, power_curve, separation, separations, tables_of
 from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, nearer_optimum, removed_earlier, shipped
 
 
@@ -32,18 +32,6 @@ def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def test_the_rate_is_of_all_models_asked():
-    table = models(30, gap=3)
-    found = rates(table).set_index("rightness")
-    for label, part in table.groupby("rightness_label"):
-        assert found.loc[label, "asked"] == 60
-        assert found.loc[label, "decided"] == part["met"].notna().sum()
-        assert found.loc[label, "rate"] == (part["met"] == 1).sum() / 60
-        _, low, high = clopper_pearson(int((part["met"] == 1).sum()), 60)
-        assert (found.loc[label, "rate low"], found.loc[label, "rate high"]) == (low, high)
-    assert found.loc["right", "rate"] > found.loc["wrong", "rate"]
 
 
 def test_separation_is_the_area_under_the_curve():
@@ -156,3 +144,34 @@ def test_the_commands_that_are_shipped_train_these_models_and_no_others():
         f"{start} study.data=[token] study.encoders=[lstm] study.controls=[first,learned] study.seeds=[0,1]",
         f"{start} study.data=[token] study.encoders=[lstm] study.controls=[uniform] study.seeds=[1]",
     ]
+
+
+def test_every_count_of_the_tables_is_that_of_the_models():
+    claim = "weights_follow_words"
+    parts = [models(20, gap=3, encoder=encoder, seed=seed) for seed, encoder in enumerate(("cnn", "lstm"))]
+    answered = pd.concat(parts, ignore_index=True).assign(claim=claim)
+    answered["run_id"] += answered["encoder"]
+    tables = tables_of(answered.drop_duplicates("run_id"), answered)
+    assert tables["Models"]["right"].tolist() == [20, 20, 20, 20, 80]
+    assert tables["Models"]["data"].tolist() == ["ordered pair", "ordered pair", "token", "token", "all"]
+    (row,) = tables["Yes, of all models asked"].to_dict("records")
+    assert (row["test"], row["criterion, level"]) == (f"**{NAMES['current', claim].strip('* ')}** *", "erasure, word")
+    for kind in ("right", "wrong"):
+        yes = int((answered.loc[answered["rightness_label"] == kind, "met"] == 1).sum())
+        _, low, high = clopper_pearson(yes, 80)
+        assert row[f"{kind}: yes"] == f"{yes} of 80 [{100 * low:.0f}, {100 * high:.0f}]"
+    assert row["meaningless: yes"] == "–"
+    for by, cells in (("encoder", 2), ("data and encoder", 4)):
+        counts = tables[f"Primary claims by {by}"]["right: yes, of all"]
+        # what the cells hold adds up to all models of the kind
+        assert [len(counts), sum(int(one.split(" ")[2]) for one in counts)] == [cells, 80]
+    (area,) = tables["Area under the curve"].to_dict("records")
+    (lstm,) = separations(answered[answered["encoder"] == "lstm"]).to_dict("records")
+    assert area["lstm"] == f"{lstm['AUC']:.2f}"
+
+
+def test_undecided_models_are_asked_and_not_decided():
+    met = pd.Series([1.0, 0.0, float("nan"), float("nan")])
+    assert counted(met).startswith("1 of 4 ")
+    assert counted(met, decided=True).startswith("1 of 2 ")
+    assert counted(met.iloc[2:], decided=True) == "–"
