@@ -26,12 +26,12 @@ from itertools import count
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import log_softmax
-from torch import Tensor
 
+from attnprobe.exact.checks import Content, Logits, PerText, Weights
 from attnprobe.exact.linear_programme import Programme, Simplex
-from attnprobe.exact.regions import ClassRegion, Incumbent, LabelRegion, Region, moved_term, term
+from attnprobe.exact.regions import Incumbent, Region, term
 
 NEGLIGIBLE = 1e-7
 """Gap in nats at which no further programme is worth its time."""
@@ -47,7 +47,8 @@ class Polytope:
         rows, limits, self.extra = example.outer()
         total = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
         self.rows, self.limits = np.vstack([rows, total]), np.r_[limits, example.mass]
-        self.programme: Programme | None = None
+        floor, nothing = np.r_[np.full(len(limits), -np.inf), example.mass], np.zeros(len(total))
+        self.programme = Programme(self.rows, floor, self.limits, nothing, nothing, simplex=Simplex.DUAL)
 
     def highest(self) -> Float[np.ndarray, "seq"]:
         """u_t: the most that one position may get, by each constraint on the weights alone."""
@@ -65,13 +66,8 @@ class Polytope:
         seq = len(self.example.alpha)
         intercept, slope = _chord(self.example.alpha, lowest, highest)
         cost = np.r_[-slope, np.zeros(len(self.extra))]
-        least, most = np.r_[lowest, self.extra[:, 0]], np.r_[highest, self.extra[:, 1]]
-        if self.programme is None:
-            floor = np.r_[np.full(len(self.limits) - 1, -np.inf), self.example.mass]
-            self.programme = Programme(self.rows, floor, self.limits, least, most, simplex=Simplex.DUAL)
-        else:  # it starts from its last solution
-            self.programme.bound(least, most)
-        solution = self.programme.minimise(cost)
+        self.programme.bound(np.r_[lowest, self.extra[:, 0]], np.r_[highest, self.extra[:, 1]])
+        solution = self.programme.minimise(cost)  # it starts from its last solution
         if solution is None:
             return None
         if solution.at is None:  # the box alone still gives a bound
@@ -139,9 +135,9 @@ def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray,
         a = a * (example.mass / a.sum())
     moved = a @ example.shift
     centred = example.shift[used] - example.shift[used].mean(0)  # directions that keep the sum
-    change = np.linalg.lstsq(
-        np.vstack([example.telling(centred).T, np.ones(len(used))]), np.r_[-example.telling(moved), 0], rcond=None
-    )[0]
+    if example.exclusive:  # what all logits have in common changes nothing
+        moved, centred = moved - moved.mean(), centred - centred.mean(-1, keepdims=True)
+    change = np.linalg.lstsq(np.vstack([centred.T, np.ones(len(used))]), np.r_[-moved, 0], rcond=None)[0]
     steps = np.linspace(0, 1, 65)[:, None]
     weights = a[used] + steps * change
     result = np.zeros((len(steps), len(a)))
@@ -182,18 +178,17 @@ def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
     first, second, possible = np.tile(first, 2), np.tile(second, 2), np.tile(possible, 2)
     promise = np.full(len(ends), -np.inf)
     share, i, j = ends[possible], first[possible], second[possible]
-    moved = moved_term(example.alpha[i], share * example.mass) + moved_term(
-        example.alpha[j], (1 - share) * example.mass
-    )
-    promise[possible] = example.mass * np.log(2) / 2 + moved
+    alpha, empty = example.alpha, example.alpha * np.log(2) / 2  # the JSD's term of a position without weight
+    of_i = term(alpha[i], share * example.mass) - empty[i]
+    of_j = term(alpha[j], (1 - share) * example.mass) - empty[j]
+    promise[possible] = example.mass * np.log(2) / 2 + (of_i + of_j)
     order = np.argsort(-promise, kind="stable")[:64]
     order = order[promise[order] > known]
     i, j, good, bad = first[order], second[order], middle[order], ends[order]
 
     def within(share: np.ndarray) -> np.ndarray:
-        return example.well_within(
-            example.mass * (share[:, None] * example.shift[i] + (1 - share)[:, None] * example.shift[j])
-        )
+        moved = share[:, None] * example.shift[i] + (1 - share)[:, None] * example.shift[j]
+        return example.within(example.mass * moved, well=True)
 
     good = np.where(within(bad), bad, good)
     start = within(good)
@@ -243,14 +238,14 @@ def _polish(example: Region, best: Incumbent) -> None:
 
 
 def certified_interval(
-    attention: Float[Tensor, "batch seq"],
-    position_logits: Float[Tensor, "batch seq classes"],
-    content: Bool[Tensor, "batch seq"],
+    attention: Weights,
+    position_logits: Logits,
+    content: Content,
     epsilon: float,
     effort: int,
     *,
     exclusive: bool = True,
-) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
+) -> tuple[Weights, PerText]:
     """The farthest attention found within ε, and an upper bound (nats) on the JSD of all that are.
 
     Args:
@@ -270,8 +265,8 @@ def certified_interval(
         matters = keep | (weights > 0)  # sums over padding would round differently in another batch
         own = weights[matters] @ logits[matters]
         shift = kept - (alpha @ kept / mass if mass > 0 else kept.mean(0))
-        region, prediction = (ClassRegion, log_softmax(own)) if exclusive else (LabelRegion, own)
-        best, bound = _interval(region(alpha, shift, mass, epsilon, prediction), effort)
+        region = Region(alpha, shift, mass, epsilon, log_softmax(own) if exclusive else own, exclusive)
+        best, bound = _interval(region, effort)
         farthest[row, content[row]] = torch.from_numpy(best).to(farthest)
         bounds.append(bound)
     return farthest, attention.new_tensor(bounds)
@@ -279,11 +274,13 @@ def certified_interval(
 
 def _interval(example: Region, effort: int) -> tuple[Float[np.ndarray, "seq"], float]:
     """Best attention found and upper bound for one text."""
-    mass = np.array(example.mass)
-    value = example.mass * np.log(2) / 2 + moved_term(example.alpha, mass)  # with everything on one position
+    alpha, mass = example.alpha, np.array(example.mass)
+    value = example.mass * np.log(2) / 2 + (
+        term(alpha, mass) - alpha * np.log(2) / 2
+    )  # with everything on one position
     free = float(value.max())  # the optimum without any constraint
-    best = Incumbent(example)
-    farthest = int(np.where(example.well_within(mass * example.shift), value, -np.inf).argmax())
+    best = Incumbent(example, alpha)
+    farthest = int(np.where(example.within(mass * example.shift, well=True), value, -np.inf).argmax())
     best.offer_all(np.eye(1, len(value), farthest) * mass)
     if best.jsd >= free - NEGLIGIBLE:
         return best.attention, free

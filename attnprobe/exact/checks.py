@@ -6,13 +6,17 @@ from torch import Tensor
 
 from attnprobe.core.errors import UserError
 
+Weights = Float[Tensor, "batch seq"]
+Content = Bool[Tensor, "batch seq"]
+Logits = Float[Tensor, "batch seq classes"]
+PerText = Float[Tensor, "batch"]
 SUM_TOLERANCE = 1e-4
 """How far from 1 an attention row may sum: float32 rounding of long rows stays well below."""
 
 
 def checked(
     attention: Float[Tensor, "..."], position_logits: Float[Tensor, "..."], content: Bool[Tensor, "..."]
-) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq classes"], Bool[Tensor, "batch seq"]]:
+) -> tuple[Weights, Logits, Content]:
     """Attention summing to exactly 1 and position logits, both float64 and detached, and content as it came.
 
     Position logits that can have no effect (no content, no weight: padding) become 0, so that whatever is there
@@ -36,9 +40,7 @@ def checked(
         raise UserError(
             f"content is of {content.dtype}: expected torch.bool, True where a weight may be erased or moved"
         )
-    for name, given in {"attention": attention, "position_logits": position_logits}.items():
-        if not given.is_floating_point():
-            raise UserError(f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()")
+    refuse_integers(attention=attention, position_logits=position_logits)
     if position_logits.shape[-1] < 2:
         raise UserError(f"{shapes}: expected 2 or more classes; give a binary model's single logit s as [0, s]")
     attention, position_logits = attention.detach().double(), position_logits.detach().double()
@@ -65,6 +67,13 @@ def checked(
     return attention / total, position_logits, content
 
 
+def refuse_integers(**tensors: Tensor) -> None:
+    """Refuse tensors that do not hold floating-point numbers, by name."""
+    for name, given in tensors.items():
+        if not given.is_floating_point():
+            raise UserError(f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()")
+
+
 # When is one class ahead of another? One rule for everything that erases weights and looks at the decision.
 
 LEAST_MASS = 1e-12
@@ -72,9 +81,7 @@ LEAST_MASS = 1e-12
 invent a prediction. By the same share of the largest lead that one position has, a class must be ahead: less is a tie."""
 
 
-def decide(
-    attention: Float[Tensor, "batch seq"], position_logits: Float[Tensor, "batch seq classes"]
-) -> Int[Tensor, "batch"]:
+def decide(attention: Weights, position_logits: Logits) -> Int[Tensor, "batch"]:
     """The class with the largest Σ α_t z_t, the first of those that are level up to rounding (`least_lead`)."""
     # against the first class, so that what all classes have in common costs no digits
     relative = position_logits - position_logits[..., :1]
@@ -83,17 +90,13 @@ def decide(
     return (sums >= (sums.amax(-1) - tolerance).unsqueeze(-1)).byte().argmax(-1)
 
 
-def leads(
-    position_logits: Float[Tensor, "batch seq classes"], decision: Int[Tensor, "batch"]
-) -> Float[Tensor, "batch classes seq"]:
+def leads(position_logits: Logits, decision: Int[Tensor, "batch"]) -> Float[Tensor, "batch classes seq"]:
     """d_t = z_t[k] − z_t[c]: what every position says for each class k against the decision c; 0 for c itself."""
     own = position_logits.gather(-1, decision.view(-1, 1, 1).expand(-1, position_logits.shape[1], 1))
     return (position_logits - own).mT.contiguous()
 
 
-def least_lead(
-    lead: Float[Tensor, "batch classes seq"], matters: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch classes"]:
+def least_lead(lead: Float[Tensor, "batch classes seq"], matters: Content) -> Float[Tensor, "batch classes"]:
     """How large Σ α_t d_t over what is kept must be for a class to be ahead: more than 1e-12 of the largest |d_t|.
 
     Sums that are equal in exact arithmetic differ in float64 by some 1e-16 of that, differently on every processor.

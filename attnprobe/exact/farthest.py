@@ -6,17 +6,15 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.special import xlogy
 
 from attnprobe.core.batch import Task, prediction_distance, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.exact.certified import certified_interval
-from attnprobe.exact.checks import checked
+from attnprobe.exact.checks import Content, Logits, PerText, Weights, checked
 from attnprobe.exact.regions import TVD_MARGIN
 from attnprobe.measures import LN2, jensen_shannon
 
-Weights = Float[Tensor, "batch seq"]
-Content = Bool[Tensor, "batch seq"]
-PerText = Float[Tensor, "batch"]
 Place = Int[Tensor, "batch"]
 
 PAIRS_AT_ONCE = 1 << 18
@@ -111,9 +109,7 @@ def farthest_attention(
     return FarthestAttention(farthest, jsd, tvd, upper_bound, upper_bound - jsd < CLOSED)
 
 
-def _farthest_two_classes(
-    attention: Weights, position_logits: Float[Tensor, "batch seq classes"], content: Content, epsilon: float
-) -> Weights:
+def _farthest_two_classes(attention: Weights, position_logits: Logits, content: Content, epsilon: float) -> Weights:
     """The global optimum for two classes, by the vertices of the feasible set.
 
     Proof. Let s_t be the logit margin of position t and p the probability of class 1. TVD = |p' − p| ≤ ε holds exactly
@@ -142,7 +138,8 @@ def _farthest_two_classes(
     weights = torch.where(content, attention, 1)  # outside content: unused, but safe in a logarithm
     # G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)]
     whole = mass[:, None]
-    alone = (_xlogx(weights) + _xlogx(whole) + whole * LN2 - _xlogx(weights + whole)) / 2
+    both = weights + whole
+    alone = (xlogy(weights, weights) + xlogy(whole, whole) + whole * LN2 - xlogy(both, both)) / 2
     feasible = content & (reach >= lo[:, None]) & (reach <= hi[:, None])
     best, first = _first_largest(torch.where(feasible, alone, -torch.inf))
     # both ends at once, as twice the examples
@@ -161,10 +158,6 @@ def _farthest_two_classes(
     result.scatter_add_(-1, second[:, None], (mass * (1 - share))[:, None])
     # the vertices lie on the interval's rim up to rounding; without one (never seen), the model's own attention stands
     return torch.where((paired | (best > -torch.inf))[:, None], result, attention)
-
-
-def _xlogx(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    return torch.special.xlogy(x, x)
 
 
 def _first_largest(x: Float[Tensor, "*any n"]) -> tuple[Float[Tensor, "*any"], Int[Tensor, "*any"]]:
@@ -253,6 +246,6 @@ def _pair_gains(
     gain += v.log().mul_(v)
     v += alpha_j
     gain -= v.log().mul_(v)
-    gain += torch.where(valid_i, _xlogx(alpha_i) + m * LN2, -torch.inf)
-    gain += torch.where(valid_j, _xlogx(alpha_j), -torch.inf)
+    gain += torch.where(valid_i, xlogy(alpha_i, alpha_i) + m * LN2, -torch.inf)
+    gain += torch.where(valid_j, xlogy(alpha_j, alpha_j), -torch.inf)
     return gain.div_(2)

@@ -15,8 +15,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
-from attnprobe.exact.checks import LEAST_MASS, SUM_TOLERANCE
-from attnprobe.exact.linear_programme import Programme, Simplex, Solution
+from attnprobe.exact.checks import LEAST_MASS, SUM_TOLERANCE, refuse_integers
+from attnprobe.exact.linear_programme import Programme, Simplex
 from attnprobe.measures import jensen_shannon
 
 RANK = 1e-10
@@ -122,6 +122,11 @@ class _Polytope:
         self.farthest = self.moved = 0.0
         self.programme: Programme | None = None
 
+    def _programme(self, limits: Float[np.ndarray, "equations"], least: np.ndarray) -> Programme:
+        # the primal simplex is three times as fast as the default at 12 heads and 64 pieces
+        most = np.ones(len(least))
+        return Programme(self.equations, limits, limits, least, most, simplex=Simplex.PRIMAL, tolerance=FEASIBLE)
+
     def is_a_point(self) -> bool:
         """Whether no direction leads to another attention with the same output.
 
@@ -132,20 +137,21 @@ class _Polytope:
             return False
         if self.positive.all():
             return True
-        least = np.where(self.positive, -1.0, 0.0)
-        programme = _programme(self.equations, np.zeros(len(self.equations)), least)
-        return bool(-_minimum(programme, np.where(self.positive, 0.0, -1.0)).value <= np.sqrt(FEASIBLE))
+        programme = self._programme(np.zeros(len(self.equations)), np.where(self.positive, -1.0, 0.0))
+        cost = np.where(self.positive, 0.0, -1.0)
+        highest = -(programme.minimise(cost) or programme.no_answer(cost, np.zeros(0))).value
+        return bool(highest <= np.sqrt(FEASIBLE))
 
     def least(
         self, cost: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
     ) -> tuple[float, Float[np.ndarray, "words"]]:
         """The least of Σ cost · mean weight, and the mean weights of all words there. Where the solver comes to no answer, a
         certified bound, and the attention's own weights."""
-        rows = len(self.attention)
         if self.programme is None:
-            limits = self.equations @ self.attention.ravel()
-            self.programme = _programme(self.equations, limits, np.zeros(self.attention.size))
-        minimum = _minimum(self.programme, np.tile(cost / rows, rows))
+            self.programme = self._programme(self.equations @ self.attention.ravel(), np.zeros(self.attention.size))
+        costs = np.tile(cost / len(self.attention), len(self.attention))
+        # where the solver says that nothing is feasible it is mistaken: the attention itself is
+        minimum = self.programme.minimise(costs) or self.programme.no_answer(costs, np.zeros(0))
         if minimum.at is None:
             return minimum.value, self.attention.mean(0) @ member
         solution = np.clip(minimum.at, 0, None).reshape(self.attention.shape)
@@ -157,19 +163,6 @@ class _Polytope:
         return minimum.value, solution.mean(0) @ member
 
 
-def _programme(
-    equations: Float[np.ndarray, "equations variables"], limits: Float[np.ndarray, "equations"], least: np.ndarray
-) -> Programme:
-    # the primal simplex is three times as fast as the default at 12 heads and 64 pieces
-    most = np.ones(equations.shape[1])
-    return Programme(equations, limits, limits, least, most, simplex=Simplex.PRIMAL, tolerance=FEASIBLE)
-
-
-def _minimum(programme: Programme, cost: Float[np.ndarray, "variables"]) -> Solution:
-    # where the solver says that nothing is feasible it is mistaken: the attention itself is
-    return programme.minimise(cost) or programme.no_answer(cost, np.zeros(0))
-
-
 def _checked(
     attention: Tensor, values: Tensor, mask: Tensor | None, positions: Tensor | None, words: Tensor | None
 ) -> tuple[np.ndarray, ...]:
@@ -177,9 +170,7 @@ def _checked(
     shapes = f"attention {tuple(attention.shape)}, values {tuple(values.shape)}"
     if attention.ndim != 2 or values.ndim != 3 or values.shape[:2] != attention.shape or not attention.shape[1]:
         raise UserError(f"{shapes}: expected [rows, seq] and [rows, seq, dim], with one or more positions")
-    for name, given in {"attention": attention, "values": values}.items():
-        if not given.is_floating_point():
-            raise UserError(f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()")
+    refuse_integers(attention=attention, values=values)
     seq = attention.shape[1]
     allowed = np.ones(seq, dtype=bool) if mask is None else mask.detach().cpu().numpy()
     if allowed.shape != (seq,) or allowed.dtype != bool:

@@ -1,7 +1,6 @@
 """What a test says of the same model under attentions that mean nothing, and what it would say of the best one: without
 the first a number cannot be read, and with both it becomes a skill from 0 (meaningless) to 1 (as good as possible)."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,14 +9,10 @@ from torch import Tensor
 
 from attnprobe.core.batch import probabilities
 from attnprobe.core.readout import Readout
-from attnprobe.exact.checks import LEAST_MASS
+from attnprobe.exact.checks import LEAST_MASS, Content, PerText, Weights
 
-Weights = Float[Tensor, "batch seq"]
-Content = Bool[Tensor, "batch seq"]
 Samples = Float[Tensor, "samples batch seq"]
 Items = Int[Tensor, "samples batch"]
-
-# A text's own weights in another order.
 
 
 def permute_attention(attention: Weights, content: Content, noise: Samples) -> Samples:
@@ -79,21 +74,17 @@ def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples
 
 
 def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
-    """The softmax of normal scores that spread as much as the logarithms of the text's own weights.
+    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of the text's own weights.
 
     Args:
         noise: independent standard normal numbers at the content positions.
     """
-    weights = (spread_of(attention, content) * noise).masked_fill(~content, -torch.inf).softmax(-1)
-    return Drawn(weights, top_of(weights, content, noise))
-
-
-def spread_of(attention: Weights, content: Content) -> Float[Tensor, "batch 1"]:
-    """Standard deviation over the content of the weights' logarithms."""
     count = content.sum(-1, keepdim=True).clamp(min=1)
     logarithm = torch.where(content, attention.clamp(min=LEAST).log(), 0)
     centred = torch.where(content, logarithm - logarithm.sum(-1, keepdim=True) / count, 0)
-    return (centred.square().sum(-1, keepdim=True) / count).sqrt()
+    spread = (centred.square().sum(-1, keepdim=True) / count).sqrt()
+    weights = (spread * noise).masked_fill(~content, -torch.inf).softmax(-1)
+    return Drawn(weights, top_of(weights, content, noise))
 
 
 def even(content: Content) -> Weights:
@@ -113,7 +104,7 @@ def is_top(attention: Float[Tensor, "*samples batch seq"], content: Content) -> 
     return content & (inside >= inside.amax(-1, keepdim=True) * (1 - 1e-9))
 
 
-def over_ties(values: Weights, level: Content) -> Float[Tensor, "batch"]:
+def over_ties(values: Weights, level: Content) -> PerText:
     """The mean of the values at the positions that are level."""
     return torch.where(level, values, 0).sum(-1) / level.sum(-1)
 
@@ -147,30 +138,22 @@ def erased(readout: Readout, attention: Samples, item: Items) -> Erased:
     return Erased(torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan))
 
 
-def each_erased(readout: Readout, attention: Weights) -> Erased:
-    """Each position erased alone: `[batch, seq]`; NaN outside content."""
-    return _by_position(readout, attention, lambda place: attention.expand(len(place), -1, -1))
+def each_erased(readout: Readout, attention: Weights, top: Int[Tensor, "batch"] | None = None) -> Erased:
+    """Each position erased alone: `[batch, seq]`; NaN outside content.
 
-
-def each_on_top(readout: Readout, attention: Weights, top: Int[Tensor, "batch"]) -> Erased:
-    """The largest weight put on each position in turn, in exchange for that position's own, and erased there:
-    `[batch, seq]`; NaN outside content. The best of them is the most that erasing the top item can do in this model with
-    these weights, wherever the largest one lies."""
-    largest = attention.gather(-1, top.unsqueeze(-1))
-
-    def exchanged(place: Int[Tensor, "samples"]) -> Samples:
-        at = place.view(-1, 1, 1).expand(-1, len(attention), 1)
-        swapped = attention.expand(len(place), -1, -1)
-        own = swapped.gather(-1, at)
-        swapped = swapped.scatter(-1, top.view(1, -1, 1).expand(len(place), -1, 1), own)
-        return swapped.scatter(-1, at, largest.expand(len(place), -1, -1))
-
-    return _by_position(readout, attention, exchanged)
-
-
-def _by_position(readout: Readout, attention: Weights, of: Callable[[Tensor], Tensor]) -> Erased:
+    Args:
+        top: the position of the largest weight, which is first put on each position in turn, in exchange for that position's
+            own. The best of them is then the most that erasing the top item can do in this model with these weights, wherever
+            the largest one lies.
+    """
     parts = []
-    for place in torch.arange(attention.shape[1], device=attention.device).split(max(1, CHUNK // attention.numel())):
-        parts.append(erased(readout, of(place), place.unsqueeze(-1).expand(-1, len(attention))))
+    for places in torch.arange(attention.shape[1], device=attention.device).split(max(1, CHUNK // attention.numel())):
+        weights = attention.expand(len(places), -1, -1)
+        item = places.unsqueeze(-1).expand(-1, len(attention))
+        if top is not None:
+            at, of_top = item.unsqueeze(-1), top.view(1, -1, 1).expand(len(places), -1, 1)
+            largest, own = weights.gather(-1, of_top), weights.gather(-1, at)
+            weights = weights.scatter(-1, of_top, own).scatter(-1, at, largest)
+        parts.append(erased(readout, weights, item))
     joined = (torch.cat(column).T for column in zip(*parts, strict=True))
     return Erased(*(torch.where(readout.content, one, torch.nan) for one in joined))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnprobe.exact.checks import LEAST_MASS, checked
+from attnprobe.exact.checks import LEAST_MASS, Content, Logits, PerText, Weights, checked
 
 # The best and the worst erasures of each size for a linear decoder, at any length: the limits of every order's curve.
 
@@ -75,14 +75,12 @@ def erasure_limits(
     return ErasureLimits(lowest, -highest, lowest_nested, highest_nested)
 
 
-def _lead(position_logits: Tensor, class_: Tensor, rival: Tensor) -> Float[Tensor, "batch seq"]:
+def _lead(position_logits: Tensor, class_: Tensor, rival: Tensor) -> Weights:
     rows = torch.arange(len(position_logits), device=position_logits.device)
     return position_logits[rows, :, class_] - position_logits[rows, :, rival]
 
 
-def _least(
-    attention: Float[Tensor, "batch seq"], lead: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> tuple[Float[Tensor, "batch seq"], Bool[Tensor, "batch"]]:
+def _least(attention: Weights, lead: Weights, content: Content) -> tuple[Weights, Bool[Tensor, "batch"]]:
     """The least lead for each number of erased positions, text by text, and whether the sets that have it are nested."""
     least = torch.full_like(lead, torch.nan)
     nested = torch.ones(len(lead), dtype=torch.bool, device=lead.device)
@@ -146,10 +144,10 @@ class OrderRange(NamedTuple):
     The true limits lie between: equal where certified and found are.
     """
 
-    lowest: Float[Tensor, "batch"]
-    lowest_found: Float[Tensor, "batch"]
-    highest_found: Float[Tensor, "batch"]
-    highest: Float[Tensor, "batch"]
+    lowest: PerText
+    lowest_found: PerText
+    highest_found: PerText
+    highest: PerText
 
 
 def mean_fall(
@@ -166,9 +164,9 @@ def mean_fall(
 
 
 def order_limits(
-    attention: Float[Tensor, "batch seq"],
-    position_logits: Float[Tensor, "batch seq classes"],
-    content: Bool[Tensor, "batch seq"],
+    attention: Weights,
+    position_logits: Logits,
+    content: Content,
     *,
     class_: Int[Tensor, "batch"],
     rival: Int[Tensor, "batch"],

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
+from attnprobe.exact.checks import refuse_integers
 
 MOST_WORDS = 24
 """2^24 numbers in float64 are 128 MiB per text, and as much again while they are worked on."""
@@ -61,7 +62,7 @@ def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
     >>> limits.upper_order.tolist(), round(limits.upper.item(), 3)
     ([[1, 0]], 0.65)
     """
-    drop = _checked(drop, "drop")
+    drop, _ = _checked(drop, "drop")
     started = drop[:, 0] != 0
     if started.any():
         row = int(started.nonzero()[0, 0])
@@ -86,8 +87,7 @@ def shapley_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
     >>> shapley_values(torch.tensor([[0.0, 1.0, 2.0, 5.0]])).tolist()
     [[2.0, 3.0]]
     """
-    value = _checked(value, "value")
-    words = _words(value)
+    value, words = _checked(value, "value")
     others = _sizes(words - 1, value.device)
     weight = [factorial(s) * factorial(words - s - 1) / factorial(words) for s in range(words)]
     return _expected_gain(value, value.new_tensor(weight)[others])
@@ -98,7 +98,7 @@ def banzhaf_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
 
     Arguments and errors as `shapley_values`. The values need not add up to v(all) − v(none).
     """
-    value = _checked(value, "value")
+    value, _ = _checked(value, "value")
     return _expected_gain(value, value.new_full((value.shape[1] // 2,), 2 / value.shape[1]))
 
 
@@ -109,8 +109,7 @@ def shapley_interactions(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch w
     do more together than each alone. Arguments and errors as `shapley_values`. A table by words *removed* gives the
     same indices with the opposite sign.
     """
-    value = _checked(value, "value")
-    words = _words(value)
+    value, words = _checked(value, "value")
     index = value.new_zeros(len(value), words, words)
     if words < 2:
         return index
@@ -142,8 +141,7 @@ def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
     Raises:
         UserError: not two axes of torch.bool, or a length that is not a power of 2.
     """
-    holds = _checked(holds, "holds", boolean=True)
-    words = _words(holds)
+    holds, words = _checked(holds, "holds", boolean=True)
     within = holds.clone()  # … for the set or for some subset of it
     for word in range(words):
         without, with_word = _split(within, word)
@@ -160,8 +158,7 @@ def smallest_set(holds: Shaped[Tensor, "..."]) -> SmallestSet:
     Arguments and errors as `minimal_sets`. With "the decision differs once these words are removed" this is the
     smallest flipping set of words *at the input*, which no linear decoder is needed for.
     """
-    holds = _checked(holds, "holds", boolean=True)
-    words = _words(holds)
+    holds, words = _checked(holds, "holds", boolean=True)
     # one number orders sets by size first, by mask second
     rank = _sizes(words, holds.device) * holds.shape[1] + torch.arange(holds.shape[1], device=holds.device)
     mask = torch.where(holds, rank, torch.iinfo(torch.long).max).argmin(-1)
@@ -171,31 +168,26 @@ def smallest_set(holds: Shaped[Tensor, "..."]) -> SmallestSet:
     return SmallestSet(torch.where(exists, members.sum(-1), NONE), members)
 
 
-def _checked(table: Tensor, name: str, *, boolean: bool = False) -> Tensor:
-    """Numbers in float64 and detached, truths as they came."""
+def _checked(table: Tensor, name: str, *, boolean: bool = False) -> tuple[Tensor, int]:
+    """Numbers in float64 and detached, truths as they came; and the number of words."""
     shape = tuple(table.shape)
     if table.ndim != 2 or shape[1] < 2 or shape[1] & (shape[1] - 1):
         raise UserError(
             f"{name} has shape {shape}: expected [batch, 2**n], one entry for each subset of n ≥ 1 words by its bit mask"
         )
-    if _words(table) > MOST_WORDS:
-        raise UserError(f"{name} has the subsets of {_words(table)} words: expected {MOST_WORDS} or fewer")
+    if (words := shape[1].bit_length() - 1) > MOST_WORDS:
+        raise UserError(f"{name} has the subsets of {words} words: expected {MOST_WORDS} or fewer")
     if boolean:
         if table.dtype != torch.bool:
             raise UserError(f"{name} is of {table.dtype}: expected torch.bool, True where it holds for the subset")
-        return table.detach()
-    if not table.is_floating_point():
-        raise UserError(f"{name} is of {table.dtype}: expected floating-point numbers; convert with .double()")
+        return table.detach(), words
+    refuse_integers(**{name: table})
     broken = ~table.isfinite().all(-1)
     if broken.any():
         raise UserError(
             f"{name} is not finite in row {int(broken.nonzero()[0, 0])}: check the model for NaN or infinity"
         )
-    return table.detach().double()
-
-
-def _words(table: Tensor) -> int:
-    return table.shape[1].bit_length() - 1
+    return table.detach().double(), words
 
 
 def _sizes(words: int, device: torch.device) -> Int[Tensor, "subsets"]:
@@ -217,7 +209,7 @@ def _expected_gain(
 ) -> Float[Tensor, "batch words"]:
     """Σ_{S∌i} weight(S) · (v(S ∪ i) − v(S)) of every word i; `weight` by the bit mask of S among the other words."""
     gains = []
-    for word in range(_words(value)):
+    for word in range(value.shape[1].bit_length() - 1):
         without, with_word = _split(value, word)
         gains.append((with_word - without).flatten(1) @ weight)
     return torch.stack(gains, 1)
@@ -225,7 +217,7 @@ def _expected_gain(
 
 def _longest_path(gain: Float[Tensor, "batch subsets"]) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
     """The greatest mean of `gain` over the prefixes of an order, and the first such order."""
-    words = _words(gain)
+    words = gain.shape[1].bit_length() - 1
     best = torch.zeros_like(gain)  # of a set: the most that the words still to come can add
     following = torch.zeros_like(gain, dtype=torch.uint8)  # and which of them comes next
     masks = torch.arange(gain.shape[1], device=gain.device)

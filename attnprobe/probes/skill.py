@@ -80,7 +80,7 @@ class Skill(Probe):
         own = nulls.each_erased(readout, attention)
         level = nulls.is_top(attention, content)
         top = nulls.top_of(attention.unsqueeze(0), content, ties[:1])[0]
-        best = nulls.each_on_top(readout, attention, top)
+        best = nulls.each_erased(readout, attention, top)
         null = nulls.erased(readout, *nulls.permuted(attention, content, noise, ties))
         random = nulls.erased(readout, *nulls.random_like(attention, content, normal))
         uniform = nulls.each_erased(readout, nulls.even(content))

@@ -11,7 +11,7 @@ from scipy.special import expit
 from attnprobe.exact import certified as bound
 from attnprobe.exact import farthest_attention
 from attnprobe.exact.certified import Polytope, certified_interval
-from attnprobe.exact.regions import ClassRegion, LabelRegion
+from attnprobe.exact.regions import Region, slope
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
 
@@ -114,12 +114,10 @@ def test_every_true_attention_is_inside_the_outer_polytope(exclusive, scale, eps
     checked = 0
     for seed, classes in enumerate((3, 4, 6) if exclusive else (2, 3, 6)):
         attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=scale))
-        region, own = (
-            (ClassRegion, (attention @ logits).log_softmax(-1)) if exclusive else (LabelRegion, attention @ logits)
-        )
+        own = (attention @ logits).log_softmax(-1) if exclusive else attention @ logits
         for epsilon in epsilons:
-            example = region(attention.numpy(), (logits - attention @ logits).numpy(), 1.0, epsilon, own.numpy())
-            polytope = Polytope(example)
+            shift = (logits - attention @ logits).numpy()
+            polytope = Polytope(Region(attention.numpy(), shift, 1.0, epsilon, own.numpy(), exclusive))
             others = (torch.randn(4000, 6, generator=generator, dtype=torch.float64) * 2).softmax(-1)
             others = attention + torch.rand(4000, 1, generator=generator) ** 2 * (others - attention)
             moved = others @ logits - attention @ logits
@@ -216,8 +214,7 @@ def test_everything_is_allowed_from_one_on():
 @pytest.mark.parametrize("own", [-6.0, -1.0, 0.0, 0.7, 5.0])
 def test_no_secant_is_flatter_than_the_flatter_end(own):
     """What the polytope rests on, by brute force."""
-    example = LabelRegion(np.array([1.0]), np.array([[1.0]]), 1.0, 0.1, np.array([own]))
     for end in (-7.0, -2.0, -0.1, 0.1, 2.0, 7.0):
-        claimed = min(example._slope(np.array([0.0]))[0], example._slope(np.array([end]))[0])
+        claimed = min(slope(np.array([own]), np.array([at]))[0] for at in (0.0, end))
         x = np.linspace(0, end, 500)[1:]
         assert claimed <= ((expit(own + x) - expit(own)) / x).min() + 1e-12
