@@ -161,12 +161,8 @@ def _dense_ranks(x: Tensor, valid: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*
 
 
 def _group_sizes(ranks: Int[Tensor, "*batch seq"], valid: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*batch groups"]:
-    """How many valid entries have each rank."""
     sizes = ranks.new_zeros(*ranks.shape[:-1], ranks.shape[-1] + 1)
     return sizes.scatter_add_(-1, ranks, valid.long())
-
-
-# Kendall's τ-b and its p-value, all rows at once.
 
 
 EXACT_UP_TO = 33
@@ -279,10 +275,8 @@ def spearman(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
     return torch.where(undefined, torch.nan, rho).to(a.dtype)
 
 
-# Do two scorings agree about the most important positions?
-#
 # Rankings of a whole text are ruled by its many unimportant tokens (Jain & Wallace 2019, appendix; Neely et al. 2022);
-# these look at the top only.
+# what follows looks at the most important positions only.
 
 
 def tenth(content: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*batch"]:
@@ -310,10 +304,6 @@ def top_tau(a: Rows, b: Rows, k: int, mask: Mask) -> PerRow:
     can have; with n ≤ k this is the ordinary τ of rows without ties.
 
     NaN in a row of fewer than two entries or one that holds a NaN. Of tied entries the earlier position comes first.
-
-    Note:
-        The published code gives a distance, divides by the square of the number of entries in either list, which no two
-        lists reach, and does not count the pairs with one entry in each list.
     """
     size = torch.full(mask.shape[:-1], k, device=mask.device)
     rank_a, rank_b, size, undefined = _ranks(a, b, size, mask)
@@ -369,17 +359,6 @@ def _ranks(a: Tensor, b: Tensor, k: Tensor, mask: Bool[Tensor, "*batch seq"]) ->
 
 
 __all__ = [
-    "LN2",
-    "entropy",
-    "jensen_shannon",
-    "kendall_tau",
-    "kendall_tau_test",
-    "kullback_leibler",
-    "normalised",
-    "rank_biased_overlap",
-    "spearman",
-    "tenth",
-    "top_overlap",
-    "top_tau",
-    "total_variation",
-]
+    "LN2", "entropy", "jensen_shannon", "kendall_tau", "kendall_tau_test", "kullback_leibler", "normalised",
+    "rank_biased_overlap", "spearman", "tenth", "top_overlap", "top_tau", "total_variation",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from attnprobe.evidence.reading import importances_in
 from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
-from attnprobe.importance.base import class_of
+from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
 from attnprobe.results.table import IMPORTANCES, read_results
 from research.calibration.records import FOLLOWS, SOLVED, answer_of
@@ -62,7 +62,7 @@ class Methods(Study):
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part. Methods that follow layers of
         self-attention are left out where the encoder has none."""
-        plain = [name for name in self.importances if not getattr(class_of(name), "of_layers", False)]
+        plain = [name for name in self.importances if not getattr(classes().get(name), "of_layers", False)]
         yield [
             Member(encoder, one, (
                 *DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import attnprobe
-from attnprobe.importance.base import class_of
+from attnprobe.importance.base import classes
 from tests import law
 
 PACKAGE = Path(__file__).parent.parent / "attnprobe"
@@ -199,7 +199,7 @@ def test_one_module_knows_the_names_of_a_runs_files():
 
 @pytest.mark.parametrize("path", sorted((CONF / "importance").glob("*.yaml")), ids=lambda path: path.stem)
 def test_an_importance_is_called_as_its_settings_are(path):
-    assert class_of(path.stem).name == path.stem
+    assert classes()[path.stem].name == path.stem
 
 
 def test_importances_know_no_probe():

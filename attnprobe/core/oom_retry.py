@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -21,12 +22,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
 
 
+@dataclass
 class Halving:
-    """Does something with a batch, or with parts of it that fit into memory; `count`: how many times a part was halved."""
+    """Does something with a batch, or with parts of it that fit into memory.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.fits: dict[str, int] = {}
+    Attributes:
+        count: how many times a part was halved.
+        fits: positions at a time, by what is done.
+    """
+
+    count: int = 0
+    fits: dict[str, int] = field(default_factory=dict)
 
     def __call__(
         self, task: str, batch: Batch, work: Callable[[slice], Result], *, rows_at_once: int | None = None

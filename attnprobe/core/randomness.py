@@ -4,6 +4,7 @@ the order of the examples, nor the device, changes a number."""
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partialmethod
 
 import torch
 from jaxtyping import Bool, Float
@@ -22,19 +23,9 @@ class Draws:
         digest = hashlib.sha256(f"{self.seed}/{self.probe}/{example_id}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=False) >> 1)
 
-    def uniform(
-        self, samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
+    def _fill(
+        self, draw: Callable[..., Tensor], samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
     ) -> Float[Tensor, "samples batch seq"]:
-        """U(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
-        return self._fill(samples, content, example_id, torch.rand)
-
-    def normal(
-        self, samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
-    ) -> Float[Tensor, "samples batch seq"]:
-        """N(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
-        return self._fill(samples, content, example_id, torch.randn)
-
-    def _fill(self, samples: int, content: Tensor, example_id: Tensor, draw: Callable[..., Tensor]) -> Tensor:
         mask = content.cpu()
         # drawn for the content positions only: padding must not use up random numbers
         numbers = [
@@ -45,3 +36,8 @@ class Draws:
         # the content positions row by row, as the numbers come
         result.view(samples, -1).index_copy_(1, mask.flatten().nonzero().squeeze(-1), torch.cat(numbers, 1))
         return result.to(content.device)
+
+    uniform = partialmethod(_fill, torch.rand)
+    """(samples, content, example_id): U(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
+    normal = partialmethod(_fill, torch.randn)
+    """The same of N(0, 1)."""

@@ -83,27 +83,23 @@ class Readout:
         Raises:
             ValueError: there are position logits, and what of them is the bias (`unattended`) is not known.
         """
-        if self.position_logits is None:
-            result = self._differentiated(self.logits)
-        else:
-            if self.unattended is None:
-                raise ValueError("the gradient of a linear decoder needs the logits under no attention (unattended)")
-            effect, bias = self.position_logits - self.unattended.unsqueeze(1), self.unattended
-            if self.task is Task.SINGLE_LABEL:
-                with torch.no_grad():
-                    logits = self.logits(self.attention) if self.recorded is None else self.recorded
-                    p = probabilities(logits, self.task)
-                    chosen = p.argmax(-1)
-                    of_chosen = effect.gather(-1, chosen[:, None, None].expand(*effect.shape[:2], 1)).squeeze(-1)
-                    expected = torch.einsum("bc,bsc->bs", p, effect)
-                    result = p.gather(-1, chosen.unsqueeze(-1)) * (of_chosen - expected)
-            else:
-                result = self._differentiated(lambda free: torch.einsum("bs,bsc->bc", free, effect) + bias)
-        return result.masked_fill(~self.content, 0)
-
-    def _differentiated(self, logits: Callable[[Tensor], Tensor]) -> Float[Tensor, "batch seq"]:
-        """The gradient by a backward pass."""
+        linear, bias = self.position_logits, self.unattended
+        if linear is not None and bias is None:
+            raise ValueError("the gradient of a linear decoder needs the logits under no attention (unattended)")
+        effect = None if linear is None or bias is None else linear - bias.unsqueeze(1)
+        if effect is not None and self.task is Task.SINGLE_LABEL:
+            with torch.no_grad():
+                logits = self.logits(self.attention) if self.recorded is None else self.recorded
+                p = probabilities(logits, self.task)
+                chosen = p.argmax(-1)
+                of_chosen = effect.gather(-1, chosen[:, None, None].expand(*effect.shape[:2], 1)).squeeze(-1)
+                expected = torch.einsum("bc,bsc->bs", p, effect)
+                result = p.gather(-1, chosen.unsqueeze(-1)) * (of_chosen - expected)
+            return result.masked_fill(~self.content, 0)
         with torch.enable_grad():
             free = self.attention.detach().clone().requires_grad_()
-            (gradient,) = torch.autograd.grad(probabilities(logits(free), self.task).amax(-1).sum(), free)
-        return gradient
+            logits = (
+                self.logits(free) if effect is None or bias is None else torch.einsum("bs,bsc->bc", free, effect) + bias
+            )
+            (result,) = torch.autograd.grad(probabilities(logits, self.task).amax(-1).sum(), free)
+        return result.masked_fill(~self.content, 0)

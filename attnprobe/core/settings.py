@@ -33,12 +33,6 @@ LISTED = 25
 """At most this many known names are listed."""
 
 
-def _is_part(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return isinstance(value.get("_target_"), str)
-    return not isinstance(value, str | int | float | list | None)
-
-
 # A text among the facts of an Annotated type is what the type is called in messages.
 Number = Annotated[float, AllowInfNan(False)]
 Name = Annotated[
@@ -47,10 +41,20 @@ Name = Annotated[
     "a name for folders and tables: up to 100 characters, none of them / or \\",
 ]
 Text = Annotated[str, MinLen(1), "text that is not empty"]
-Part = Annotated[Any, Predicate(_is_part), "a part (a mapping with _target_, the class that is constructed)"]
-"""What is constructed from a mapping with `_target_`."""
 Object = Annotated[Any, Predicate(lambda value: not isinstance(value, str | int | float | list | dict | None)), ""]
 """What no YAML can hold."""
+Part = Annotated[
+    Any,
+    Predicate(
+        lambda value: (
+            isinstance(value.get("_target_"), str)
+            if isinstance(value, Mapping)
+            else not isinstance(value, str | int | float | list | None)
+        )
+    ),
+    "a part (a mapping with _target_, the class that is constructed)",
+]
+"""What is constructed from a mapping with `_target_`."""
 Whole = Annotated[int, Ge(0)]
 Count = Annotated[int, Ge(1)]
 Size = Annotated[int, Ge(1), Le(1_000_000)]
@@ -231,6 +235,10 @@ def part_of(hint: Any) -> tuple[type, bool] | None:
 
 NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
 PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
+BOUNDS = {
+    Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}",
+    MinLen: "with {0.min_length} or more entries",
+}  # fmt: skip
 
 
 def words(kind: Any, *, plural: bool = False) -> str:
@@ -242,7 +250,9 @@ def words(kind: Any, *, plural: bool = False) -> str:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         named = [one for one in kind.__metadata__ if isinstance(one, str)]
-        return named[0] if named else words(inner[0], plural=plural) + _bounds(kind)
+        facts = [BOUNDS[type(one)].format(one) for one in kind.__metadata__ if type(one) in BOUNDS]
+        bounds = f" {' and '.join(facts)}" if facts else ""
+        return named[0] if named else words(inner[0], plural=plural) + bounds
     if origin in (Union, UnionType, Literal):
         kinds = [kind] if origin is Literal else [one for one in inner if one != Object]
         parts = [part for one in kinds for part in (_choices(one) if get_origin(one) is Literal else [words(one)])]
@@ -257,14 +267,6 @@ def words(kind: Any, *, plural: bool = False) -> str:
         example = f", such as {{{get_args(inner[0])[0]}: 100}}" if "number" in values else ""
         return f"a mapping from any of {words(inner[0])} to {values}{example},"
     return (PLURALS.get(kind) if plural else None) or NOUNS.get(kind, "another value")
-
-
-def _bounds(kind: Any) -> str:
-    """The limits of a type in words, with a space before them."""
-    forms = {Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}"}
-    forms[MinLen] = "with {0.min_length} or more entries"
-    facts = [forms[type(one)].format(one) for one in kind.__metadata__ if type(one) in forms]
-    return f" {' and '.join(facts)}" if facts else ""
 
 
 def _choices(kind: Any) -> list[str]:

@@ -18,23 +18,8 @@ from attnprobe.exact.subsets import (
 )
 
 __all__ = [
-    "ErasureLimits",
-    "FarthestAttention",
-    "FlippingSet",
-    "OvertakingSets",
-    "PrefixLimits",
-    "SmallestSet",
-    "WeightRanges",
-    "banzhaf_values",
-    "complement",
-    "erasure_limits",
-    "farthest_attention",
-    "minimal_sets",
-    "prefix_limits",
-    "shapley_interactions",
-    "shapley_values",
-    "smallest_flipping_set",
-    "smallest_overtaking_sets",
-    "smallest_set",
+    "ErasureLimits", "FarthestAttention", "FlippingSet", "OvertakingSets", "PrefixLimits", "SmallestSet", "WeightRanges",
+    "banzhaf_values", "complement", "erasure_limits", "farthest_attention", "minimal_sets", "prefix_limits",
+    "shapley_interactions", "shapley_values", "smallest_flipping_set", "smallest_overtaking_sets", "smallest_set",
     "weight_ranges",
-]
+]  # fmt: skip

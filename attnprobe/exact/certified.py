@@ -249,9 +249,7 @@ def certified_interval(
     """The farthest attention found within ε, and an upper bound (nats) on the JSD of all that are.
 
     Args:
-        attention: sums to 1 exactly; float64, as `attnprobe.exact.checks.checked` gives it.
-        position_logits: float64.
-        content: where attention may be moved.
+        attention: sums to 1 exactly; float64, as `attnprobe.exact.checks.checked` gives it and the logits.
         epsilon: 0 or more; infinite where everything is allowed.
         effort: how many linear programmes the bound of an example may take (about 0.3 ms each at 6 classes and 30
             positions). 0 takes none and leaves the unconstrained maximum as the bound.

@@ -19,17 +19,14 @@ def checked(
 ) -> tuple[Weights, Logits, Content]:
     """Attention summing to exactly 1 and position logits, both float64 and detached, and content as it came.
 
-    Position logits that can have no effect (no content, no weight: padding) become 0, so that whatever is there
-    stays out of the arithmetic.
+    Position logits that can have no effect (no content, no weight: padding) become 0, whatever is there.
 
     Raises:
         UserError: shapes that do not fit, a row without content, weights that are not a distribution, logits that are
             not finite.
     """
-    shapes = (
-        f"attention {tuple(attention.shape)}, position_logits {tuple(position_logits.shape)}, "
-        f"content {tuple(content.shape)}"
-    )
+    given = {"attention": attention, "position_logits": position_logits, "content": content}
+    shapes = ", ".join(f"{name} {tuple(one.shape)}" for name, one in given.items())
     if attention.ndim != 2 or position_logits.ndim != 3:
         raise UserError(f"{shapes}: expected [batch, seq], [batch, seq, classes], [batch, seq]")
     if content.shape != attention.shape or position_logits.shape[:2] != attention.shape:
@@ -46,9 +43,8 @@ def checked(
     attention, position_logits = attention.detach().double(), position_logits.detach().double()
     empty = ~content.any(-1)
     if empty.any():
-        raise UserError(
-            f"content is False everywhere in row {int(empty.int().argmax())}: leave texts without content out"
-        )
+        row = int(empty.int().argmax())
+        raise UserError(f"content is False everywhere in row {row}: leave texts without content out")
     # one weight after the other, so that the last digit of the sum does not depend on how much padding follows
     total = attention.cumsum(-1)[:, -1:]
     wrong = ~((total[:, 0] - 1).abs() <= SUM_TOLERANCE) | (attention < 0).any(-1)  # "not ≤" so that NaN is wrong

@@ -15,16 +15,14 @@ from attnprobe.exact.checks import LEAST_MASS, decide, leads, least_lead
 from attnprobe.exact.flipping import NEVER
 from attnprobe.measures import jensen_shannon
 
-# Erase one position at a time: what does each one do to the prediction? (Serrano & Smith 2019, section 4)
-
-
 CHUNK = 4_000_000
 """Attention weights at a time where the decoder is not linear: keeps memory small."""
 
 
 @dataclass(frozen=True)
 class SingleErasures:
-    """The effect of erasing each position alone; NaN outside content and where less than 1e-12 of the attention is left.
+    """The effect of erasing each position alone (Serrano & Smith 2019, section 4); NaN outside content and where less than
+    1e-12 of the attention is left.
 
     Attributes:
         divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln 2; NaN of scores, which
@@ -116,12 +114,9 @@ def overtaken(
     return lead > LEAST_MASS * logits.abs().amax(-1).clamp(min=1)
 
 
-# Erase positions one after the other until the decision flips (Serrano & Smith 2019, section 5).
-
-
 @dataclass(frozen=True)
 class ErasureCounts:
-    """How far an order had to be followed until the decision flipped.
+    """How far an order had to be followed until the decision flipped (Serrano & Smith 2019, section 5).
 
     Attributes:
         count: positions erased at the first flip, 1 or more; −1 where nothing short of erasing everything flips it.
@@ -194,13 +189,6 @@ def _flips_by_decoding(
     return flips
 
 
-# The fewest positions after whose erasure a given class wins outright: several constraints at once.
-#
-# Serrano & Smith name erasure towards each class as future work. For one rival against the decision a sort is exact
-# (`attnprobe.exact.smallest_overtaking_sets`); to win, a class must be ahead of every other one, and which set is
-# smallest is then an integer programme with one binary variable per position and one constraint per other class.
-
-
 MARGIN = 1e-5
 """How far above 0 a sum is asked to be in the second attempt, relative to its largest summand: the solver takes
 anything above -1e-6 for 0 or more."""
@@ -227,7 +215,10 @@ class WinningSet:
 def smallest_winning_set(
     margins: Float[np.ndarray, "rivals seq"], *, least: Float[np.ndarray, "rivals"] | float = 0.0, nodes: int = 1000
 ) -> WinningSet:
-    """The fewest positions to erase so that every rival's kept sum Σ_{t∉S} margins[j, t] is above `least`.
+    """The fewest positions to erase so that every rival's kept sum Σ_{t∉S} margins[j, t] is above `least`: the class wins.
+
+    For one rival against the decision a sort is exact (`attnprobe.exact.smallest_overtaking_sets`); to win, a class must be
+    ahead of every other one: an integer programme with a binary variable per position and a constraint per other class.
 
     Bounds by sorting come first. From below: the rival that is hardest to beat alone. From above: every rival's own
     order, the order by each position's worst margin and the one by its mean margin, followed until all sums are

@@ -19,17 +19,13 @@ Place = Int[Tensor, "batch"]
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs evaluated in one go: 2 MB per intermediate tensor, which stays in the cache, whatever the length."""
-
 FEW_PAIRS = 1024
 """Up to this many pairs, an example's are simply all tried."""
-
 SEEDS = 8
 """In longer texts, positions of either side that are paired first, to know early how good a pair has to be."""
-
 TIE = 1e-12
-"""JSD in nats below which two vertices count as equally far: the one found first is kept, in whatever company it is
-computed (the last digit of a vectorised logarithm depends on the position in memory)."""
-
+"""JSD in nats below which two vertices count as equally far: the one found first is kept (the last digit of a vectorised
+logarithm depends on the position in memory)."""
 CLOSED = 1e-6
 """Gap in nats below which an optimum counts as proved."""
 
@@ -220,15 +216,9 @@ def _best_of_rectangle(
 
 
 def _pair_gains(
-    alpha: Weights,
-    reach: Weights,
-    mass: PerText,
-    limit: PerText,
-    i: Int[Tensor, "batch wide"],
-    j: Int[Tensor, "batch tall"],
-    above: Content,
-    below: Content,
-) -> Float[Tensor, "batch wide tall"]:
+    alpha: Weights, reach: Weights, mass: PerText, limit: PerText, i: Int[Tensor, "batch wide"],
+    j: Int[Tensor, "batch tall"], above: Content, below: Content,
+) -> Float[Tensor, "batch wide tall"]:  # fmt: skip
     """G_i(w) + G_j(m − w) with the w at which the pair meets the limit; −∞ where i or j is not on its side."""
     valid_i, valid_j = above.gather(-1, i)[:, :, None], below.gather(-1, j)[:, None, :]
     # distances to the limit; what is on the wrong side gets 1, which keeps w inside (0, m)

@@ -16,11 +16,8 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class FlippingSet:
-    """The smallest set of positions whose erasure changes the decision of each example.
-
-    `size` is 1 or more, or −1 where no set flips the decision, proved up to rounding (`members` then all False).
-    `flips_to` is the class predicted once the set is erased, −1 where there is none.
-    """
+    """The smallest set of positions whose erasure changes the decision: `size` 1 or more, or −1 where no set does, proved
+    up to rounding (`members` then all False). `flips_to` is the class predicted once it is erased, −1 where there is none."""
 
     size: Int[Tensor, "batch"]
     members: Bool[Tensor, "batch seq"]
@@ -29,11 +26,10 @@ class FlippingSet:
 
 @dataclass(frozen=True)
 class OvertakingSets:
-    """For every class, the smallest set after whose erasure its logit is above the decision's.
+    """For every class, the smallest set after whose erasure its logit is above the decision's; a third may be higher still.
 
     `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or more, −1 where no set
-    does it (proved up to rounding), and 0 for the decision itself. The class named need not win: a third one may be
-    higher still.
+    does it (proved up to rounding), and 0 for the decision itself.
     """
 
     decision: Int[Tensor, "batch"]

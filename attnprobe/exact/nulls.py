@@ -24,9 +24,8 @@ def permute_attention(attention: Weights, content: Content, noise: Samples) -> S
         noise: distinct numbers at the content positions; their order is the permutation. Independent uniform noise
             gives every permutation the same probability.
     """
-    # The content positions come first, in the noise's order …
+    # the content positions first, in the noise's order, and in reading order, for the weights to move to
     shuffled = content_order(noise, content)
-    # … and the same positions in reading order, for the weights to move to.
     reading = content_order(torch.zeros_like(noise[:1]), content).expand_as(shuffled)
     weights = attention.expand_as(noise)
     return weights.scatter(-1, reading, weights.gather(-1, shuffled))
@@ -49,36 +48,26 @@ def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batc
     return keys.bitwise_and_((1 << bits) - 1)
 
 
-# Attentions that carry no meaning, as peaked as the model's own.
-
-
 LEAST = 1e-12
 """A weight below this counts as this much where its logarithm is taken."""
 
 
 class Drawn(NamedTuple):
-    """Attentions, and each one's top position: a random one of several that are level."""
+    """Attentions without meaning, as peaked as the model's own, and each one's top position: a random one of level ones."""
 
     attention: Samples
     top: Items
 
 
 def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> Drawn:
-    """The text's own weights on other positions, all orders equally likely.
-
-    Args:
-        noise, ties: independent uniform numbers at the content positions.
-    """
+    """The text's own weights on other positions, all orders equally likely; `noise`, `ties`: independent uniform numbers."""
     weights = permute_attention(attention, content, noise)
     return Drawn(weights, top_of(weights, content, ties))
 
 
 def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
-    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of the text's own weights.
-
-    Args:
-        noise: independent standard normal numbers at the content positions.
-    """
+    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of the text's own weights;
+    `noise`: independent standard normal numbers."""
     count = content.sum(-1, keepdim=True).clamp(min=1)
     logarithm = torch.where(content, attention.clamp(min=LEAST).log(), 0)
     centred = torch.where(content, logarithm - logarithm.sum(-1, keepdim=True) / count, 0)
@@ -107,9 +96,6 @@ def is_top(attention: Float[Tensor, "*samples batch seq"], content: Content) -> 
 def over_ties(values: Weights, level: Content) -> PerText:
     """The mean of the values at the positions that are level."""
     return torch.where(level, values, 0).sum(-1) / level.sum(-1)
-
-
-# What erasing an attention's top item does to the prediction made with that attention, in the frozen model.
 
 
 CHUNK = 4_000_000

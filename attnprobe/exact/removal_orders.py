@@ -12,9 +12,6 @@ from torch import Tensor
 
 from attnprobe.exact.checks import LEAST_MASS, Content, Logits, PerText, Weights, checked
 
-# The best and the worst erasures of each size for a linear decoder, at any length: the limits of every order's curve.
-
-
 STEPS = 100
 """Dinkelbach's iteration converges faster than linearly: a text of 4,000 positions took 9 steps at most."""
 CELLS = 2**22

@@ -26,8 +26,7 @@ class PrefixLimits:
     """The least and the greatest area that any order of removal can reach, and an order that reaches each.
 
     `lower` and `upper` are the mean drop over an order's n prefixes (one word removed, two, …, all), the area over the
-    perturbation curve (AOPC). The orders name words, first removed first; of equally good ones they are the first in
-    the dictionary's sense (smallest word first where that costs nothing).
+    perturbation curve (AOPC). The orders name words, first removed first; of equally good ones the first in the dictionary.
     """
 
     lower: Float[Tensor, "batch"]
@@ -182,11 +181,9 @@ def _checked(table: Tensor, name: str, *, boolean: bool = False) -> tuple[Tensor
             raise UserError(f"{name} is of {table.dtype}: expected torch.bool, True where it holds for the subset")
         return table.detach(), words
     refuse_integers(**{name: table})
-    broken = ~table.isfinite().all(-1)
-    if broken.any():
-        raise UserError(
-            f"{name} is not finite in row {int(broken.nonzero()[0, 0])}: check the model for NaN or infinity"
-        )
+    if (broken := ~table.isfinite().all(-1)).any():
+        row = int(broken.nonzero()[0, 0])
+        raise UserError(f"{name} is not finite in row {row}: check the model for NaN or infinity")
     return table.detach().double(), words
 
 

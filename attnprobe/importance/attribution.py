@@ -49,9 +49,12 @@ class Explained:
     baseline: Float[Tensor, "batch parts embed"]
     classes: Int[Tensor, "batch 2"]
 
-    def __call__(self, inputs: Float[Tensor, "rows parts embed"], text: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-        """The number for other vectors of the texts of these numbers; a text may be there many times."""
-        batch = self.batch.rows(text)
+    def __call__(
+        self, inputs: Float[Tensor, "rows parts embed"], text: Int[Tensor, "rows"] | None = None
+    ) -> Float[Tensor, "rows"]:
+        """The number for other vectors of the texts of these numbers, of which one may be there many times; None: of all in
+        order."""
+        batch = self.batch if text is None else self.batch.rows(text)
         batch = batch.cut(int(batch.mask.sum(-1).max()))  # padding that none of these texts needs
         parts = self.model.word_of(batch).shape[1]
         return self.number_of(self.model.outputs_from(batch, inputs[:, :parts]).logits, text)
@@ -68,15 +71,10 @@ class Explained:
         self, method: Callable[..., Any], *given: Tensor, **settings: Any
     ) -> Float[Tensor, "batch parts embed"]:
         """What one of captum's methods gives to each number of the texts' vectors."""
-        inputs, texts = self.inputs.clone().requires_grad_(), self.texts
+        inputs, texts = self.inputs.clone().requires_grad_(), torch.arange(len(self.inputs), device=self.inputs.device)
         with torch.enable_grad():
             found = method(self).attribute(inputs, *given, additional_forward_args=texts, **settings)
         return found.detach()
-
-    @property
-    def texts(self) -> Int[Tensor, "batch"]:
-        """The numbers of the texts."""
-        return torch.arange(len(self.inputs), device=self.inputs.device)
 
     def alone(self, number: int) -> "Explained":
         """One text without padding."""
@@ -137,11 +135,7 @@ class Attribution(Importance):
         self.named_class(data.classes)
 
     def named_class(self, classes: Sequence[str]) -> int | None:
-        """The number of the class that is named; None where none is.
-
-        Raises:
-            UserError: there is no such class.
-        """
+        """The number of the class that is named; None where none is. Raises `UserError` where there is no such class."""
         if self.target in (PREDICTED, CONTRAST):
             return None
         if self.target not in classes:
@@ -176,16 +170,15 @@ class Attribution(Importance):
         """What complete scores add up to: the number for the text minus that for the baseline."""
         explained = subject.cached(self.explained)
         with torch.no_grad():
-            at_text, at_baseline = (explained(one, explained.texts) for one in (explained.inputs, explained.baseline))
-        return (at_text - at_baseline).double()
+            return (explained(explained.inputs) - explained(explained.baseline)).double()
 
 
 class TextByText(Attribution):
     """An attribution that takes one text at a time, without its padding; random numbers belong to the text."""
 
     @abstractmethod
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        """The scores of the words of one text."""
+    def of_text(self, explained: Explained, whole: Float[Tensor, "1 words"]) -> Float[Tensor, "words"]:
+        """The scores of the words of one text; `whole`: all are kept (`Explained.keeping`)."""
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         content = subject.batch.content
@@ -193,17 +186,14 @@ class TextByText(Attribution):
         every, draws = subject.cached(self.explained), Draws(subject.seed, self.name)
         for row, number in enumerate(subject.batch.example_id.tolist()):
             with seeded(draws.generator(number)):
-                scores[row, content[row]] = self.of_text(every.alone(row), int(content[row].sum())).to(scores)
+                whole = scores.new_ones(1, int(content[row].sum()))
+                scores[row, content[row]] = self.of_text(every.alone(row), whole).to(scores)
         return scores
 
 
 @dataclass(frozen=True)
 class Perturbation(TextByText):
-    """An attribution that replaces words and draws which.
-
-    Attributes:
-        samples: how many draws.
-    """
+    """An attribution that replaces words and draws which, `samples` times."""
 
     drawn: ClassVar[bool] = True
     samples: Count = field(default=100, kw_only=True)

@@ -70,11 +70,7 @@ class Importance(metaclass=Checked):
     of_layers: ClassVar[bool] = False
 
     def refuse(self, classifier: Model) -> None:
-        """Called before anything is trained; an importance with further needs extends it.
-
-        Raises:
-            UserError: it is not defined for such a classifier.
-        """
+        """Called before anything is trained: raises `UserError` for a classifier that it is not defined for."""
         if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
                 f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
@@ -87,26 +83,17 @@ class Importance(metaclass=Checked):
             )
 
     def files(self) -> Mapping[str, Path]:
-        """The files that it reads, by the setting that names them: tables are measured again once one has changed.
-
-        Raises:
-            UserError: one is not there.
-        """
+        """The files that it reads, by the setting that names them: tables are measured again once one has changed. Raises
+        `UserError` where one is not there."""
         return {}
 
     def prepare(self, data: TextDataModule, split: str) -> None:
-        """Called once before training, with data that are set up; what scores examples that it knows checks them here.
-
-        Raises:
-            UserError: it cannot score the examples of this split.
-        """
+        """Called once before training, with data that are set up; what scores examples that it knows checks them here, and
+        raises `UserError` where it cannot score them."""
 
     def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
-        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are numbered from 0.
-
-        Raises:
-            UserError: it cannot score one of them.
-        """
+        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are numbered from 0. Raises
+        `UserError` where it cannot score one of them."""
 
     def is_defined(self, subject: "Subject") -> bool:
         """Whether there are scores for this model at all; where not, it is left out of the tables."""
@@ -160,12 +147,7 @@ class Subject:
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def importance(self, name: str) -> Importance:
-        """The importance of this name.
-
-        Raises:
-            UserError: there is none.
-        """
-
+        """The importance of this name; raises `UserError` where there is none."""
         return self.importances.get(name) or built_in(name)
 
     def scores(self, name: str) -> Float[Tensor, "batch seq"]:
@@ -190,22 +172,17 @@ class Subject:
 
 @cache
 def built_in(name: str) -> Importance:
-    """The importance of this name with its default settings.
-
-    Raises:
-        UserError: there is none of this name.
-    """
+    """The importance of this name, built-in or installed, with its default settings; raises `UserError` for others."""
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.load()()
-    member = class_of(name)
-    if member is None:
+    if name not in classes():
         raise UserError(f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}")
-    return member()
+    return classes()[name]()
 
 
 @cache
-def _classes() -> dict[str, type[Importance]]:
+def classes() -> dict[str, type[Importance]]:
     """The built-in classes by name: whatever the modules of this room hold."""
     package = importlib.import_module("attnprobe.importance")
     modules = [f"{package.__name__}.{one.name}" for one in pkgutil.iter_modules(package.__path__)]
@@ -213,11 +190,6 @@ def _classes() -> dict[str, type[Importance]]:
     return {one.name: one for one in held if issubclass(one, Importance) and hasattr(one, "name")}
 
 
-def class_of(name: str) -> type[Importance] | None:
-    """The built-in class of this name; None where there is none."""
-    return _classes().get(name)
-
-
 def names() -> list[str]:
     """All names, built-in and installed."""
-    return sorted({*_classes()} | {one.name for one in entry_points(group=GROUP)})
+    return sorted({*classes()} | {one.name for one in entry_points(group=GROUP)})

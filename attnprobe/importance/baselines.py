@@ -25,17 +25,14 @@ class Attention(Importance):
     name, title, colour = "attention", "attention", "#E69F00"
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        return subject.readout.attention
+        return -subject.readout.attention if self.signed else subject.readout.attention
 
 
-class Ascending(Importance):
+class Ascending(Attention):
     """The attention upside down: what an importance must beat by far."""
 
     name, title, colour = "ascending", "lowest attention", "#56B4E9"
     signed = True
-
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        return -subject.readout.attention
 
 
 class Position(Importance):

@@ -40,7 +40,7 @@ class ScoredTexts:
     key: str
     keys: Sequence[Any]
     tokens: Sequence[tuple[str, ...]] | None
-    values: Sequence[np.ndarray | None]
+    values: Sequence[Any]
 
     @classmethod
     def read(cls, path: Path, column: str, keys: Sequence[str]) -> "ScoredTexts":
@@ -70,8 +70,8 @@ class ScoredTexts:
                 f"{visible(', '.join(names))}"
             )
         kind = table.schema.field(column).type
-        inner = kind.value_type if _is_list(kind) else pa.string()
-        if not (pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)):
+        inner = kind.value_type if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType) else kind
+        if inner is kind or not (pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)):
             raise UserError(f"{path}: the column {column} has the type {kind}: expected a list of numbers in every row")
         values = table[column].cast(pa.large_list(pa.float64())).to_pandas().tolist()
         tokens = _cells(table, BY_TOKENS, path) if BY_TOKENS in names and key == BY_NUMBER else None
@@ -95,7 +95,7 @@ class ScoredTexts:
         for row, key in enumerate(self.keys):
             # of equal rows about equal words the first
             first = row_of.setdefault(key, row)
-            if first != row and (self.key == BY_NUMBER or not _equal(self.values[first], self.values[row])):
+            if first != row and (self.key == BY_NUMBER or not np.array_equal(self.values[first], self.values[row])):
                 what = "the same example" if self.key == BY_NUMBER else "the same words, with other scores"
                 raise UserError(
                     f"{self.path}: {self._name(first)} and row {row + 1} are about {what}: expected one row for each text"
@@ -113,60 +113,44 @@ class ScoredTexts:
                 f"{f', nor are {len(unknown) - 1} other rows' if len(unknown) > 1 else ''}: expected scores for the "
                 f"{len(texts)} texts of {where} and no others; attnprobe.read_examples(RUN) lists them"
             )
-        for number, key in keys.items():
-            self._check(row_of[key], texts[number], number)
-        return {number: self.values[row_of[key]] for number, key in keys.items()}
-
-    def _check(self, row: int, words: Sequence[str], number: int) -> None:
-        values, name = self.values[row], f"{self.path}: {self._name(row)}"
-        if self.tokens is not None and self.tokens[row] != tuple(words):
-            theirs, ours = (visible(" ".join(some[:8])) for some in (self.tokens[row], words))
-            raise UserError(
-                f"{name} has other words than this run: there {theirs!r}, here {ours!r}. Score the tokens of "
-                f"attnprobe.read_examples(RUN)"
-            )
-        if values is None:
-            return
-        if len(values) != len(words):
-            raise UserError(
-                f"{name} has {len(values)} scores, and example {number} has {len(words)} words: expected one number per word "
-                f"of attnprobe.read_examples(RUN)"
-            )
-        if not np.isfinite(values).all():
-            place = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise UserError(
-                f"{name}: the score of word {place + 1}, {visible(words[place])!r}, is {values[place]}: expected finite "
-                f"numbers, or null in place of the whole list"
-            )
+        found = {number: self.values[row_of[key]] for number, key in keys.items()}
+        for number, values in found.items():
+            row, words = row_of[keys[number]], texts[number]
+            if self.tokens is not None and self.tokens[row] != tuple(words):
+                theirs, ours = (visible(" ".join(some[:8])) for some in (self.tokens[row], words))
+                raise UserError(
+                    f"{self.path}: {self._name(row)} has other words than this run: there {theirs!r}, here {ours!r}. Score "
+                    f"the tokens of attnprobe.read_examples(RUN)"
+                )
+            if values is not None and len(values) != len(words):
+                raise UserError(
+                    f"{self.path}: {self._name(row)} has {len(values)} scores, and example {number} has {len(words)} words: "
+                    f"expected one number per word of attnprobe.read_examples(RUN)"
+                )
+            if values is not None and not np.isfinite(values).all():
+                place = int(np.flatnonzero(~np.isfinite(values))[0])
+                raise UserError(
+                    f"{self.path}: {self._name(row)}: the score of word {place + 1}, {visible(words[place])!r}, is "
+                    f"{values[place]}: expected finite numbers, or null in place of the whole list"
+                )
+        return found
 
     def _name(self, row: int) -> str:
         return f"row {row + 1} ({self.key} {visible(str(self.keys[row]))[:60]})"
 
 
-def _equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    return one is other is None or (one is not None and other is not None and np.array_equal(one, other))
-
-
 def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
-    column = table[name]
-    fits, expected = {
-        BY_NUMBER: (pa.types.is_integer(column.type), "a whole number"),
-        BY_TOKENS: (_is_list(column.type) and _is_text(column.type.value_type), "a list of words"),
-        BY_TEXT: (_is_text(column.type), "text"),
-    }[name]
-    if not fits or column.null_count:
-        given = "no value" if fits else f"the type {column.type}"
-        raise UserError(f"{path}: the column {name} has {given} in some row: expected {expected} in every one")
-    cells = column.to_pylist()
-    return [tuple(one) for one in cells] if name == BY_TOKENS else cells
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    expected = {BY_NUMBER: "a whole number", BY_TOKENS: "a list of words", BY_TEXT: "text"}[name]
+    cells: list[Any] = [tuple(one) if isinstance(one, list) else one for one in table[name].to_pylist()]
+    for cell in cells:
+        if name == BY_TOKENS:
+            fits = isinstance(cell, tuple) and all(isinstance(word, str) for word in cell)
+        else:
+            fits = type(cell) is (int if name == BY_NUMBER else str)
+        if not fits:
+            given = "no value" if cell is None else f"the type {table[name].type}"
+            raise UserError(f"{path}: the column {name} has {given} in some row: expected {expected} in every one")
+    return cells
 
 
 @dataclass(frozen=True)
@@ -208,7 +192,8 @@ class File(Importance):
         return {"path": find_path(self.path)}
 
     def prepare(self, data: TextDataModule, split: str) -> None:
-        rows, part = self._rows(BY_NUMBER, BY_TOKENS, BY_TEXT), data.splits[split]
+        rows = ScoredTexts.read(self.files()["path"], self.column, (BY_NUMBER, BY_TOKENS, BY_TEXT))
+        part = data.splits[split]
         if rows.key == BY_TEXT:  # the original text is gone by now, its tokens are not
             rows.key, rows.keys = BY_TOKENS, [tuple(data.pipeline.tokens(text)) for text in rows.keys]
         texts = {number: part.tokens_at(row) for row, number in enumerate(part.example_id.tolist())}
@@ -218,7 +203,7 @@ class File(Importance):
 
     def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
         """Read the file and find every text's scores; it may hold those of other texts as well."""
-        rows, words = self._rows(BY_TOKENS, BY_TEXT), dict(enumerate(tokens))
+        rows, words = ScoredTexts.read(self.files()["path"], self.column, (BY_TOKENS, BY_TEXT)), dict(enumerate(tokens))
         given: Sequence[str | Sequence[str]] = tokens if rows.key == BY_TOKENS else texts
         keys = {number: one if isinstance(one, str) else tuple(one) for number, one in enumerate(given)}
         self._scores.clear()
@@ -231,6 +216,3 @@ class File(Importance):
             values = self._scores[number]
             scores[row, content[row]] = torch.nan if values is None else torch.tensor(values, device=content.device)
         return scores
-
-    def _rows(self, *keys: str) -> ScoredTexts:
-        return ScoredTexts.read(self.files()["path"], self.column, keys)

@@ -1,10 +1,10 @@
 """Importances by the derivatives of the prediction: by words, vectors, states and attention weights."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import add
-from typing import Any
+from typing import ClassVar
 
 import torch
 from captum.attr import DeepLift as CaptumDeepLift
@@ -27,12 +27,8 @@ from attnprobe.models.base import Model, Unit
 class Gradients:
     """|input · ∂ŷ/∂input| per position, 0 or more, not normalised; 0 outside content.
 
-    Attributes:
-        embedding: of the word vectors, the attention held fixed (the paper's).
-        embedding_through_attention: the same, the attention reacting too.
-        hidden: of the encoder's states, the attention held fixed: |α_t ∂ŷ/∂v · h_t| with v the attended vector; NaN where
-            the model shows no states on the way to its prediction.
-        hidden_through_attention: the same, the attention reacting too.
+    Of the word vectors (`embedding`) and of the encoder's states (`hidden`: |α_t ∂ŷ/∂v · h_t| with v the attended vector; NaN
+    where the model shows no states on the way to its prediction), the attention held fixed (the paper's), or reacting too.
     """
 
     embedding: Float[Tensor, "batch seq"]
@@ -46,10 +42,7 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
 
     ŷ is the probability of class 1 of two; of more classes (or labels) each one's probability in turn, the absolute
     values summed; for an instance with a question the probability of the predicted class. Works where gradients are
-    switched off, and touches neither the parameters nor their `.grad`.
-
-    Raises:
-        UserError: the model attends to something else than single tokens.
+    switched off, and touches neither the parameters nor their `.grad`. Raises `UserError` for a model of larger units.
 
     Note:
         The paper's code runs in train mode. For the hidden states it stores Σ_k ∂ŷ/∂h_tk with the attention held fixed,
@@ -77,7 +70,11 @@ def gradients_at(
     of_hidden = of_embedding.clone()
     # a model whose states are not on the way to its prediction has none to differentiate
     wanted = (scale, hidden) if hidden.requires_grad else (scale,)
-    for target in targets(probability, batch, classifier.task):
+    predicted, classes = probability.argmax(-1), probability.shape[-1]
+    # p₀ = 1 − p₁ (of a score −p₁): the second pass would give the same numbers again
+    first = 1 if classes == 2 and classifier.task is not Task.MULTI_LABEL else 0
+    each = [torch.full_like(predicted, number) for number in range(first, classes)]
+    for target in each if batch.question is None else [predicted]:
         chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
         at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
         of_embedding += classifier.per_position(batch, at_input).abs().detach()
@@ -85,30 +82,31 @@ def gradients_at(
     return of_embedding.masked_fill(~outputs.content, 0), of_hidden.masked_fill(~outputs.content, 0)
 
 
-def targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Task) -> list[Int[Tensor, "batch"]]:
-    """The classes whose probabilities are differentiated, one per example and pass."""
-    predicted = probability.argmax(-1)
-    if batch.question is not None:
-        return [predicted]
-    classes = probability.shape[-1]
-    # p₀ = 1 − p₁ (of a score −p₁): the second pass would give the same numbers again
-    first = 1 if classes == 2 and task is not Task.MULTI_LABEL else 0
-    return [torch.full_like(predicted, number) for number in range(first, classes)]
-
-
 def gradients_of(subject: Subject) -> Gradients:
-    """The batch's gradients."""
+    """Those of a subject's batch."""
     return gradients(subject.classifier, subject.batch)
 
 
 class Gradient(Importance):
-    """|word vector · ∂ŷ/∂word vector|, the attention held fixed, 0 or more: see `gradients`."""
+    """|word vector · ∂ŷ/∂word vector|, the attention held fixed, 0 or more: see `gradients`.
+
+    Attributes:
+        which: of the `Gradients`.
+    """
 
     name, title, colour = "gradient", "gradient", "#882255"
     shares = of_words = True
+    which: ClassVar[str] = "embedding"
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        return subject.cached(gradients_of).embedding.double()
+        return getattr(subject.cached(gradients_of), self.which).double()
+
+
+class GradientThroughAttention(Gradient):
+    """|word vector · ∂ŷ/∂word vector|, the gradient through the attention as well: see `gradients`."""
+
+    name, title, colour = "gradient_through_attention", "gradient through attention", "#44AA99"
+    which = "embedding_through_attention"
 
 
 class GradientInput(Attribution):
@@ -133,16 +131,6 @@ class GradientAttention(Importance):
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         return subject.scores("attention_gradient") * subject.scores("attention")
-
-
-class GradientThroughAttention(Importance):
-    """|word vector · ∂ŷ/∂word vector|, the gradient through the attention as well: see `gradients`."""
-
-    name, title, colour = "gradient_through_attention", "gradient through attention", "#44AA99"
-    shares = of_words = True
-
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        return subject.cached(gradients_of).embedding_through_attention.double()
 
 
 class AttentionGradient(Importance):
@@ -199,20 +187,12 @@ class SmoothGrad(Perturbation):
     samples: Count = 25
     noise: Positive = 0.1
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        def method(of: Explained) -> NoiseTunnel:
-            return NoiseTunnel(InputXGradient(of))
-
-        return noisy(explained, self.noise, method, nt_samples=self.samples)
-
-
-def noisy(
-    explained: Explained, noise: float, method: Callable[..., Any], *given: Tensor, **settings: Any
-) -> Float[Tensor, "words"]:
-    """The words' scores of one text by a method of captum's that adds noise to the vectors, `noise` times their range."""
-    spread = float((explained.inputs.max() - explained.inputs.min()) * noise)
-    at_vectors = explained.attribute(method, *given, stdevs=spread, **settings)
-    return explained.model.per_position(explained.batch, at_vectors.sum(-1))[0, explained.batch.content[0]]
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
+        at_vectors = explained.attribute(
+            lambda of: NoiseTunnel(InputXGradient(of)), stdevs=spread, nt_samples=self.samples
+        )
+        return explained.model.per_position(explained.batch, at_vectors.sum(-1))[0, explained.batch.content[0]]
 
 
 def along(
@@ -282,15 +262,11 @@ class IntegratedGradients(Attribution):
         yield Note(f"largest_gap_{self.name}", float(gap.max()), max)
 
 
-class _Module(nn.Module):
+def _hookable(explained: Explained) -> nn.Module:
     """What is explained, as a module whose parts captum may hook."""
-
-    def __init__(self, explained: Explained) -> None:
-        super().__init__()
-        self.explained, self.model = explained, explained.model
-
-    def forward(self, inputs: Tensor, text: Tensor) -> Tensor:
-        return self.explained(inputs, text)
+    module = nn.Module()
+    module.model, module.forward = explained.model, explained.__call__
+    return module
 
 
 @dataclass(frozen=True)
@@ -314,7 +290,7 @@ class DeepLift(Attribution):
         explained, total = subject.cached(self.explained), subject.cached(self.total)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Setting forward, backward hooks and attributes")
-            at_vectors = explained.attribute(lambda of: CaptumDeepLift(_Module(of)), explained.baseline)
+            at_vectors = explained.attribute(lambda of: CaptumDeepLift(_hookable(of)), explained.baseline)
         scores = per_word(at_vectors.sum(-1).double(), subject)
         apart = (scores.sum(-1) - total).abs()
         adds_up = apart <= self.gap * total.abs().clamp(min=1)
@@ -350,5 +326,7 @@ class GradientShap(Perturbation):
     samples: Count = 50
     noise: NotNegative = 0.0
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        return noisy(explained, self.noise, CaptumGradientShap, explained.baseline, n_samples=self.samples)
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
+        at_vectors = explained.attribute(CaptumGradientShap, explained.baseline, stdevs=spread, n_samples=self.samples)
+        return explained.model.per_position(explained.batch, at_vectors.sum(-1))[0, explained.batch.content[0]]

@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from attnprobe.importance.attribution import Attribution, per_word
 from attnprobe.importance.base import Importance, Subject
+from attnprobe.measures import normalised
 from attnprobe.models.base import Layers
-from attnprobe.models.linearised_layers import Affine, Inner, Linearised, Mixing, Norm, normalised_parts
+from attnprobe.models.linearised_layers import Affine, Linearised, Mixing, Norm, normalised_parts
 
 Maps = Float[Tensor, "batch parts parts"]
 Vectors = Float[Tensor, "queries parts hidden"]
@@ -52,12 +53,12 @@ class Followed(Importance):
 
     shares = of_layers = of_words = True
 
+    def is_defined(self, subject: Subject) -> bool:
+        return subject.cached(layers_of) is not None
+
     @abstractmethod
     def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
         """What each state after a layer (row) owes to each state before it (column), layer by layer."""
-
-    def is_defined(self, subject: Subject) -> bool:
-        return subject.cached(layers_of) is not None
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         layers = subject.cached(layers_of)
@@ -78,24 +79,32 @@ class Moved(Followed):
 
     Attributes:
         own: the layer's input is one of the vectors (of the state's own part), where the layer adds it; else ½ I is.
-        normalised: the vectors are taken after the layer's normalisation, where one follows.
+        normed: the vectors are taken after the layer's normalisation, where one follows.
+        needs_norm: there has to be one.
+        nearness: a vector counts by how much nearer it brings the origin to the state (in the sum of absolute differences);
+            else by its length.
     """
 
     own: ClassVar[bool] = True
-    normalised: ClassVar[bool] = False
+    normed: ClassVar[bool] = False
+    needs_norm: ClassVar[bool] = False
+    nearness: ClassVar[bool] = False
 
     def is_defined(self, subject: Subject) -> bool:
         """Where these vectors are known: through the library's attention interface, and where what the attention gives is
         added to a layer's input, normalised after it or not."""
-        return super().is_defined(subject) and isinstance(subject.cached(first_linearised), Linearised)
+        linearised = subject.cached(first_linearised)
+        if not isinstance(linearised, Linearised):
+            return False
+        return not self.needs_norm or all(one.mixing.after is not None for one in linearised.blocks)
 
     def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
         found = [[self.of_mixing(block.mixing) for block in one.blocks] for _, one in linearised_parts(subject)]
         return [torch.cat(one) for one in zip(*found, strict=True)]
 
     def of_mixing(self, mixing: Mixing) -> Maps:
-        """What each state after the attention (row) owes to each state before it (column): shares of the `strength` of the
-        vectors that make it up, some states of one text at a time."""
+        """What each state after the attention (row) owes to each state before it (column): shares of how much the vectors
+        that make it up count for it, some states of one text at a time."""
         count, parts = mixing.state.shape[:2]
         strengths = mixing.weights.new_zeros(count, parts, parts)
         at_once = max(1, CELLS // (parts * mixing.state.shape[-1]))
@@ -106,21 +115,16 @@ class Moved(Followed):
                 vectors = torch.einsum("hij,hjd->ijd", mixing.weights[text][:, queries], projected)
                 if self.own and mixing.own:
                     vectors[torch.arange(len(queries)), queries] += mixing.state[text, queries]
-                if self.normalised and mixing.after is not None:
+                if self.normed and mixing.after is not None:
                     vectors = normalised_parts(mixing.after, vectors, mixing.after.spread[text, queries, None])
-                strengths[text, queries] = self.strength(vectors, mixing.result[text, queries])
-        shares = in_shares(strengths)
+                if self.nearness:  # to the state that they add up to but for biases
+                    whole = mixing.result[text, queries]
+                    away = (whole.unsqueeze(1) - vectors).abs().sum(-1)
+                    strengths[text, queries] = (whole.abs().sum(-1, keepdim=True) - away).clamp(min=0)
+                else:
+                    strengths[text, queries] = vectors.norm(dim=-1)
+        shares = normalised(strengths).nan_to_num(nan=0)
         return shares if self.own else with_own(shares, mixing.own)
-
-    def strength(self, vectors: Vectors, whole: Float[Tensor, "queries hidden"]) -> Float[Tensor, "queries parts"]:
-        """How much each vector counts for the state that they add up to but for biases, `whole`: its length, 0 or more."""
-        return vectors.norm(dim=-1)
-
-
-def in_shares(strengths: Maps) -> Maps:
-    """Shares of each row's sum; 0 where that is 0."""
-    total = strengths.sum(-1, keepdim=True)
-    return torch.where(total > 0, strengths / torch.where(total > 0, total, 1), 0)
 
 
 def with_own(maps: Maps, own: bool) -> Maps:
@@ -136,12 +140,7 @@ class Alti(Moved):
     points away from the state counts for nothing. Pieces of a word are added up. 0 to 1."""
 
     name, title, colour = "alti", "ALTI", "#6B8E23"
-    normalised = True
-
-    def strength(self, vectors: Vectors, whole: Float[Tensor, "queries hidden"]) -> Float[Tensor, "queries parts"]:
-        """By how much the vector brings the origin nearer to the state, in the sum of absolute differences."""
-        away = (whole.unsqueeze(1) - vectors).abs().sum(-1)
-        return (whole.abs().sum(-1, keepdim=True) - away).clamp(min=0)
+    normed = nearness = True
 
 
 class DecompX(Attribution):
@@ -189,15 +188,35 @@ class DecompX(Attribution):
 
 def parts_of_logits(linearised: Linearised, text: int) -> Float[Tensor, "parts classes"]:
     """What each part of one text gives to each class's logit; they add up to the logits."""
+
+    def normed(norm: Norm | None, vectors: Vectors, queries: Tensor) -> Vectors:
+        """The vectors after a normalisation, its shift shared out."""
+        if norm is None:
+            return vectors
+        return shared(normalised_parts(norm, vectors, norm.spread[text, queries].unsqueeze(-1)), norm.shift)
+
     size = int(linearised.mask[text].sum())
     state = linearised.blocks[0].mixing.state[text, :size]
     vectors = torch.zeros(size, *state.shape, dtype=state.dtype, device=state.device)
     place = torch.arange(size, device=state.device)
     vectors[place, place] = state
     for mixing, inner in linearised.blocks:
-        vectors = mixed(mixing, vectors, text)
-        if inner is not None:
-            vectors = after_inner(inner, vectors, text)
+        assert mixing.value is not None
+        values = shared(normed(mixing.before, vectors, place) @ mixing.value.weight.T, mixing.value.bias)
+        weights = mixing.weights[text, :, :size, :size]
+        attended = torch.einsum("hij,jphs->iphs", weights, values.unflatten(-1, (len(weights), -1))).flatten(2)
+        result = shared(attended @ mixing.output.weight.T, mixing.output.bias)
+        vectors = normed(mixing.after, result + vectors if mixing.own else result, place)
+        if inner is None:
+            continue
+        moved = []  # by the feed-forward network, some states at a time
+        for queries in place.split(max(1, CELLS // (size * len(inner.first.weight)))):
+            given = vectors[queries]
+            active = shared(normed(inner.before, given, queries) @ inner.first.weight.T, inner.first.bias)
+            active = active * inner.ratio[text, queries].unsqueeze(1)
+            result = given + shared(active @ inner.second.weight.T, inner.second.bias)
+            moved.append(normed(inner.after, result, queries))
+        vectors = torch.cat(moved)
     assert linearised.row is not None
     deciding = vectors[int(linearised.row[text])]
     for stage in linearised.head:
@@ -208,38 +227,6 @@ def parts_of_logits(linearised: Linearised, text: int) -> Float[Tensor, "parts c
         else:
             deciding = deciding * stage[text]
     return deciding
-
-
-def mixed(mixing: Mixing, vectors: Vectors, text: int) -> Vectors:
-    """The vectors after an attention, its input and its normalisation."""
-    size = len(vectors)
-    assert mixing.value is not None
-    values = shared(normed(mixing.before, vectors, text) @ mixing.value.weight.T, mixing.value.bias)
-    weights = mixing.weights[text, :, :size, :size]
-    attended = torch.einsum("hij,jphs->iphs", weights, values.unflatten(-1, (len(weights), -1))).flatten(2)
-    result = shared(attended @ mixing.output.weight.T, mixing.output.bias)
-    return normed(mixing.after, result + vectors if mixing.own else result, text)
-
-
-def after_inner(inner: Inner, vectors: Vectors, text: int) -> Vectors:
-    """The vectors after a feed-forward network, its input and its normalisation, some states at a time."""
-    at_once = max(1, CELLS // (vectors.shape[1] * len(inner.first.weight)))
-    results = []
-    for queries in torch.arange(len(vectors), device=vectors.device).split(at_once):
-        given = vectors[queries]
-        active = shared(normed(inner.before, given, text, queries) @ inner.first.weight.T, inner.first.bias)
-        active = active * inner.ratio[text, queries].unsqueeze(1)
-        result = given + shared(active @ inner.second.weight.T, inner.second.bias)
-        results.append(normed(inner.after, result, text, queries))
-    return torch.cat(results)
-
-
-def normed(norm: Norm | None, vectors: Vectors, text: int, queries: Tensor | None = None) -> Vectors:
-    """The vectors after a normalisation, its shift shared out."""
-    if norm is None:
-        return vectors
-    spread = norm.spread[text, : len(vectors)] if queries is None else norm.spread[text, queries]
-    return shared(normalised_parts(norm, vectors, spread.unsqueeze(-1)), norm.shift)
 
 
 def shared(vectors: Float[Tensor, "*any parts features"], bias: Float[Tensor, "features"]) -> Tensor:
@@ -331,9 +318,9 @@ class ValueZeroing(Followed):
             columns = []
             for part in range(layers.mask.shape[1]):
                 other = subject.classifier.states_silencing(subject.batch, layer - 1, part)[layer]
-                turned = 1 - F.cosine_similarity(own[layer].double(), other.double(), dim=-1)
-                columns.append(turned.clamp(min=0))
-            maps.append(in_shares(torch.stack(columns, -1).masked_fill(~layers.mask.unsqueeze(1), 0)))
+                columns.append((1 - F.cosine_similarity(own[layer].double(), other.double(), dim=-1)).clamp(min=0))
+            turned = torch.stack(columns, -1).masked_fill(~layers.mask.unsqueeze(1), 0)
+            maps.append(normalised(turned).nan_to_num(nan=0))
         return maps
 
 
@@ -370,11 +357,7 @@ class VectorNormNormalised(Moved):
     """
 
     name, title, colour = "vector_norm_normalised", "‖LN(αVW + x)‖, all layers", "#8B4513"
-    normalised = True
-
-    def is_defined(self, subject: Subject) -> bool:
-        linearised = subject.cached(first_linearised)
-        return isinstance(linearised, Linearised) and all(one.mixing.after is not None for one in linearised.blocks)
+    normed = needs_norm = True
 
 
 class VectorNormResidual(Moved):

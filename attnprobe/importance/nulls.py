@@ -8,11 +8,8 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.readout import Readout
 from attnprobe.exact.checks import LEAST_MASS
 from attnprobe.importance.gradients import gradients_at
-from attnprobe.importance.word_removal import removable
+from attnprobe.importance.word_removal import AT_ONCE, removable
 from attnprobe.models.base import Model
-
-CHUNK = 8192
-"""Hidden states at a time."""
 
 
 def gradients_under(
@@ -32,7 +29,7 @@ def removals_under(
     readout: Readout,
     attentions: Float[Tensor, "samples batch seq"],
     *,
-    chunk: int = CHUNK,
+    chunk: int = AT_ONCE,
 ) -> Float[Tensor, "samples batch seq"]:
     """Distance of the predictions without each word and with it, each of the attentions held fixed but for the removed
     word's weight, the others renormalised; NaN outside content and where nothing is left. Every shortened text is encoded

@@ -27,10 +27,9 @@ class Occlusion(TextByText):
     name, title, colour = "occlusion", "occlusion", "#6699CC"
     window: Count = 1
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
-        window = (min(self.window, words),)
-        attribute = CaptumOcclusion(explained.keeping).attribute
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        words = whole.shape[1]
+        window, attribute = (min(self.window, words),), CaptumOcclusion(explained.keeping).attribute
         return attribute(whole, window, baselines=0.0, perturbations_per_eval=words)[0]
 
 
@@ -52,13 +51,9 @@ class Lime(Perturbation):
     width: Positive = 0.25
     alpha: Positive = 1.0
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
-        method = CaptumLime(
-            explained.keeping,
-            SkLearnRidge(alpha=self.alpha),
-            get_exp_kernel_similarity_function("cosine", kernel_width=self.width),
-        )
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        kernel = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
+        method = CaptumLime(explained.keeping, SkLearnRidge(alpha=self.alpha), kernel)
         return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
 
 
@@ -74,9 +69,8 @@ class KernelShap(Perturbation):
     complete = True
     samples: Count = 500
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
-        if words == 1:  # nothing to draw: a set of its own would be empty or whole
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        if whole.shape[1] == 1:  # nothing to draw: a set of its own would be empty or whole
             return explained.keeping(whole) - explained.keeping(whole * 0)
         method = CaptumKernelShap(explained.keeping)
         return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
@@ -94,10 +88,9 @@ class ShapleySampling(Perturbation):
     complete = True
     samples: Count = 25
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         method = ShapleyValueSampling(explained.keeping)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=words)[0]
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=whole.shape[1])[0]
 
 
 class SufficientSubset(TextByText):
@@ -111,9 +104,9 @@ class SufficientSubset(TextByText):
     name, title, colour = "sufficient_subset", "backward selection (SIS)", "#225522"
     signed = False
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+    def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         # of equal words the first goes first
-        kept = torch.ones(words, dtype=torch.float64, device=explained.inputs.device)
+        kept, words = whole[0].clone(), whole.shape[1]
         went = torch.zeros_like(kept)
         for step in range(1, words + 1):
             left = kept.nonzero()[:, 0]

@@ -126,24 +126,15 @@ def precision_at_size(scores: Scores, rationale: Marks, content: Marks) -> PerTe
     return torch.where(undefined, torch.nan, (hits.double() / size).squeeze(-1))
 
 
-# Several people marked a text: how well does one of them agree with the others, and how well does a scoring?
-#
-# Each annotator in turn is left out; the reference is what at least half of the others marked. Against the same references an
-# annotator and a method can be compared.
+# Several people marked a text: against the same references an annotator and a method can be compared.
 
 
 def mean_of(value: Callable[..., PerText], annotators: Int[Tensor, "batch seq"], content: Marks) -> PerText:
-    """The mean of value(what one annotator marked, what at least half of the others marked) over the annotators who saw the
-    text; NaN where no reference holds anything.
-
-    Args:
-        annotators: as `attnprobe.data.columns.packed` has it.
-    """
-    numbers = range(MOST_ANNOTATORS)
-    masks = torch.stack([((annotators >> (2 * number + 1)) & 1).bool() & content for number in numbers])
-    seen = torch.stack(
-        [(((annotators >> (2 * number)) & 1).bool() & content).any(-1, keepdim=True) for number in numbers]
-    )
+    """The mean of value(what one annotator marked, what at least half of the others marked) over the annotators (as
+    `attnprobe.data.columns.packed` has them) who saw the text; NaN where no reference holds anything."""
+    bits = (annotators >> torch.arange(2 * MOST_ANNOTATORS, device=annotators.device).view(-1, 1, 1)) & 1
+    marks = bits.bool() & content
+    masks, seen = marks[1::2], marks[::2].any(-1, keepdim=True)
     votes, voters = masks.long().sum(0), seen.long().sum(0)
     found = [torch.full(content.shape[:1], torch.nan, dtype=torch.float64, device=content.device)]
     for mask, there in zip(masks, seen, strict=True):

@@ -29,11 +29,7 @@ AT_ONCE = 8192
 
 
 def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
-    """Refuse the operator `mask` where the model's tokenizer has no mask token.
-
-    Raises:
-        UserError: naming the setting and what can be taken instead.
-    """
+    """Refuse the operator `mask` where the model's tokenizer has no mask token: raises `UserError`."""
     if "mask" in operators and getattr(classifier, "mask", 0) is None:
         *others, last = (one for one in known if one != "mask")
         raise UserError(
@@ -108,17 +104,9 @@ def keys_of(
 def predictions_keeping(
     subject: Subject, keep: Bool[Tensor, "*samples batch tokens"], operator: str
 ) -> Float[Tensor, "*samples batch classes"]:
-    """Class probabilities of the texts with some of their words gone.
-
-    Args:
-        subject: whose model attends to words.
-        keep: the words that stay; markers and padding always do.
-        operator: one of `OPERATORS`.
-
-    Returns:
-        float64; NaN where no word is left and the operator needs one (`delete`, `attention`), and where the word that is
-        asked about would be deleted.
-    """
+    """Class probabilities of the texts with some of their words gone, by one of the `OPERATORS`; the words of `keep`, markers
+    and padding stay. float64; NaN where no word is left and the operator needs one (`delete`, `attention`), and where the
+    word that is asked about would be deleted."""
     model, batch, readout = subject.classifier, subject.batch, subject.readout
     needs_one = operator in ("delete", "attention")
     undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
@@ -154,12 +142,10 @@ def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens
         return model(deleted(batch, gone))
     if operator == "mask":
         return model(model.masked(batch, gone))
-    inputs, word = model.inputs(batch), model.word_of(batch)
-    words = (word >= 0).unsqueeze(-1)
+    inputs, words = model.inputs(batch), (model.word_of(batch) >= 0).unsqueeze(-1)
     mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
     replacement = mean if operator == "mean" else torch.zeros_like(mean)
-    at_parts = (gone.gather(1, word.clamp(min=0)) & (word >= 0)).unsqueeze(-1)
-    return model.outputs_from(batch, torch.where(at_parts, replacement, inputs))
+    return model.outputs_from(batch, torch.where(_parts_of(batch, gone).unsqueeze(-1), replacement, inputs))
 
 
 def top_words(

@@ -28,13 +28,8 @@ AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Donors:
-    """The texts of a split as a source of words, by their length.
-
-    Attributes:
-        split: the texts; their labels are not looked at.
-        decisions: the class that the model decides for in each. A text borrows of those that it decides differently: of the
-            others it would get the same evidence back.
-    """
+    """The texts of a split, whose labels are not looked at, and the class that a model decides for in each. A text borrows
+    words of those that are decided differently: of the others it would get the same evidence back."""
 
     split: TextSplit
     decisions: Int[np.ndarray, " rows"]
@@ -59,22 +54,12 @@ class Donors:
         return cls(split, found)
 
 
-def _segments(batch: Batch) -> list[Bool[Tensor, "batch tokens"]]:
-    """The words of the one text, or of the first and of the second."""
-    return (
-        [batch.content] if batch.segment is None else [batch.content & (batch.segment == number) for number in (0, 1)]
-    )
-
-
 @dataclass(frozen=True)
 class Swapper:
-    """One text, and the texts that lend it words.
+    """One text, and the texts that lend it words, each as a batch.
 
     Args:
         run: a model that attends to words, or `in_single` of it.
-        task: what it was trained for.
-        text: a batch of this one text.
-        donors: a batch of the others.
         decision: the class whose probability is looked at.
         longest: pieces that the model reads at most; None: it reads none, or any number.
     """
@@ -91,8 +76,13 @@ class Swapper:
         same place from the donor's start, in the second from its end. What is known of a word comes with it. Of a pair each
         text is one, and its words come from the donor's text of the same place."""
         own = self.text.content[0].nonzero().squeeze(-1)
+        # the words of the one text, or of the first and of the second
+        segments = [
+            [one.content] if one.segment is None else [one.content & (one.segment == number) for number in (0, 1)]
+            for one in (self.text, self.donors)
+        ]
         places = []
-        for of_text, of_donors in zip(*map(_segments, (self.text, self.donors)), strict=True):
+        for of_text, of_donors in zip(*segments, strict=True):
             count, there = int(of_text.sum()), of_donors.sum(-1, keepdim=True)
             number = torch.arange(count, device=own.device)
             place = torch.where(number < count / 2, number, there - count + number).clamp(min=0).minimum(there - 1)

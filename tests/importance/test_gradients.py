@@ -243,7 +243,7 @@ def test_deep_lift_of_a_linear_model_is_weight_times_difference():
     subject = additive_subject()
     explained = DeepLift().explained(subject)
     inputs = explained.inputs.clone().requires_grad_()
-    (weight,) = torch.autograd.grad(explained(inputs, explained.texts).sum(), inputs)
+    (weight,) = torch.autograd.grad(explained(inputs).sum(), inputs)
     by_hand = (weight * (explained.inputs - explained.baseline)).sum(-1)
     found = DeepLift().scores(subject)
     content = subject.batch.content

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import cosine
 
 from attnprobe.core.errors import UserError
-from attnprobe.importance.layers import Alti, greatest_flow
+from attnprobe.importance.layers import greatest_flow
 from tests.importance.layered import TEXTS, followed_by_hand, inputs_of, length, words_of
 from tests.importance.subjects import LENGTHS, subject_of
 
@@ -95,12 +95,6 @@ def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
 
 def nearness(vector, state):
     return max(0.0, float(state.abs().sum() - (state - vector).abs().sum()))
-
-
-def test_a_vector_that_points_away_counts_for_nothing():
-    vectors = torch.tensor([[[3.0, 0.0], [1.0, 2.0], [-2.0, 0.0]]])
-    found = Alti().strength(vectors, vectors.sum(1))
-    assert found.tolist() == [[1.0, 3.0, 0.0]]
 
 
 def test_value_norm_equals_a_plain_loop():

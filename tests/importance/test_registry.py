@@ -3,7 +3,7 @@ import re
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.importance.base import built_in, class_of, names
+from attnprobe.importance.base import built_in, classes, names
 from attnprobe.models.base import Unit
 from attnprobe.models.encoders import TextEncoder
 from attnprobe.runs.composition import CONFIGURATION
@@ -19,7 +19,7 @@ REFUSING = ("deep_lift",)
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_importance_has_its_facts(stem):
-    one = class_of(stem)
+    one = classes()[stem]
     assert one.name == stem
     assert one.title
     assert re.fullmatch("#[0-9A-F]{6}", one.colour)
@@ -27,7 +27,7 @@ def test_every_importance_has_its_facts(stem):
 
 def test_no_two_share_a_title_or_a_colour():
     for fact in ("title", "colour"):
-        assert len({getattr(class_of(stem), fact) for stem in STEMS}) == len(STEMS)
+        assert len({getattr(classes()[stem], fact) for stem in STEMS}) == len(STEMS)
 
 
 def test_what_is_built_in_has_settings_and_the_other_way_round():

@@ -104,10 +104,6 @@ def factored_score(
         weight = attention.score.weight.detach() / attention.scale
         return Affine(weight, weight.new_zeros(1)), lambda seen, query: seen.squeeze(-1)
     # the state as it is, scored by the attention in a text of its own
-    return whole_state(like), lambda seen, query: attention(seen.unsqueeze(1), query).squeeze(1)
-
-
-def whole_state(like: Float[Tensor, "*any hidden"]) -> Affine:
-    """The layer that shows a state as it is."""
     size = like.shape[-1]
-    return Affine(torch.eye(size, dtype=like.dtype, device=like.device), like.new_zeros(size))
+    whole = Affine(torch.eye(size, dtype=like.dtype, device=like.device), like.new_zeros(size))
+    return whole, lambda seen, query: attention(seen.unsqueeze(1), query).squeeze(1)

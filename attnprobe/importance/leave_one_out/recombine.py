@@ -13,13 +13,7 @@ from attnprobe.core.batch import Batch, Outputs
 
 # imported for what they register
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
-from attnprobe.importance.leave_one_out.changed_states import (
-    Affine,
-    EncodedTexts,
-    changed_states,
-    factored_score,
-    whole_state,
-)
+from attnprobe.importance.leave_one_out.changed_states import Affine, EncodedTexts, changed_states, factored_score
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Model
 from attnprobe.models.encoders import TextEncoder
@@ -30,22 +24,6 @@ if TYPE_CHECKING:  # Lightning takes seconds, which a report need not wait for
 SINGLE = 1e-6
 """Tolerance from which states are recomputed in float32: its rounding is well below, but depends on the batch, and in the
 ranks of nearly equal distances that shows."""
-
-
-class WeightedMean(NamedTuple):
-    """A softmax-weighted mean over some positions, in a form in which two of them can be merged.
-
-    `weight` is the log-sum-exp of the positions' scores (−inf: no position), `mean` their values' weighted mean.
-    """
-
-    weight: Float[Tensor, "*any"]
-    mean: Float[Tensor, "*any values"]
-
-    def merged(self, other: "WeightedMean") -> "WeightedMean":
-        """The mean over both sets of positions; no cancellation, no overflow."""
-        weight = torch.logaddexp(self.weight, other.weight)
-        own, others = (torch.where(weight.isneginf(), 0, (x.weight - weight).exp())[..., None] for x in (self, other))
-        return WeightedMean(weight, own * self.mean + others * other.mean)
 
 
 class SoftmaxAccumulator:
@@ -81,13 +59,20 @@ class SoftmaxAccumulator:
         self.sums.index_add_(0, text, torch.cat([weight, weight * value], 1))
         self.top, self.waiting, self.count = top, [], 0
 
-    def means(self) -> WeightedMean:
-        """Of all positions so far."""
+    def means(
+        self, weight: Float[Tensor, "texts"], mean: Float[Tensor, "texts values"]
+    ) -> Float[Tensor, "texts values"]:
+        """Of all positions so far and of others, with the log-sum-exp of their scores (−inf: none) and their values' weighted
+        mean; no cancellation, no overflow."""
         if self.waiting:
             self.collect()
         total = self.sums[:, :1]
-        mean = torch.where(total > 0, self.sums[:, 1:] / total, 0)
-        return WeightedMean(total.squeeze(1).log() + self.top, mean)
+        own = total.squeeze(1).log() + self.top
+        whole = torch.logaddexp(own, weight)
+        of_own, of_others = (
+            torch.where(whole.isneginf(), 0, (one - whole).exp()).unsqueeze(1) for one in (own, weight)
+        )
+        return of_own * torch.where(total > 0, self.sums[:, 1:] / total, 0) + of_others * mean
 
 
 class Removed(NamedTuple):
@@ -120,7 +105,8 @@ class Recombination:
         hidden = outputs.hidden.to(self.dtype)
         query = None if outputs.query is None else outputs.query.to(self.dtype)
         for_score, score = factored_score(self.attention, hidden)
-        as_value = whole_state(outputs.hidden)
+        size = outputs.hidden.shape[-1]
+        as_value = Affine(torch.eye(size).to(outputs.hidden), outputs.hidden.new_zeros(size))  # the state itself
         if linear:  # the mean of the positions' logits is the logits of the mean
             bias = classifier.decoder(as_value.bias)
             as_value = Affine((classifier.decoder(as_value.weight) - bias).t(), bias)
@@ -152,7 +138,7 @@ class Recombination:
         means = [
             part.softmax(-1).nan_to_num(nan=0) @ of for part, of in zip(unchanged.split(count), values, strict=True)
         ]
-        mean = changed.means().merged(WeightedMean(unchanged.logsumexp(-1), torch.cat(means))).mean
+        mean = changed.means(unchanged.logsumexp(-1), torch.cat(means))
         candidates = None if batch.candidates is None else batch.candidates[example]
         if not linear:
             attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
@@ -169,12 +155,8 @@ class Recombination:
 
 def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
     """The short cut of a model whose states, scores and values are known apart; None for any other, for an encoder that no
-    short cut is known for, and for an attention whose scores depend on more than the single state.
-
-    Args:
-        classifier: left as it is.
-        tolerance: difference of states that may be taken for none; 0 approximates nothing.
-    """
+    short cut is known for, and for an attention whose scores depend on more than the single state. `tolerance`: the
+    difference of states that may be taken for none; 0 approximates nothing."""
     from attnprobe.models.classifier import AttentionClassifier
 
     if not isinstance(classifier, AttentionClassifier) or not classifier.attention.positionwise:

@@ -112,12 +112,9 @@ def recurrent_changes(
     # first the text that is read longest, so that those still being read stay side by side
     longest = last.argsort(descending=True, stable=True)
     position = order[longest].t().contiguous()
-
-    def by_step(values: Tensor) -> Tensor:
-        return values[longest, position]
-
-    which, other_direction, starts = by_step(texts.which), by_step(other_direction), by_step(texts.content)
-    numbers = by_step((texts.content.flatten().cumsum(0) - 1).view_as(texts.content))
+    numbered = (texts.content.flatten().cumsum(0) - 1).view_as(texts.content)
+    by_step = (of[longest, position] for of in (texts.which, other_direction, texts.content, numbered))
+    which, other_direction, starts, numbers = by_step
     # below some units in the last place float32 states never meet again
     near = max(tolerance, 16 * torch.finfo(texts.words.dtype).eps) if tolerance else 0.0
     gates, seeing = Gates(rnn, texts.words), Product((2 * weight).t())

@@ -52,14 +52,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Removals:
-    """The predictions without each token, per position; NaN outside content and where no content token is left.
-
-    Attributes:
-        distance: between the predictions without the token and with it, 0 to 1: total variation distance, for
-            multi-label tasks the mean over the labels.
-        flips: 1 where the decision is another one without the token, else 0.
-        check: how exact the distances are where it was looked at.
-    """
+    """The predictions without each token and with it, per position; NaN outside content and where no content token is left:
+    `prediction_distance`, and 1 where the decision is another one, else 0."""
 
     distance: Float[Tensor, "batch seq"]
     flips: Float[Tensor, "batch seq"]
@@ -83,8 +77,6 @@ def leave_one_out(
     by encoding every shortened text. Without a short cut every shortened text is encoded.
 
     Args:
-        classifier: in eval mode; left as it is.
-        outputs: its outputs for this batch.
         tolerance: difference of states that is taken for none, see `recurrent_changes`; from 1e-6 on, states are computed
             in float32 whatever the model's precision, in less than half the time. 0 approximates nothing.
         chunk: most hidden states that are worked on at a time (a single text may exceed it).
@@ -150,8 +142,7 @@ def _without_each(
 def reencoded(
     classifier: Model, batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, "texts"], chunk: int
 ) -> Iterator[Removed]:
-    """By definition: the texts of `example`, each without its token at `removed`, a few at a time, the shortest first: as
-    many as have no more than `chunk` positions together."""
+    """By definition: the texts of `example`, each without its token at `removed`, about `chunk` positions at a time."""
     lengths = batch.lengths[example].cpu().numpy()
     for some in short_enough(lengths - 2, most=chunk) if len(example) else ():
         rows, places = example[some], removed[some]
@@ -161,14 +152,9 @@ def reencoded(
 
 
 def _checked(
-    classifier: Model,
-    batch: Batch,
-    original: Float[Tensor, "batch classes"],
-    distance: Float[Tensor, "batch seq"],
-    skipped: Float[Tensor, "batch seq"],
-    sample: int,
-    chunk: int,
-) -> tuple[int, float]:
+    classifier: Model, batch: Batch, original: Float[Tensor, "batch classes"], distance: Float[Tensor, "batch seq"],
+    skipped: Float[Tensor, "batch seq"], sample: int, chunk: int,
+) -> tuple[int, float]:  # fmt: skip
     """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
     largest there can be, where either is not a number."""
     example, removed = removable(batch)
@@ -221,7 +207,6 @@ class LeaveOneOut(Importance):
     chunk: Count = CHUNK
 
     def removals(self, subject: Subject) -> Removals:
-        """The batch's predictions without each token."""
         return leave_one_out(
             subject.classifier, subject.batch, subject.outputs, tolerance=self.tolerance, chunk=self.chunk,
             known=subject.cached(known_texts),
