@@ -1,10 +1,9 @@
 """`python -m research.models FOLDER`: are the criteria about models right, and what can an audit of a few seeds show?
 
-`transfer` trains a model without context under four built attentions, right or wrong and with or without the label in their
+`transfer` trains a model without context under built attentions, right or wrong and with or without the label in their
 weights. `pools` trains sixty seeds of a model with learned and with equal weights, and draws audits of 3, 5 and 9 from them.
-`validity` asks necessity and stability where what must come out is known: recall from a question, of which equal weights
-reach a part at most; texts that they decide as well; and attentions that are the same, or not, with every seed.
-A file per model in FOLDER; a study that is cut short goes on with the same command, and `--table` reads what is there.
+`validity` asks necessity and stability where what must come out is known. A file per model in FOLDER: what is cut short goes
+on with the same command.
 """
 
 import argparse
@@ -29,7 +28,8 @@ from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.files import write_text
 from attnprobe.runs.composition import composed, composing, resolved
 from research.calibration.rates import markdown
-from research.words import OWN, batches, numbers_of, trained, verdicts_of
+from research.calibration.study import PLANTED
+from research.words import OWN, batches, found_by, trained
 
 PAIR = ("model/attention=first", f"{OWN}PairAttention", "~model.attention.mass")
 EVEN = ("model/attention=uniform",)
@@ -74,9 +74,9 @@ CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": ba
 
 def settings_of(draw: int, *overrides: str) -> dict:
     """A small run on planted words; `draw` is of texts, labels and places."""
-    shared = ("data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word",
-              f"data.source.seed={draw}", f"data.split_seed={draw}", "data.source.validation_size=100",
-              "data.source.test_size=300", "data.embedding_size=24", "data.batch_size=32")  # fmt: skip
+    shared = (*PLANTED, "data.counterfactual=null", f"data.source.seed={draw}", f"data.split_seed={draw}",
+              "data.source.validation_size=100", "data.source.test_size=300", "data.embedding_size=24", "data.batch_size=32",
+              )  # fmt: skip
     return resolved(composed([*shared, *overrides]))
 
 
@@ -87,8 +87,7 @@ def valid_settings(cell: str, *even: str) -> dict:
 
 
 def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epochs: int = 8) -> None:
-    """Train, and keep what it says of each test text and where it attends, and what exact read-outs of its words and states
-    reach and show."""
+    """Train, and keep what it says of each test text, where it attends, and what exact read-outs of it reach and show."""
     if path.exists():
         return
     data, model = trained(config, seed, epochs, patience=3)
@@ -102,44 +101,43 @@ def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epoc
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
     facts = {"label": np.asarray(data.splits["test"].labels).tolist(), "said": said, "weights": weights}
     if readout:
-        facts |= {metric: float(values.mean()) for metric, values in numbers_of(runner, "readouts").items()}
-        facts |= verdicts_of(runner, "readouts", readouts.READING.claims)
+        numbers, verdicts = found_by(runner, "readouts", readouts.READING.claims)
+        facts |= {metric: float(values.mean()) for metric, values in numbers.items()} | verdicts
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(json.dumps(facts), path)
     print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
 
 
-def _stored(folder: Path, pattern: str) -> list[dict]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob(pattern))]
+def _parts(paths: Iterable[Path], score: Score = balanced_accuracy) -> list[np.ndarray]:
+    several = [json.loads(path.read_text()) for path in sorted(paths)]
+    both = ([np.array(one[name])[:, None] == np.arange(2) for name in ("label", "said")] for one in several)
+    return [members.parts_of(label, said, score) for label, said in both]
 
 
-def _parts(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
-    label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
-    return members.parts_of(label, said, score)
-
-
-def _score(parts: np.ndarray, score: Score = balanced_accuracy) -> float:
-    return float(score(parts.sum(0)))
+def _scores(parts: Iterable[np.ndarray], score: Score = balanced_accuracy) -> list[float]:
+    return [float(score(one.sum(0))) for one in parts]
 
 
 def _gained(mine: list[np.ndarray], theirs: list[np.ndarray], score: Score) -> str:
     found = difference(dict(enumerate(mine)), dict(enumerate(theirs)), score)
-    return found.exceeds(0, margin_of([_score(one, score) for one in mine]))
+    return found.exceeds(0, margin_of(_scores(mine, score)))
 
 
 def _attentions(folder: Path, cell: str) -> list[list[np.ndarray]]:
-    several = _stored(folder, f"valid-{cell}-own-*.json")  # seeds × texts
-    return [[np.array(one) / sum(one) for one in facts["weights"]] for facts in several]
+    several = [json.loads(path.read_text())["weights"] for path in sorted(folder.glob(f"valid-{cell}-own-*.json"))]
+    return [[np.array(one) / sum(one) for one in weights] for weights in several]
 
 
 def _alike(pairs: np.ndarray, lots: Iterable[np.ndarray]) -> dict[str, float]:
-    said = (stability(pairs[np.ix_(few, few)]).exceeds(CLAIM.threshold, CLAIM.smallest) for few in lots)
-    return _shares(said)
+    found = [stability(pairs[np.ix_(few, few)]) for few in lots]
+    return _shares([one.exceeds(CLAIM.threshold, CLAIM.smallest) for one in found])
 
 
-def _shares(verdicts: Iterable[str]) -> dict[str, float]:
-    said = np.array([*verdicts])
-    return {"yes": float(np.mean(said == MEETS)), "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean())}
+def _shares(said: list[str]) -> dict[str, float]:
+    return {
+        "yes": float(np.mean([one == MEETS for one in said])),
+        "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean()),
+    }
 
 
 def transfer_table(folder: Path) -> pd.DataFrame:
@@ -147,7 +145,7 @@ def transfer_table(folder: Path) -> pd.DataFrame:
     rows = []
     for path in sorted(folder.glob("guide-*.json")):
         (_, name, draw, seed), facts = path.stem.split("-"), json.loads(path.read_text())
-        rows.append({"attention": name, "draw": draw, "seed": seed, "score": _score(_parts(facts)),
+        rows.append({"attention": name, "draw": draw, "seed": seed, "score": _scores(_parts([path]))[0],
                      "read-out": facts["readout_words_attention"] - facts["readout_words_equal"]})  # fmt: skip
     found = pd.DataFrame(rows).pivot_table(index=["draw", "seed"], columns="attention", values=["score", "read-out"])
     lines = []
@@ -163,10 +161,8 @@ def transfer_table(folder: Path) -> pd.DataFrame:
 def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
     score, draw, rows = CLAIMS[claim], np.random.default_rng(0), []
-    learned, equal = ([_parts(one, score) for one in _stored(folder, f"pool-{cell}-{kind}-*.json")]
-                      for kind in ("learned", "equal"))  # fmt: skip
-    count = min(len(learned), len(equal))
-    gain = np.mean([_score(one, score) for one in learned]) - np.mean([_score(one, score) for one in equal])
+    learned, equal = (_parts(folder.glob(f"pool-{cell}-{kind}-*.json"), score) for kind in ("learned", "equal"))
+    count, gain = min(len(learned), len(equal)), np.mean(_scores(learned, score)) - np.mean(_scores(equal, score))
     for share, seeds in product(SHARES, (3, 5, 9)):
         said = []
         for _ in range(AUDITS):
@@ -180,8 +176,8 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
 
 
 def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
-    """How often audits of 3, 5 and 9 seeds say yes and no to stability, by the nearness of all seeds. Between none and the
-    cell's own: in some texts, the same for all seeds, each seed's own weights are put in a random order."""
+    """How often audits of 3, 5 and 9 seeds say yes and no to stability, by the nearness of all seeds: each seed's own weights
+    are put in a random order in some texts, the same for all seeds."""
     own, draw, rows = _attentions(folder, cell), np.random.default_rng(0), []
     whole, shuffled = pairwise(own), pairwise([[draw.permutation(one) for one in seed] for seed in own])
     for share in SHARES:
@@ -197,14 +193,14 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
 
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
-    own, equal = ([_parts(one) for one in _stored(folder, f"valid-{cell}-{kind}-*.json")] for kind in ("own", "equal"))
+    own, equal = (_parts(folder.glob(f"valid-{cell}-{kind}-*.json")) for kind in ("own", "equal"))
     draw = np.random.default_rng(0)
     if cell in NEED:
-        lots = (
+        lots = [
             [[pool[one] for one in draw.permutation(len(pool))[:seeds]] for pool in (own, equal)] for _ in range(AUDITS)
-        )
-        said = _shares(_gained(mine, theirs, balanced_accuracy) for mine, theirs in lots)
-        measured = " beside ".join(f"{np.mean([_score(one) for one in pool]):.3f}" for pool in (own, equal))
+        ]
+        said = _shares([_gained(mine, theirs, balanced_accuracy) for mine, theirs in lots])
+        measured = " beside ".join(f"{np.mean(_scores(pool)):.3f}" for pool in (own, equal))
     else:
         pairs = pairwise(_attentions(folder, cell))
         said = _alike(pairs, [draw.permutation(len(pairs))[:seeds] for _ in range(AUDITS)])
@@ -213,8 +209,7 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
 
 
 def plausible(folder: Path, cell: str) -> dict[str, object]:
-    """Whether the weight is on the marked words by the claim of `plausibility`, of each text's own marks and of those of the
-    next text of its length (the null)."""
+    """Whether the weight is on the marked words of each text, and on those of the next text of its length (the null)."""
     models, said = _attentions(folder, cell), []
     with composing():
         data = instantiate(valid_settings(cell)["data"], seed=0)

@@ -2,6 +2,7 @@
 meaning, does it transfer, and does complexity ease adversaries? (docs/results/open_questions.md)"""
 
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -39,32 +40,23 @@ FAR = 0.4
 """Nats of JSD that an adversary moves at least, in the mean."""
 
 
-class Cell(NamedTuple):
-    """One cell of the grid; `length` is by how much the texts are longer than they are drawn."""
-
-    family: str
-    encoder: str
-    width: int
-    texts: int
-    length: int
+Cell = namedtuple("Cell", ["family", "encoder", "width", "texts", "length"])
+"""One cell of the grid; `length` is by how much the texts are longer than they are drawn."""
 
 
 @dataclass(frozen=True)
 class Questions(Study):
     """Trains every cell of a grid with learned and with equal weights, once per draw of the data and seed; then adversaries
-    of some. A cell is left out where the encoder cannot represent the family. Replicates come one after the other, each with
-    all cells, so that a study that is cut short is even at any time.
+    of some. Replicates come one after the other, each with all cells: a study that is cut short is even at any time.
 
     Attributes:
         families, encoders: name → how the data, the model are described on the command line; `{width}`, `{half}` and
             `{quarter}` stand for the cell's width.
-        blocks: crossed products that the grid is made of: `families`, `encoders`, and where they differ from the centre
-            `widths`, `texts`, `lengths`, `attentions`.
+        blocks: crossed products: `families`, `encoders`, and where they differ from `CENTRE` `widths`, `texts`, …
         adversaries: blocks whose learned models are imitated, with `weights` (λ) beside.
-        without_context: encoders that see one word at a time, and `single`, the families that they are given.
-        draws: seeds of the data; `seeds`: of the training, within each draw.
+        without_context, single: encoders that see one word at a time, and the families that they are given.
+        draws, seeds: of the data; of the training, within each draw.
         margins: of the hypotheses (`MARGINS`), tightened after a pilot and never loosened.
-        settings: what all members share.
     """
 
     name: ClassVar[str] = "questions"

@@ -79,23 +79,12 @@ def after_constant(draw: Random, label: int) -> Row:
     return ["[cls]", *text], {place + 1 for place in places}
 
 
-def exclusive(draw: Random, label: int) -> list[str]:
-    """Two words, each of two kinds: whether they are of the same."""
-    first = draw.randrange(2)
-    return [f"left{first}", f"right{first ^ label}"]
-
-
 def phrase(draw: Random, label: int) -> Row:
     """Four words in a row, in one of two orders."""
     text = filler(draw, draw.randint(9, 14))
     start = draw.randrange(len(text) - 3)
     text[start : start + 4] = "pqrs" if label else "prqs"
     return text, set(range(start, start + 4))
-
-
-def counted(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-    """Of class 1 where a word is there twice, and not once."""
-    return dict.fromkeys(places if label else [draw.choice(places)], "m")
 
 
 def negated(draw: Random, label: int) -> Row:
@@ -120,51 +109,38 @@ def unequal(draw: Random, label: int) -> Row:
     draw.shuffle(places)
     strong, weak = places
     weak_kind = draw.randrange(2)
-    if draw.random() < 0.8:
-        text[strong] = f"strong{label}"
-        if draw.random() < 0.5:
-            text[weak] = f"weak{weak_kind}"
-        return text, {strong}
-    text[weak] = f"weak{label}"
-    return text, {weak}
+    if draw.random() >= 0.8:
+        text[weak] = f"weak{label}"
+        return text, {weak}
+    text[strong] = f"strong{label}"
+    if draw.random() < 0.5:
+        text[weak] = f"weak{weak_kind}"
+    return text, {strong}
 
 
 def compared(draw: Random, label: int) -> Row:
     """Words of two kinds, three to eight; of which there are more decides, by two at least."""
     fewer = draw.randint(1, 3)
-    more = fewer + draw.randint(2, 4)
-
-    def say(draw: Random, label: int) -> list[str]:
-        said = [f"more{label}"] * more + [f"more{1 - label}"] * fewer
-        draw.shuffle(said)
-        return said
-
-    return put((12, 18), fewer + more, in_order(say))(draw, label)
-
-
-def conjunction(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-    """Of class 1 where two words are there, of class 0 where one of them is."""
-    lone, both = draw.randrange(2), dict(zip(places, ("both_a", "both_b"), strict=True))
-    return both if label else {places[lone]: both[places[lone]]}
+    said = [f"more{label}"] * (fewer + draw.randint(2, 4)) + [f"more{1 - label}"] * fewer
+    text, places = put((12, 18), len(said), lambda _, label, places: dict.fromkeys(places, ""))(draw, label)
+    draw.shuffle(said)
+    for place, word in zip(sorted(places), said, strict=True):
+        text[place] = word
+    return text, places
 
 
 def recall(keys: int) -> Make:
-    """Each key once, with a value of its own; the value of the key that is asked for (`deciding`) decides."""
+    """Each key once, with a value of its own; the value of the key that is asked for decides."""
 
-    def make(draw: Random, label: int) -> Row:
-        asked = 0
+    def say(draw: Random, label: int, places: list[int]) -> dict[int, str]:
+        order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
+        asked = draw.randrange(keys)
+        own = [(value - values[asked] + label) % keys for value in values]
+        said = {place: f"key{key}_{value}" for place, key, value in zip(places, order, own, strict=True)}
+        said[places[asked]] = said.pop(places[asked])  # the last one decides
+        return said
 
-        def say(draw: Random, label: int) -> list[str]:
-            nonlocal asked
-            order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
-            asked = draw.randrange(keys)
-            own = [(value - values[asked] + label) % keys for value in values]
-            return [f"key{key}_{value}" for key, value in zip(order, own, strict=True)]
-
-        text, places = put((8, 14), keys, in_order(say))(draw, label)
-        return text, {sorted(places)[asked]}
-
-    return make
+    return put((8, 14), keys, say, first=-1)
 
 
 def order_marked(draw: Random, label: int) -> Row:
@@ -189,6 +165,7 @@ def built(tokens: list[str], label: int, deciding: set[int]) -> dict[str, list[f
     }
 
 
+BOTH = ("both_a", "both_b")
 RULES: dict[str, tuple[Make, int, float]] = {
     # rule: how a row is made, classes, label noise
     "token": (tokens(), 2, 0.0),
@@ -202,10 +179,12 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "bos": (after_constant, 2, 0.0),
     "majority": (vote(9, 15), 2, 0.0),
     "majority15": (vote(15, 20), 2, 0.0),
-    "xor": (put((8, 12), 2, in_order(exclusive)), 2, 0.0),
+    "xor": (put((8, 12), 2, in_order(lambda draw, label: [
+        ("left0", f"right{label}"), ("left1", f"right{1 - label}")][draw.randrange(2)])), 2, 0.0),
     "phrase": (phrase, 2, 0.0),
     "absence": (put((8, 14), 1, lambda _, label, places: {} if label else {places[0]: "m"}), 2, 0.0),
-    "count2": (put((8, 14), 2, counted), 2, 0.0),
+    "count2": (put((8, 14), 2, lambda draw, label, places:
+        dict.fromkeys(places if label else [draw.choice(places)], "m")), 2, 0.0),
     "five": (tokens(), 5, 0.0),
     # of the study of the open questions
     "twins": (tokens(2, lexicon=2), 2, 0.0),
@@ -226,7 +205,8 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "last_of_three": (put((9, 14), 3, in_order(lambda draw, label: [
         *(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"]), first=2), 2, 0.0),
     "compared": (compared, 2, 0.0),
-    "conjunction": (put((8, 14), 2, conjunction), 2, 0.0),
+    "conjunction": (put((8, 14), 2, lambda draw, label, places: dict(zip(places, BOTH, strict=True)) if label else [
+        {places[0]: BOTH[0]}, {places[1]: BOTH[1]}][draw.randrange(2)]), 2, 0.0),
     # four classes by two words of two kinds each
     "two_questions": (put((8, 14), 2, in_order(lambda _, label: [f"first{label // 2}", f"second{label % 2}"])), 4, 0.0),
 }  # fmt: skip
@@ -235,21 +215,14 @@ BLIND = [*RULES][21:]
 
 
 class RuleSource(Source):
-    """Texts of one rule, with the words that decide and a counterfactual: the same text of the next class.
-
-    Args:
-        rule: one of `RULES`.
-        train_size, test_size: rows; the validation split has as many as the test split.
-        seed: of the draw of the texts.
-        longer: how many times as long as drawn the texts are made, by words that say nothing.
-    """
+    """Texts of one of `RULES`, with the words that decide and a counterfactual: the same text of the next class. `seed`: of
+    the draw; `longer`: how many times as long as drawn the texts are made, by words that say nothing."""
 
     def __init__(self, rule: str, train_size: int = 1000, test_size: int = 200, seed: int = 0, longer: int = 1) -> None:
         self.rule, self.seed, self.longer = rule, seed, longer
         self.sizes = dict(zip(SPLITS, (train_size, test_size, test_size), strict=True))
 
     def load(self) -> Splits:
-        """Generate the rows."""
         return {split: datasets.Dataset(pa.Table.from_pylist(self.rows(split))) for split in SPLITS}
 
     def rows(self, split: str) -> list[dict[str, Any]]:

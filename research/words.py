@@ -1,15 +1,14 @@
 """`python -m research.words FOLDER`: is the verdict on words right where the words that decide are known?
 
-Trains small models of this package on the rules of `research.rules`, with attention that is right or wrong by construction or
-learned, and asks each with the probe `swaps`. A file per model in FOLDER: a study that is cut short goes on with the same
-command. `--table` reads what is there.
+Trains small models on the rules of `research.rules`, with attention that is right or wrong by construction or learned, and
+asks each with the probe `swaps`. A file per model in FOLDER: what is cut short goes on with the same command.
 """
 
 import argparse
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -35,7 +34,7 @@ from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
 from research.calibration.rates import markdown
-from research.calibration.study import CONTROLS, ENCODERS
+from research.calibration.study import CONTROLS, ENCODERS, PLANTED
 from research.rules import BLIND, RULES
 
 CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
@@ -75,7 +74,7 @@ SAID |= dict.fromkeys((CANNOT_DECIDE, TOO_RARE), "open")
 SOLVED, FOLLOWS = 0.9, 0.9
 """Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
 ALIKE = 0.1
-"""Share by which the state that knows most of the reason must be ahead of the mean state, for states to be right or wrong."""
+"""Share by which the state that knows most must be ahead of the mean state, for states to be right or wrong."""
 RIGHT, WRONG, UNMOVED = 0.8, 0.05, 0.05
 """Rightness from which an attention is right, up to which it is wrong; and share of the decisions that may flip with a wrong
 one's most attended word."""
@@ -87,13 +86,7 @@ def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) 
     if encoder.startswith("/") or encoder in LAYERS:
         train = 2000 if encoder in LAYERS and rule != "token" else 1000
         sizes = {"train_size": train, "validation_size": 100, "test_size": texts, "seed": draw}
-        kind = [
-            "data=testbed",
-            "data.rationale=null",
-            "data.counterfactual=null",
-            "data.source.rule=word",
-            f"data.plant={rule}",
-        ]
+        kind = [*PLANTED, "data.counterfactual=null", f"data.plant={rule}"]
         model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
         chosen = [*LAYERS[encoder], *ATTENTIONS[attention]] if encoder in LAYERS else [*model, *GIVEN[attention]]
         return resolved(composed([*kind, *(f"data.source.{name}={size}" for name, size in sizes.items()), *chosen]))
@@ -105,9 +98,7 @@ def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) 
     return config
 
 
-def trained(
-    config: Mapping[str, Any], seed: int, epochs: int = 30, patience: int = 8
-) -> tuple[TextDataModule, TrainedModel]:
+def trained(config: Any, seed: int, epochs: int = 30, patience: int = 8) -> tuple[TextDataModule, TrainedModel]:
     """The model of the best epoch by validation accuracy, in eval mode; ends where that is 0.99."""
     torch.manual_seed(seed)
     data = instantiate(config["data"], seed=seed)
@@ -146,11 +137,9 @@ def batches(data: TextDataModule, split: str = "test", size: int = 50) -> Iterat
 
 
 def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> dict[str, np.ndarray]:
-    """What is known of each text: whether the model is right, whether its decision follows the reason, the mass on the
-    words that decide and its chance, and whether the decision flips where the most attended word that does not decide is
-    replaced by another text's at that place (NaN where the most attended one decides); of each class, whether the label is
-    still said without the words that decide (always or never: a class is known by the other's absence); and the share of the
-    attention that is on no word."""
+    """What is known of each text: whether the model is right, and follows a changed reason; the mass on the words that decide
+    and its chance; whether another text's word in place of the most attended one flips the decision (NaN where that decides);
+    and the share of the attention that is on no word."""
     found: dict[str, list[float]] = defaultdict(list)
 
     def decided(batch: Batch, ids: torch.Tensor) -> torch.Tensor:
@@ -181,28 +170,21 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
             new = torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
             flipped = decided(batch, batch.ids.scatter(1, top, new)) != decision
             found["flips"] += torch.where(free.squeeze(-1), flipped.double(), torch.nan).tolist()
-            without = model(known_answer.kept(batch, ~reason)).logits.argmax(-1) == batch.labels
-            for label in range(model.classes):
-                found[f"without {label}"] += torch.where(batch.labels == label, without.double(), torch.nan).tolist()
             found["off_text"] += [0.0] * len(batch) if outputs.off_text is None else outputs.off_text.tolist()
     return {name: np.array(found[name]) for name in ("follows", *found)}
 
 
-def numbers_of(runner: ProbeRunner, probe: str) -> dict[str, np.ndarray]:
-    """What a probe measured, by metric."""
-    return {metric: np.concatenate(column.values) for (metric, _), column in runner.rows[probe].columns.items()}
-
-
-def verdicts_of(runner: ProbeRunner, probe: str, claims: Sequence[Claim]) -> dict[str, str]:
-    """What these claims say of it, by claim."""
+def found_by(runner: ProbeRunner, probe: str, claims: Sequence[Claim] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a probe measured, by metric, and what these claims say of it, by claim."""
     identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": 0, "probe": probe}
-    tested = put_to_test(claims, runner.rows[probe].table(identity).to_pandas())
-    return {finding.claim.name: finding.verdict for finding in tested}
+    said = put_to_test(claims, runner.rows[probe].table(identity).to_pandas())
+    numbers = {metric: np.concatenate(column.values) for (metric, _), column in runner.rows[probe].columns.items()}
+    return numbers, {finding.claim.name: finding.verdict for finding in said}
 
 
 def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, Any]:
-    """The numbers of `swaps` of every test text, and what each claim of the other probes says (`others`). `permuted`: of the
-    model's own weights in one random order (the null), and `swaps` alone."""
+    """The numbers of `swaps` of every test text, and what each claim of the other probes says (`others`). `permuted`: `swaps`
+    alone, of the model's own weights in one random order (the null)."""
     probe = Swaps()
     probe.prepare(data.splits)
     others = [] if permuted or model.reader else [skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()]
@@ -213,11 +195,10 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
             own = outputs.attention[row, content]
             outputs.attention[row, content] = own[torch.from_numpy(draw.permutation(len(own)))]
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
-    wanted = (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class")
-    found: dict[str, Any] = {name: one.tolist() for name, one in numbers_of(runner, "swaps").items() if name in wanted}
-    said = [verdicts_of(runner, name, claims) for name, claims in CLAIMS.items()] if others else []
-    found["others"] = {name: one for several in said for name, one in several.items()}
-    parts = numbers_of(runner, "known_answer") if others else {}
+    numbers, parts = found_by(runner, "swaps")[0], found_by(runner, "known_answer")[0] if others else {}
+    found: dict[str, Any] = {name: numbers[name].tolist() for name in PARTS} | {"others": {}}
+    for name, claims in CLAIMS.items() if others else ():
+        found["others"] |= found_by(runner, name, claims)[1]
     if "state_change_own" in parts:
         own, null, best = (np.nanmean(parts[f"state_change_{kind}"]) for kind in ("own", "null", "best"))
         found["state_rightness"] = float((own - null) / (best - null)) if best - null > ALIKE * best else None
@@ -231,7 +212,7 @@ def of_model(rule: str, encoder: str, attention: str, draw: int, texts: int, *, 
     mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
     facts: dict[str, Any] = {"rule": rule, "encoder": Path(encoder).name, "attention": attention, "draw": draw}
     facts |= {"accuracy": float(known["right"].mean()), "rightness": float((mass - chance) / (1 - chance))}
-    for name in ("follows", "flips", "off_text", *(one for one in known if one.startswith("without"))):
+    for name in ("follows", "flips", "off_text"):
         facts[name] = float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
     if facts["accuracy"] >= SOLVED:
         facts["table"] = asked(model, data, draw)
@@ -284,8 +265,8 @@ def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.D
 
 
 def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, float]:
-    """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike. Where all or
-    none are yes it has no width, and the exact interval over models is the wider one."""
+    """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike. It has no width
+    where all or none are yes."""
     counts = yes.groupby(rules).agg(["sum", "size"]).to_numpy()
     drawn = counts[np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))].sum(1)
     low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
@@ -294,8 +275,8 @@ def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, 
 
 def record(models: pd.DataFrame, path: Path) -> None:
     """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
-    how many models each claim decided per encoder (of a checkpoint its family, as `ONE_CHECKPOINT` has it) and kind of
-    attention, and how many of these by yes. Of the swap test the counts of `FIRST_PART` are added."""
+    per encoder (of a checkpoint its family) and kind of attention how many models were asked and decided, and how many by
+    yes. Of the swap test the counts of `FIRST_PART` are added."""
     shipped, rows = pq.read_table(path), []
     known, before = shipped.to_pandas(), pd.read_csv(FIRST_PART).set_index(["encoder", "kind"]).T
     decided = models[models["kind"].isin(["right", "wrong"])]
@@ -326,8 +307,9 @@ def main() -> None:
     """Train and ask, or read."""
     parser = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the models; with --table also a file that --keep wrote")
-    every = f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
-    parser.add_argument("--rules", default=",".join(BLIND), help=every)
+    parser.add_argument(
+        "--rules", default=",".join(BLIND), help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
+    )
     parser.add_argument("--encoders", default="lstm,cnn,average,transformer", help="or the folder of a checkpoint")
     parser.add_argument("--attentions", default="rationale,first_70,learned,common_70,last_70")
     parser.add_argument("--draws", default="100,101,102,103,104", help="of texts, weights and everything random")
@@ -346,9 +328,9 @@ def main() -> None:
             models.to_parquet(given.keep, index=False)
         if given.record is not None:
             record(models, given.record)
-        primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
         models["all"] = "all"
         tables = [(by, "table") for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"])]
+        primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
         for by, claim in [*tables, *((["encoder"], one) for one in primary)]:
             of_states = claim == "top_state_decides" and "state kind" in models
             said = table(models.assign(kind=models["state kind"]) if of_states else models, by, claim)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from scipy import stats
 
 from attnprobe.evidence.statistics import clopper_pearson, in_columns
@@ -41,19 +40,9 @@ NAMES = {
 """What the tests are called, in the order of the tables; a star marks this version's."""
 
 
-def separation(right: Float[np.ndarray, " right"], wrong: Float[np.ndarray, " wrong"]) -> float:
-    """AUC: the probability that a right attention's number is above a wrong one's, ties half; 0.5 tells nothing. A number
-    that is missing counts as the lowest. NaN without either kind."""
-    if not len(right) or not len(wrong):
-        return float("nan")
-    both = np.nan_to_num(np.concatenate([right, wrong]), nan=-np.inf)
-    ranks = stats.rankdata(both)[: len(right)].sum()
-    return float((ranks - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
-
-
 def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: int = 0) -> pd.DataFrame:
-    """Per claim and cell of `by` the AUC of its number between right and wrong attention, with the 95 % bootstrap
-    interval over models, drawn within each data set and control, so that the mix of controls stays the study's."""
+    """Per claim and cell of `by` the AUC: the probability that a right attention's number is above a wrong one's, ties half;
+    with the 95 % bootstrap interval over models, drawn within each data set and control."""
     rows = []
     for key, part in answered[answered["rightness_label"].isin(["right", "wrong"])].groupby([*KEY, *by], observed=True):
         is_right, value = (part["rightness_label"] == "right").to_numpy(), part["value"].to_numpy(np.float64)
@@ -62,13 +51,15 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
             continue
         draw = np.random.default_rng(seed)
         cells = part.groupby(["data", "control", "rightness_label"], observed=True).indices.values()
+        value = np.nan_to_num(value, nan=-np.inf)  # what is missing is lowest
         drawn = []
-        for _ in range(REPEATS):
-            chosen = np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
-            drawn.append(separation(value[chosen][is_right[chosen]], value[chosen][~is_right[chosen]]))
-        low, high = np.quantile(drawn, [0.025, 0.975])
+        for chosen in [np.arange(len(part)), *(np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
+                                               for _ in range(REPEATS))]:  # fmt: skip
+            above = stats.rankdata(value[chosen])[is_right[chosen]].sum() - right * (right + 1) / 2
+            drawn.append(above / (right * wrong))
+        area = (drawn[0], *np.quantile(drawn[1:], [0.025, 0.975]))
         row = dict(zip([*KEY, *by], key, strict=True)) | {"right models": right, "wrong models": wrong}
-        rows.append(row | in_columns("AUC", (separation(value[is_right], value[~is_right]), low, high)))
+        rows.append(row | in_columns("AUC", area))
     return pd.DataFrame(rows, columns=None if rows else [*KEY, *by, "AUC", "AUC low", "AUC high"])
 
 
@@ -95,17 +86,6 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
                 row |= {f"{label} models": len(passed)} | in_columns(label, clopper_pearson(sum(passed), len(passed)))
             rows.append(row)
     return pd.DataFrame(rows, columns=None if rows else [*KEY, *by])
-
-
-def power_curve(answered: pd.DataFrame, edges: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8)) -> pd.DataFrame:
-    """Share of yes against rightness, in bins of it that begin at `edges` (the first one holds all below as well): the
-    middle of the scale is drawn, and not thrown away."""
-    solved = answered[answered["rightness_label"].isin(["right", "between", "wrong"])]
-    place = np.searchsorted(np.asarray(edges), solved["rightness"].to_numpy(), side="right").clip(1) - 1
-    groups = solved.assign(bin=place).groupby([*KEY, "encoder", "bin"], observed=True)
-    table = groups.agg(rightness=("rightness", "mean"), models=("met", "size"), yes=("met", "sum")).reset_index()
-    shares = [clopper_pearson(yes, of) for yes, of in zip(table.pop("yes"), table["models"], strict=True)]
-    return table.join(pd.DataFrame(shares, columns=["rate", "low", "high"], dtype=float))
 
 
 def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:

@@ -24,8 +24,7 @@ from attnprobe.results.table import read_results
 
 
 class Criterion(NamedTuple):
-    """One criterion as published, without a null that keeps the mechanism: met where the whole 95 % interval of the mean of
-    `value(*columns)` is above the threshold. `level`: what it is asked of (words, states)."""
+    """One criterion as published: met where the whole interval of the mean of `value(*columns)` is above the threshold."""
 
     name: str
     criterion: str
@@ -36,8 +35,7 @@ class Criterion(NamedTuple):
     threshold: float = 0.0
 
     def answer(self, numbers: pd.DataFrame) -> dict[str, Any]:
-        """The mean with its bootstrap interval, and whether it is met: 1, 0, or NaN where the interval has the threshold
-        inside; NaN everywhere without the probe's table."""
+        """The mean with its interval, and whether it is met: 1, 0, or NaN where that is open; NaN without the table."""
         wide = values_of(numbers[numbers["probe"] == self.probe], *self.metrics)
         if wide is None:
             return dict.fromkeys(("value", "low", "high", "met"), float("nan"))
@@ -46,16 +44,9 @@ class Criterion(NamedTuple):
         return {"value": mean, "low": low, "high": high, "met": 1.0 if low > 0 else 0.0 if high <= 0 else float("nan")}
 
 
-def removed_earlier(later: np.ndarray, earlier: np.ndarray, never: np.ndarray) -> np.ndarray:
-    """How much larger a share one order removes until the decision flips; an order that does not flip it has removed all."""
-    whole = (np.where(np.isnan(one), 1.0, one) for one in (later, earlier))
-    return np.where(never == 0, np.subtract(*whole), np.nan)
-
-
-def nearer_optimum(own: np.ndarray, random: np.ndarray, optimal: np.ndarray, never: np.ndarray) -> np.ndarray:
-    """How much less attention's order removes than the middle of a random order and the smallest set."""
-    own, random, optimal = (np.where(np.isnan(one), 1.0, one) for one in (own, random, optimal))
-    return np.where(never == 0, (random + optimal) / 2 - own, np.nan)
+def whole(share: np.ndarray) -> np.ndarray:
+    """The share removed until the decision flips; an order that does not flip it has removed all."""
+    return np.where(np.isnan(share), 1.0, share)
 
 
 REMOVED, IN_RATIONALE = "removed_fraction_", "in_rationale_attention"
@@ -72,9 +63,11 @@ PUBLISHED = (
     Criterion("delta_js", "erasure", "state", "single_weight", ("delta_js_attention",)),
     Criterion("effects_in_order", "erasure", "state", "single_weight", ("tau_attention_effect",), threshold=0.5),
     Criterion("sooner_than_random", "erasure", "state", "erasure",
-              (f"{REMOVED}random", f"{REMOVED}attention", "never_flips"), removed_earlier),
+              (f"{REMOVED}random", f"{REMOVED}attention", "never_flips"),
+              lambda later, earlier, never: np.where(never == 0, whole(later) - whole(earlier), np.nan)),
     Criterion("nearer_to_optimum", "erasure", "state", "erasure",
-              (f"{REMOVED}attention", f"{REMOVED}random", f"{REMOVED}optimal", "never_flips"), nearer_optimum),
+              (f"{REMOVED}attention", f"{REMOVED}random", f"{REMOVED}optimal", "never_flips"),
+              lambda own, random, best, never: np.where(never == 0, (whole(random) + whole(best)) / 2 - whole(own), np.nan)),
     # DeYoung et al. 2020, 4
     *(Criterion(name, "plausibility", "word", "plausibility", (f"{kind}_{IN_RATIONALE}", "rationale_share"), np.subtract)
       for name, kind in (("top_word_in_rationale", "top"), ("mass_on_rationale", "mass"))),
@@ -84,27 +77,19 @@ MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
 """Accuracy, and accuracy with the reason changed, from which a model counts as one that decides by the known reason; where
-no text has its reason changed (GECO, whose sentences stand in pairs), the accuracy without the reason up to which it does."""
+no text has its reason changed, the accuracy without the reason up to which it does."""
 RIGHT, WRONG = 0.8, 0.05
 """Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
 PROBE = "known_answer"
-KNOWN = {
-    "accuracy": "correct", "accuracy_contradicted": "correct_contradicted", "accuracy_without": "correct_without",
-    "accuracy_alone": "correct_alone", "chance": "chance", "mass": "mass_on_rationale",
-    "precision": "precision_on_rationale", "auprc": "auprc_on_rationale", "state_rank_agreement": "state_rank_agreement",
-    "state_mass_agreement": "state_mass_agreement",
-}  # fmt: skip
+KNOWN = {"accuracy": "correct", "accuracy_contradicted": "correct_contradicted", "accuracy_without": "correct_without",
+         "chance": "chance", "mass": "mass_on_rationale"}  # fmt: skip
 """What is known of a model: name here → metric of the probe."""
 MET = {MEETS: 1.0, FAILS: 0.0, NO_DIFFERENCE: 0.0}
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 
 def answer_of(directory: Path) -> dict[str, Any]:
-    """Which run it is (`run_id data model seed`), and the means of `known_answer` over its texts; NaN for what was not asked.
-
-    Raises:
-        DamagedRun: the run has no number of any text.
-    """
+    """Which run it is (`run_id data model seed`), and means of `known_answer` over its texts; NaN for what was not asked."""
     rows, numbers = read_results(directory, probe=PROBE), measured(directory, PROBE)
     if numbers.empty:
         raise damaged(RunDirectory(directory) / table_file(PROBE), "it has no number of any text")
@@ -129,30 +114,24 @@ def answers(directory: Path) -> pd.DataFrame:
     """What every test says of one model, a row each: `version` (`published`, or `current`: this version's claims),
     `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided; `state` says why, of the current ones."""
     numbers = read_results(directory)
-    rows: list[dict[str, Any]] = []
-    for one in PUBLISHED:
-        about = {"version": "published", "criterion": one.criterion, "level": one.level, "claim": one.name}
-        rows.append(about | one.answer(numbers))
+    rows: list[dict[str, Any]] = [
+        {"version": "published", "criterion": one.criterion, "level": one.level, "claim": one.name}
+        | one.answer(numbers)
+        for one in PUBLISHED
+    ]
     for reading in present(numbers_of(numbers)):
         for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
             claim, found = finding.claim, finding.evidence
             if claim.speaks == "for":
-                about = {"version": "current", "criterion": claim.criterion, "level": claim.level, "claim": claim.name}
                 told = {"primary": claim.primary, "value": found.value, "low": found.low, "high": found.high}
-                met = {"met": MET.get(finding.verdict, np.nan), "state": finding.verdict}
-                rows.append({**about, **told, **met})
+                rows.append({"version": "current", "criterion": claim.criterion, "level": claim.level, "claim": claim.name}
+                            | told | {"met": MET.get(finding.verdict, np.nan), "state": finding.verdict})  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def models_in(places: Iterable[Path]) -> list[Path]:
-    """The directories of the models of finished studies, and of those that studies which were cut short had finished.
-
-    Args:
-        places: studies' directories, or folders that the runs of a study lie in (its `output=…`).
-
-    Raises:
-        UserError: a place holds neither, or another study; or two places hold the same model.
-    """
+    """The directories of the models of studies, finished or cut short, by the studies' directories or the folders that their
+    runs lie in (`output=…`); a `UserError` for a place without any, or of another study, and for the same model twice."""
     models: dict[str, Path] = {}
     for place in places:
         if (place / STUDY).exists():
@@ -175,10 +154,7 @@ def models_in(places: Iterable[Path]) -> list[Path]:
 
 def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every model's facts (a row each), and every test's answer about it (a row per model and claim, with the facts).
-
-    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts; 0 is chance, 1 all
-    that can be reached. It is about words: of states there is no such scale.
-    """
+    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts."""
     facts, parts = [], []
     for directory in directories:
         one = answer_of(directory)
@@ -195,12 +171,8 @@ SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "ask
 
 def shipped(answered: pd.DataFrame) -> pd.DataFrame:
     """What verdicts cite: per primary claim of this version, encoder and rightness how many models it decided (`models`), how
-    many of these by yes (`meets`), and how many were asked.
-
-    Right and wrong are known of words. With an encoder without context a state is its word. With others an attention on the
-    words that decide is right about states as well, but which states decide where it is not is unknown: of claims about
-    states the wrong and the middling attentions of these encoders are left out.
-    """
+    many of these by yes (`meets`), and how many were asked. Which states decide where an attention with context is not on the
+    deciding words is unknown: of claims about states these are left out."""
     own = answered[(answered["version"] == "current") & (answered["primary"] == True)]  # noqa: E712 (NaN is no)
     known = own["rightness_label"].isin(["right", "meaningless"])
     own = own[(own["level"] == "word") | (own["encoder"] == "average") | known]

@@ -6,14 +6,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnprobe.core.errors import UserError
+from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.plots.grid import around, grid, title
-from research.calibration.rates import power_curve, separations, tables_of
+from research.calibration.rates import KEY, separations, tables_of
 from research.calibration.records import FOLLOWS, RIGHT, SOLVED, WRONG, collected
 
 GIVEN = ("word", "rationale", "rationale_70", "rationale_50", "position", "first", "random", "common_word", "uniform")
@@ -49,6 +51,8 @@ ENCODERS: dict[str, tuple[str, ...]] = {
 WITHOUT_CONTEXT = ("average",)
 """Encoders that see one word at a time: of `DATA` they are given what a single word decides."""
 SINGLE_WORD = ("token", "word", "geco")
+EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Of the bins of rightness; the first one holds all below as well."""
 
 
 def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
@@ -67,13 +71,10 @@ class Calibration(Study):
     probes. Seeds come one after the other, each with all cells, so that a study that is cut short is even at any time.
 
     Attributes:
-        controls: names of `CONTROLS`.
-        encoders: names of `ENCODERS`.
-        data: names of `DATA`.
+        controls, encoders, data: names of `CONTROLS`, `ENCODERS`, `DATA`.
         seeds: of the trainings, and of everything random in them; the texts are the same.
         probes: what every model is examined with.
-        settings: what all of them share, as on the command line: sizes, epochs, samples; those of `DATA`, `ENCODERS` and
-            `CONTROLS` come after them and win.
+        settings: what all share; those of `DATA`, `ENCODERS` and `CONTROLS` come after them and win.
     """
 
     name: ClassVar[str] = "calibration"
@@ -120,7 +121,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         str(shown["data"]), f"{shown['encoder']}_{shown['control']}", directory,
         runs=[directory / example["directory"]],
         tables={name: table for name, table in tables_of(models, answered).items() if len(table)},
-        figures=[("calibration_curves", caption, curves(power_curve(answered)))],
+        figures=[("calibration_curves", caption, curves(answered))],
         answer=answer(separated),
         notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
     )  # fmt: skip
@@ -140,18 +141,19 @@ def answer(separated: pd.DataFrame) -> str:
     )
 
 
-def curves(table: pd.DataFrame) -> Figure:
-    """Share of yes against rightness, a panel per claim of this version and a line per encoder."""
-    own = table[table["version"] == "current"] if (table["version"] == "current").any() else table
-    claims = list(dict.fromkeys(own["claim"]))
+def curves(answered: pd.DataFrame) -> Figure:
+    """Share of yes against rightness, in bins of it, a panel per claim of this version and a line per encoder."""
+    own = answered[answered["rightness_label"].isin(["right", "between", "wrong"]) & (answered["version"] == "current")]
+    bins = np.searchsorted(EDGES, own["rightness"].to_numpy(), side="right").clip(1)
+    claims = list(dict.fromkeys(own.sort_values(KEY)["claim"]))
     figure, axes = grid(max(len(claims), 1), panel_height=1.4)
     handles: dict[str, Line2D] = {}
     for panel, claim in zip(axes, claims, strict=False):
         for number, (encoder, rows) in enumerate(own[own["claim"] == claim].groupby("encoder", observed=True)):
-            ordered = rows.sort_values("rightness")
-            span = [ordered["rate"] - ordered["low"], ordered["high"] - ordered["rate"]]
+            at = rows.groupby(bins[own.index.get_indexer(rows.index)])
+            rates = np.array([clopper_pearson(int((met == 1).sum()), len(met)) for _, met in at["met"]]).T
             look: dict[str, Any] = {"marker": "o", "ms": 3, "lw": 1, "color": f"C{number}"}
-            panel.errorbar(ordered["rightness"], ordered["rate"], yerr=span, **look)
+            panel.errorbar(at["rightness"].mean(), rates[0], yerr=abs(rates[1:] - rates[0]), **look)
             handles[str(encoder)] = Line2D([], [], label=str(encoder), **look)
         panel.set_ylim(-0.02, 1.02)
         panel.set_xlim(-0.2, 1.05)

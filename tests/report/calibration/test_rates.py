@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.verdicts import CALIBRATION
 from research.calibration.__main__ import made_by
-from research.calibration.rates import NAMES, counted, held_out, power_curve, separation, separations, tables_of
-from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, nearer_optimum, removed_earlier, shipped
+from research.calibration.rates import NAMES, counted, held_out, separations, tables_of
+from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, shipped
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
@@ -35,12 +35,13 @@ def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"
 
 
 def test_separation_is_the_area_under_the_curve():
-    draw = np.random.default_rng(1)
-    right, wrong = draw.integers(0, 6, 40).astype(float), draw.integers(0, 4, 25).astype(float)
-    expected = roc_auc_score([1] * 40 + [0] * 25, [*right, *wrong])
-    assert separation(right, wrong) == pytest.approx(expected)
-    assert separation(np.array([np.nan, 1.0]), np.array([0.5])) == 0.5  # what is missing is lowest
-    assert np.isnan(separation(right, np.array([])))
+    table = models(30, gap=0.5, data=("token",)).round({"value": 1})
+    (row,) = separations(table).to_dict("records")
+    assert row["AUC"] == pytest.approx(roc_auc_score(table["rightness_label"] == "right", table["value"]))
+    table.loc[0, "value"] = np.nan  # what is missing is lowest
+    (row,) = separations(table).to_dict("records")
+    assert row["AUC"] == pytest.approx(roc_auc_score(table["rightness_label"] == "right", table["value"].fillna(-99)))
+    assert separations(table[table["rightness_label"] == "right"]).empty
 
 
 def test_the_bootstrap_covers_the_true_area_about_as_often_as_it_says():
@@ -71,16 +72,6 @@ def test_thresholds_are_chosen_on_other_data_than_they_are_judged_on():
     assert same["right"] > 0.95
 
 
-def test_the_curve_has_the_middle_of_the_scale():
-    table = models(20, gap=3)
-    table["rightness"] = np.linspace(-0.1, 1, len(table))
-    table["rightness_label"] = "between"
-    found = power_curve(table)
-    assert found["models"].sum() == len(table)
-    assert found["bin"].tolist() == [0, 1, 2, 3, 4]
-    assert (found["low"] <= found["rate"]).all()
-
-
 def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
     table = models(10, gap=3)
     states = models(10, gap=3).assign(level="state")
@@ -98,12 +89,13 @@ def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
 
 
 def test_published_criteria_by_hand():
-    nan = np.nan
-    assert removed_earlier(np.array([0.8, nan, 0.5]), np.array([0.2, 0.4, 0.1]), np.array([0, 0, 1])).tolist()[:2] == [
-        pytest.approx(0.6), pytest.approx(0.6)]  # fmt: skip
+    nan, published = np.nan, {one.name: one for one in PUBLISHED}
+    later, earlier = np.array([0.8, nan, 0.5]), np.array([0.2, 0.4, 0.1])
+    sooner = published["sooner_than_random"].value(later, earlier, np.array([0, 0, 1]))
+    assert sooner.tolist() == pytest.approx([0.6, 0.6, nan], nan_ok=True)
     own, random, best = np.array([0.3, nan]), np.array([0.9, nan]), np.array([0.1, 0.2])
-    assert nearer_optimum(own, random, best, np.zeros(2)).tolist() == pytest.approx([0.2, -0.4])
-    criterion = next(one for one in PUBLISHED if one.name == "permutation_moves")
+    assert published["nearer_to_optimum"].value(own, random, best, np.zeros(2)).tolist() == pytest.approx([0.2, -0.4])
+    criterion = published["permutation_moves"]
     table = pd.DataFrame(
         {
             "run_id": "a", "experiment": "x", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "permutation",
