@@ -123,7 +123,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     constructible(config, overrides)
     from attnprobe.findings.groups import read_run
     from attnprobe.findings.table import findings_of
-    from attnprobe.report.terminal import answer_lines, data_notes, measured_again, print_summary, times_of
+    from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run
     from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
@@ -148,7 +148,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if config.verbose:
         print_summary(read.numbers, classes=read.manifest.get("classes", []))
         tables, counts = read.manifest.get("tables", {}), read.manifest.get("counts", {})
-        lines = [*data_notes(counts), *measured_again(tables), *times_of([tables]), *lines]
+        lines = [*data_notes(counts), *notes_of_tests([tables]), *lines]
     for line in lines:
         print(line)
     # a path on a line of its own, unbroken, to be copied

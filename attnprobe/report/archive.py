@@ -3,7 +3,7 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from attnprobe.core.errors import UserError
@@ -12,7 +12,6 @@ from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, director
 from attnprobe.results.files import write_atomically
 from attnprobe.results.writer import OwnFolder, own_target
 
-SUMS = "SHA256SUMS"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry: the same evidence gives the same bytes."""
 README = """Evidence of an audit by attnprobe {version}.
@@ -33,11 +32,20 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
     """
     from attnprobe import __version__
 
-    entries = dict(files_of(places, page))
+    entries = {"report.html": page}  # name in the archive → file
+    beside = OwnFolder(page.with_name(f"{page.stem}_files"))
+    entries |= {f"report_files/{name}": beside.path / name for name in beside.last}
+    for directory, name in numbered_names(find_runs(places)).items():
+        run = RunDirectory(directory)
+        listed = filter(is_run_name, run.manifest()["files"])
+        kept = [one for one in listed if one == CONFIG or one.startswith("tables/")]
+        entries |= {f"runs/{name}/{one}": run.file(one) for one in kept} | {f"runs/{name}/{MANIFEST}": run / MANIFEST}
+    studies = numbered_names(directories_with(STUDY, places))
+    entries |= {f"studies/{name}/{STUDY}": directory / STUDY for directory, name in studies.items()}
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()}
     texts = {
         "README.txt": README.format(version=__version__),
-        SUMS: "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())),
+        "SHA256SUMS": "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())),
     }
 
     def write(path: str | os.PathLike) -> None:
@@ -53,30 +61,11 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
 
 
 def archive_target(archive: Path) -> Path:
-    """Where an archive is to be written: asked before the work begins, and again when it is done. A UserError where its name
-    does not end in .zip, or there is what attnprobe did not write."""
+    """Where an archive is to be written. A UserError where its name does not end in .zip, or there is what attnprobe did not
+    write."""
     if archive.suffix.lower() != ".zip":
         raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
     return own_target(archive)
-
-
-def files_of(places: str | os.PathLike | Iterable[str | os.PathLike], page: Path) -> Iterator[tuple[str, Path]]:
-    """Name in the archive → file."""
-    yield "report.html", page
-    beside = OwnFolder(page.with_name(f"{page.stem}_files"))
-    for name in sorted(beside.last):
-        yield f"report_files/{name}", beside.path / name
-    runs = find_runs(places)
-    names = numbered_names(runs)
-    for directory in runs:
-        run = RunDirectory(directory)
-        listed = filter(is_run_name, run.manifest()["files"])
-        kept = [name for name in listed if name == CONFIG or name.startswith("tables/")]
-        for name in (MANIFEST, *kept):
-            yield f"runs/{names[directory]}/{name}", run / name if name == MANIFEST else run.file(name)
-    studies = directories_with(STUDY, places)
-    for directory, name in numbered_names(studies).items():
-        yield f"studies/{name}/{STUDY}", directory / STUDY
 
 
 def numbered_names(directories: list[Path]) -> dict[Path, str]:

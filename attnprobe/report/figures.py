@@ -51,7 +51,7 @@ def save_figures(
 ) -> list[Path]:
     """As `draw_figures`, of runs whose numbers are known: those of each run, in the same order."""
     named = numbers.named([class_names(run.path) if words else [] for run in runs])
-    endings = [""] if len(runs) == 1 else [f"-{file_name(run.path.name)}" for run in runs]
+    endings = [""] if len(runs) == 1 else [run.path.name for run in runs]
     figures = all_figures(readings().values(), runs, named, endings, words=words)
     return [path for _, figure, name, _ in figures for path in save(figure, Path(directory), name)]
 
@@ -69,7 +69,7 @@ def all_figures(
 
     Args:
         numbers: of these runs, in the same order, the classes called as the figures are to call them.
-        endings: of each run what the files of its own figures, those with texts, end in.
+        endings: of each run what follows in the names of the files of its own figures, those with texts.
         words: False leaves out the figures that show texts.
     """
     for drawing in (drawing for reading in several for drawing in reading.drawings):
@@ -79,7 +79,7 @@ def all_figures(
             continue
         for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
             if (figure := _drawn(drawing, own.named([class_names(run.path)]), run)) is not None:
-                yield drawing, figure, f"{drawing.name}{ending}", run
+                yield drawing, figure, re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-."), run
 
 
 def _drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
@@ -114,29 +114,17 @@ def _drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) 
         return drawing.draw(results, examples)
 
 
-def file_name(text: str) -> str:
-    """The text with everything but letters, digits, dots, dashes and underscores made a dash.
-
-    >>> file_name("lr=0.1,seed=3 (b)")
-    'lr-0.1-seed-3-b'
-    """
-    return re.sub(r"[^\w.-]+", "-", text).strip("-.")
-
-
 @dataclass(frozen=True)
 class Picture:
     """A figure in the page, with the PDF's name in the report's folder, and width and height in CSS pixels. `source`: the
     drawing as a `data:` address, which no script can run from, an SVG packed by gzip; empty: only a PDF."""
 
     caption: str
+    alternative: str
     file: str
     source: str
     width: int
     height: int
-
-    @property
-    def alternative(self) -> str:
-        return f"Figure: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
 
 
 def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool) -> list[Picture]:
@@ -144,13 +132,12 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *,
     shows texts."""
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = Numbers.together(run.numbers for run in runs.values()).named([class_names(place) for place in runs])
-    endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
+    endings = [run.run_id for run in runs.values()]
+    figures = all_figures([reading], [*map(RunDirectory, runs)], numbers, endings, words=words)
+    # what shows texts is for paper: the page's own examples show the same, and more of them
     return [
-        # what shows texts is for paper: the page's own examples show the same, and more of them
         picture(figure, name, prose(drawing.draw), directory, shown=place is None)
-        for drawing, figure, name, place in all_figures(
-            [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
-        )
+        for drawing, figure, name, place in figures
     ]
 
 
@@ -165,7 +152,8 @@ def picture(figure: Figure, name: str, caption: str, directory: OwnFolder, *, sh
         source = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
     (path,) = save(figure, directory, name, ["pdf"])
     width, height = (round(float(inches) * PIXELS) for inches in figure.get_size_inches())
-    return Picture(caption, path.name, source, width, height)
+    alternative = f"Figure: {caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
+    return Picture(caption, alternative, path.name, source, width, height)
 
 
 def prose(function: object) -> str:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from math import isnan
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attnprobe.core.metrics import sureness
@@ -65,24 +66,10 @@ class Strip:
     """
 
     name: str
-    values: Sequence[float]
+    values: Iterable[float]
     tokens: Sequence[str] | None = None
     ends: Sequence[int] = ()
     is_set: bool = False
-
-    def __post_init__(self) -> None:
-        if self.tokens is not None and len(self.tokens) != len(self.values):
-            raise ValueError(f"{self.name}: {len(self.tokens)} tokens but {len(self.values)} values")
-
-    @property
-    def words(self) -> list[str]:
-        return [str(number) for number in range(len(self.values))] if self.tokens is None else list(self.tokens)
-
-
-def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
-    """One text's strips below each other, without the style; `head` is plain text above them."""
-    above = f"<p>{_escaped(head)}</p>" if head else ""
-    return f"<section>{above}{''.join(map(strip_html, strips))}</section>"
 
 
 def page(fragments: Iterable[str]) -> str:
@@ -90,49 +77,45 @@ def page(fragments: Iterable[str]) -> str:
     return f'<div class="attnprobe-strips">{STYLE}{"".join(fragments)}</div>'
 
 
-def strip_html(strip: Strip) -> str:
-    """One strip: a name, and the tokens on their colours with the number as a tooltip. A colour's depth is the square root of
-    the value. A reader who does not see the colours is told the largest values, or the members of the set."""
-    words, values, ends = strip.words, [float(value) for value in strip.values], set(strip.ends)
+def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
+    """One text's strips below each other, without the style; `head` is plain text above them.
 
-    def said(value: float) -> str:
-        if isnan(value):
-            return "undefined"
+    A strip is a name, and the tokens on their colours with the number as a tooltip. A colour's depth is the square root of
+    the value. A reader who does not see the colours is told the largest values, or the members of the set.
+    """
+    fragments = [f"<p>{_escaped(head)}</p>"] if head else []
+    for strip in strips:
+        values = np.array(list(strip.values), float).tolist()
+        words = [*map(str, range(len(values)))] if strip.tokens is None else list(strip.tokens)
+        tokens, told = [], []
+        for position, (word, value) in enumerate(zip(words, values, strict=True)):
+            look = ""
+            if isnan(value):
+                said, look = "undefined", ' class="undefined"'
+            elif strip.is_set:
+                said, look = ("erased", ' class="member"') if value else ("kept", "")
+            else:
+                said = f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
+                depth = min(max(value, 0.0), 1.0) ** 0.5
+                look = ' class="much"' if depth > MUCH else ""
+                look += f' style="--w:{depth:.2f}"' if depth >= 0.005 else ""
+                told.append((-value, position, f"{word} {said}"))
+            end = "<br>" if position in strip.ends else ""
+            title = _escaped(f"{position}: {word} — {said}")
+            tokens.append(f'<i{look} title="{title}">{_escaped(word)}</i>{end}')
         if strip.is_set:
-            return "erased" if value else "kept"
-        return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
-
-    tokens = []
-    for position, (word, value) in enumerate(zip(words, values, strict=True)):
-        if isnan(value):
-            look = ' class="undefined"'
-        elif strip.is_set:
-            look = ' class="member"' if value else ""
+            label = ", ".join(word for word, value in zip(words, values, strict=True) if value == 1) or "none"
         else:
-            depth = min(max(value, 0.0), 1.0) ** 0.5
-            look = ' class="much"' if depth > MUCH else ""
-            look += f' style="--w:{depth:.2f}"' if depth >= 0.005 else ""
-        title = _escaped(f"{position}: {word} — {said(value)}")
-        end = "<br>" if position in ends else ""
-        tokens.append(f'<i{look} title="{title}">{_escaped(word)}</i>{end}')
-    if strip.is_set:
-        label = ", ".join(word for word, value in zip(words, values, strict=True) if value == 1) or "none"
-    else:
-        known = sorted((-value, position) for position, value in enumerate(values) if not isnan(value))
-        largest = ", ".join(f"{words[position]} {said(-negative)}" for negative, position in known[:NAMED])
-        label = f"{f'largest {largest}' if known else 'undefined'}; {len(values)} in all"
-    return (
-        f'<div class="strip"><span class="name">{_escaped(strip.name)}</span><span class="tokens" role="group" '
-        f'aria-label="{_escaped(f"{strip.name}: {label}")}">{" ".join(tokens)}</span></div>'
-    )
+            largest = ", ".join(said for _, _, said in sorted(told)[:NAMED])
+            label = f"{f'largest {largest}' if told else 'undefined'}; {len(values)} in all"
+        fragments.append(
+            f'<div class="strip"><span class="name">{_escaped(strip.name)}</span><span class="tokens" role="group" '
+            f'aria-label="{_escaped(f"{strip.name}: {label}")}">{" ".join(tokens)}</span></div>'
+        )
+    return f"<section>{''.join(fragments)}</section>"
 
 
 def _escaped(text: str) -> str:
-    """Text for a page: markup escaped, and what is not seen (`attnprobe.core.sanitise.visible`) as escapes.
-
-    >>> _escaped('<b>"Tom" & Jerry</b>\\x00')
-    '&lt;b&gt;&quot;Tom&quot; &amp; Jerry&lt;/b&gt;\\\\x00'
-    """
     return escape(visible(re.sub(r"\s", " ", text)))
 
 
@@ -153,54 +136,42 @@ class Explanation(pd.DataFrame):
         rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
         told = self.attrs.get(IMPORTANCES, {}).get(EXPLAINED, {})
         titles = {name: facts_of(name, self, EXPLAINED).title for name in told if name in self}
-        fragments = [
-            strips_html(strips_of(row, titles), head=f"Text {number} {head_of(row)}")
-            for number, row in enumerate(rows, start=1)
-        ]
+        fragments = []
+        for number, row in enumerate(rows, start=1):
+            prediction, probability = row["prediction"], row["probability"]
+            if isinstance(prediction, str):
+                said = f"{prediction} ({sureness(probability.values(), probability[prediction])})"
+            else:
+                said = ", ".join(f"{name} (p = {probability[name]:.3f})" for name in prediction) or "no label"
+            asked = f"{row['question']} " if "question" in row else ""
+            never = "flips_to" in row and not isinstance(row["flips_to"], str)
+            head = f"{asked}→ {said}" + ("; no erasure from the attention changes that" if never else "")
+            fragments.append(strips_html(strips_of(row, titles), head=f"Text {number} {head}"))
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
-        said = [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
-        return page([*said, f"<p>{note}</p>", *fragments])
+        first = [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
+        return page([*first, f"<p>{note}</p>", *fragments])
 
 
 def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:
-    """The strips of one row of an explanation: attention, other measures, the smallest flipping set. For a
-    hierarchical model the attention to sentences, and a line per sentence with the attention among its words."""
-    tokens, strips = list(row["tokens"]), attention_strips(row, shows_words=True)
-    strips += [Strip(name, floats(row[column]), tokens) for column, name in titles.items() if column != "attention"]
+    """The strips of one row of an explanation: attention, other measures, the smallest flipping set."""
+    strips = attention_strips(row, shows_words=True)
+    strips += [Strip(name, row[column], row["tokens"]) for column, name in titles.items() if column != "attention"]
     if isinstance(row.get("flips_to"), str):
         name = f"erased: {row['flips_to']}"
-        strips.append(Strip(name, floats(row["flipping_set"]), tokens, strips[0].ends, is_set=True))
+        strips.append(Strip(name, row["flipping_set"], row["tokens"], strips[0].ends, is_set=True))
     return strips
 
 
 def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:
     """The model's attention to its positions; and in a hierarchical model, among the words of each sentence."""
     sentences = row.get("words") is not None
-    count = len(row["attention"])
-    tokens = list(row["tokens"]) if shows_words else None
-    strips = [Strip("attention", floats(row["attention"]), tokens, range(count) if sentences else ())]
+    ends = [*range(len(row["attention"]))] if sentences else []
+    strips = [Strip("attention", row["attention"], row["tokens"] if shows_words else None, ends)]
     if sentences:
         words = [word for sentence in row["words"] for word in sentence]
         weights = [weight for sentence in row["word_attention"] for weight in sentence]
         ends = [end - 1 for end in accumulate(map(len, row["words"]))]
-        strips.append(Strip("within sentences", floats(weights), words if shows_words else None, ends))
+        strips.append(Strip("within sentences", weights, words if shows_words else None, ends))
     return strips
-
-
-def floats(values: Iterable[Any]) -> list[float]:
-    """Numbers of any kind as floats; None is NaN."""
-    return [float("nan") if value is None else float(value) for value in values]
-
-
-def head_of(row: dict[str, Any]) -> str:
-    """Question, prediction and what no erasure changes, in a line."""
-    probability = row["probability"]
-    if isinstance(row["prediction"], str):
-        said = f"{row['prediction']} ({sureness(probability.values(), probability[row['prediction']])})"
-    else:
-        said = ", ".join(f"{name} (p = {probability[name]:.3f})" for name in row["prediction"]) or "no label"
-    asked = f"{row['question']} " if "question" in row else ""
-    never = "flips_to" in row and not isinstance(row["flips_to"], str)
-    return f"{asked}→ {said}" + ("; no erasure from the attention changes that" if never else "")

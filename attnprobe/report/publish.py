@@ -14,7 +14,7 @@ from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
-from attnprobe.report.terminal import answer_lines, safe, terminal_table, times_of
+from attnprobe.report.terminal import answer_lines, notes_of_tests, safe, terminal_table
 from attnprobe.results.directory import MANIFEST
 from attnprobe.results.files import write_text
 
@@ -34,7 +34,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
             console.print(safe(f"{one['criterion']} ({one['level']}): {'. '.join(said)}"))
         for caption, numbers in reading.tables.items():
             compact = with_intervals(numbers)
-            sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "if" else "left"} for one in compact}
+            sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "iuf" else "left"} for one in compact}
             rows, lines = compact.itertuples(index=False), console.is_terminal
             console.print(terminal_table(sides, rows, lines=lines, title=safe(caption)))
         for finding in reading.findings:
@@ -43,7 +43,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
             if run.warning:
                 console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
         of_data = (f"{data}: {'; '.join(notes) or 'every row was used whole'}" for data, notes in notes_of_data(runs))
-        for note in (*of_data, *reading.notes, *times_of(run.manifest.get("tables", {}) for run in runs)):
+        for note in (*of_data, *reading.notes, *notes_of_tests([run.manifest.get("tables", {}) for run in runs])):
             console.print(safe(note))
     said = answer_lines(own, runs[0].quality, runs[0].attention_on, "the page says what each of them needs")
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)

@@ -43,9 +43,8 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
     """
     runs = read_runs(run_dirs)
     numbers = Numbers.together(run.numbers for run in runs)
-    return [
-        file for table in all_tables(numbers, compare(numbers), findings(runs)) for file in table.write(Path(directory))
-    ]
+    tables = all_tables(numbers, compare(numbers), findings(runs))
+    return [file for table in tables for file in table.write(Path(directory))]
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,6 @@ def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
 
 
 def _cell(value: object) -> str:
-    """A number with three decimals and a true minus sign, or text, for LaTeX."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return latex(str(value))
     if value != value:
@@ -126,28 +124,27 @@ def latex(text: str) -> str:
 
 def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     """The table with its cells as text, and each number's ends, in columns called `<name> low` and `<name> high`, put into
-    the number's own column.
+    the number's own column. Numbers have three digits; NaN is nothing.
 
-    >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [0.4], "F1 high": [0.6], "n": [3]})).to_dict("list")
-    {'F1': ['0.500 [0.400, 0.600]'], 'n': ['3']}
+    >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [-0.4], "F1 high": [0.6], "n": [3000]})).to_dict("list")
+    {'F1': ['0.500 [−0.400, 0.600]'], 'n': ['3,000']}
     """
-    shown = {name: [text_cell(value) for value in table[name]] for name in table}
+
+    def text(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return str(value)
+        if isinstance(value, Integral):
+            return f"{int(value):,}"
+        exact = float(value)
+        said = f"{exact:.3f}" if abs(exact) >= 0.001 or exact == 0 else f"{exact:.1e}"
+        return "" if exact != exact else said.replace("-", "−")
+
+    shown = {name: [text(value) for value in table[name]] for name in table}
     for name in table:
         if f"{name} low" in shown:
             spans = zip(shown[name], shown.pop(f"{name} low"), shown.pop(f"{name} high"), strict=True)
             shown[name] = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
     return pd.DataFrame(shown)
-
-
-def text_cell(value: object) -> str:
-    """A table's value in text; numbers with three digits, NaN as nothing.
-
-    >>> text_cell(0.12345), text_cell(float("nan")), text_cell("sst"), text_cell(3)
-    ('0.123', '', 'sst', '3')
-    """
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
-    return str(value)
 
 
 CAPTIONS = {
@@ -214,55 +211,47 @@ DEFINITIONS = (
 
 
 def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Path]:
-    """Write `paper.tex`, a document that LaTeX compiles as it is, with a table per paper; returns its path, nothing where
-    there is no number. `compared`: all headline numbers (`attnprobe.evidence.published.compare`)."""
+    """Write `paper.tex`, a document that LaTeX compiles as it is; returns its path, nothing where there is no number.
+
+    It has a table per paper, with a line per number, data set and model. Over one run a number has its interval, over
+    several seeds their mean and range. `compared`: all headline numbers (`attnprobe.evidence.published.compare`).
+    """
+
+    def printable(text: str) -> str:
+        # a character that LaTeX's own fonts lack by its number
+        return latex("".join(one if ord(one) < 0x180 or latex(one) != one else f"[U+{ord(one):04X}]" for one in text))
+
     overall = compared[compared["group"] == "overall"]
     named = {probe for probes in PAPERS.values() for probe in probes}
-    left = [probe for probe in overall["probe"].unique() if probe not in named]
-    tables = [
-        _paper_table(paper, f"paper{number}", rows)
-        for number, (paper, probes) in enumerate([*PAPERS.items(), (OTHERS, left)])
-        if len(rows := overall[overall["probe"].isin(list(probes))])
-    ]
+    left = tuple(probe for probe in overall["probe"].unique() if probe not in named)
+    head = "\\toprule\nNumber & Data, model & $n$ & Measured & Published \\\\\n\\midrule"
+    tables = []
+    for number, (paper, probes) in enumerate([*PAPERS.items(), (OTHERS, left)]):
+        rows = overall[overall["probe"].isin(probes)]
+        if rows.empty:
+            continue
+        caption = f"{'Numbers' if paper == OTHERS else 'The tests'} of {paper}. {DEFINITIONS}."
+        tables += [
+            "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
+            f"\\caption{{{printable(caption)}}}\\label{{tab:paper{number}}}\\\\",
+            f"{head}\n\\endfirsthead\n{head}\n\\endhead",
+        ]
+        # not by title: every pair of importances has its "standard deviation"
+        for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
+            title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
+            spread = f" ({_cell(values.min())} to {_cell(values.max())})"
+            if len(own) == 1:
+                low, high = own[["low", "high"]].iloc[0]
+                spread = "" if pd.isna(low) else f" [{_cell(low)}, {_cell(high)}]"
+            published = own["published"].dropna()
+            # a number that belongs to the one above it, its further lines too
+            inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
+            cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), str(int(own["n"].sum()))]
+            cells += [f"{_cell(values.mean())}{spread}", _cell(published.iloc[0]) if len(published) else ""]
+            tables.append(" & ".join(cells) + " \\\\")
+        tables.append("\\bottomrule\n\\end{longtable}\n")
     if not tables:
         return []
     path = directory / "paper.tex"
     write_text(f"{PREAMBLE}{chr(10).join(tables)}\\end{{document}}\n", path)
     return [path]
-
-
-def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
-    """A table that may run over several pages: a line per number, data set and model. Over one run a number has its interval,
-    over several seeds their mean and range."""
-    caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
-    head = "Number & Data, model & $n$ & Measured & Published \\\\"
-    lines = [
-        "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
-        f"\\caption{{{printable(caption)}}}\\label{{tab:{label}}}\\\\",
-        f"\\toprule\n{head}\n\\midrule\n\\endfirsthead",
-        f"\\toprule\n{head}\n\\midrule\n\\endhead",
-    ]
-    # not by title: every pair of importances has its "standard deviation"
-    for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
-        title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
-        spread = f" ({_cell(values.min())} to {_cell(values.max())})"
-        if len(own) == 1:
-            low, high = own[["low", "high"]].iloc[0]
-            spread = "" if pd.isna(low) else f" [{_cell(low)}, {_cell(high)}]"
-        published = own["published"].dropna()
-        # a number that belongs to the one above it, its further lines too
-        inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
-        cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(own['n'].sum())}"]
-        cells += [f"{_cell(values.mean())}{spread}", _cell(published.iloc[0]) if len(published) else ""]
-        lines.append(" & ".join(cells) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule\n\\end{longtable}\n"])
-
-
-def printable(text: str) -> str:
-    """Text that LaTeX's own fonts have; a character that they lack by its number.
-
-    >>> print(printable("映_a"))
-    [U+6620]\\_a
-    """
-    known = "".join(one if ord(one) < 0x180 or latex(one) != one else f"[U+{ord(one):04X}]" for one in text)
-    return latex(known)

@@ -153,21 +153,19 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def measured_again(tables: Mapping[str, Any]) -> list[str]:
-    """What a probe measured again because its first numbers failed its own check, by the manifest's `tables`; each
-    sentence once."""
-    notes = {probe: tables.get(probe, {}).get("notes", {}) for probe in readings()}
-    again = {probe: reading.noted for probe, reading in readings().items() if notes[probe].get("texts_remeasured")}
-    return list(dict.fromkeys(noted([notes[probe]]) for probe, noted in again.items() if noted is not None))
-
-
-def times_of(tables: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The seconds of each test, the slowest first, by the manifests' `tables`, as one line or none."""
+def notes_of_tests(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """By the `tables` of some runs' manifests: what a probe measured again because its first numbers failed its own check,
+    each sentence once; and the seconds of each test, the slowest first, in a line or none."""
+    again = []
+    for probe, reading in readings().items():
+        notes = [one[probe].get("notes", {}) for one in tables if probe in one]
+        if reading.noted is not None and any(one.get("texts_remeasured") for one in notes):
+            again.append(reading.noted(notes))
     seconds: Counter[str] = Counter()
     for some in tables:
         seconds.update({probe: one.get("seconds", 0.0) for probe, one in some.items()})
     taken = ", ".join(f"{probe} {time:.1f}" for probe, time in seconds.most_common() if time > 0)
-    return [f"seconds of the tests: {taken}"] if taken else []
+    return [*dict.fromkeys(again), *([f"seconds of the tests: {taken}"] if taken else [])]
 
 
 FEW = 2
@@ -197,7 +195,11 @@ def answer_lines(
     if found.chip == POOR:
         return [*said, *model, *item("to do", "more texts, training.epochs=…, or another model (model=…)")]
     if (word := found.gauge) is not None:
-        drawn, asked = gauge(word.value, word.low, word.high), word.threshold + word.smallest
+        # between chance and the best that is possible; `=` is the interval
+        ends = (word.value, word.low, word.high)
+        place, first, last = (round(min(max(one, 0.0), 1.0) * (GAUGE - 1)) for one in ends)
+        drawn = "".join("#" if at == place else "=" if first <= at <= last else "-" for at in range(GAUGE))
+        asked = word.threshold + word.smallest
         said.append(f"  chance 0 |{drawn}| 1 best  {word.value:.2f}, asked {asked:.2f}")
     for name, row in found.answered:
         span = "" if np.isnan(row.low) else f" [{row.low:.2f}, {row.high:.2f}]"
@@ -208,13 +210,3 @@ def answer_lines(
     many = f"{len(left)} more questions; {more}"
     said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
     return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
-
-
-def gauge(value: float, low: float, high: float) -> str:
-    """A number between chance (0) and the best that is possible (1), in plain characters; `=` is its interval.
-
-    >>> gauge(0.5, 0.4, 0.6)
-    '----------------====#====----------------'
-    """
-    place, first, last = (round(min(max(one, 0.0), 1.0) * (GAUGE - 1)) for one in (value, low, high))
-    return "".join("#" if at == place else "=" if first <= at <= last else "-" for at in range(GAUGE))

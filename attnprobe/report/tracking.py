@@ -19,10 +19,11 @@ from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import columns_in, maps_in
 from attnprobe.findings.groups import Run, read_run
+from attnprobe.findings.quality import Quality
 from attnprobe.findings.table import answer, findings_of
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.report.figures import draw_figures
-from attnprobe.report.notebook import Strip, attention_strips, floats, page, strips_html
+from attnprobe.report.notebook import Strip, attention_strips, page, strips_html
 from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, word_tables
 from attnprobe.report.terminal import headline
 from attnprobe.results.directory import (
@@ -39,7 +40,7 @@ from attnprobe.results.directory import (
     table_file,
 )
 from attnprobe.results.files import record_of, write_sealed, write_table
-from attnprobe.results.numbers import WHOLE_SPLITS, Numbers
+from attnprobe.results.numbers import WHOLE_SPLITS
 from attnprobe.results.pivot import RUN, class_of, per_example
 from attnprobe.results.saved_settings import read_settings
 
@@ -50,8 +51,6 @@ WORDLESS, WITH_WORDS = (WEIGHTS, CONFIG, TRAINED), (VOCABULARY, PIPELINE)
 """Files of the checkpoint; those of the second kind hold words: the vocabulary, and the names of the classes."""
 ROWS = 10_000
 """Rows of a table: W&B shows no more."""
-HEATMAPS = "heatmaps"
-"""Key of a table's `attrs`: which columns hold heat maps."""
 EXAMPLES = 200
 UNNAMED = "name not logged"
 Mode = Literal["online", "offline", "disabled"]
@@ -69,26 +68,26 @@ def open_run(
     group: str | None = None,
     resumed: bool = False,
 ) -> "wandb.Run":
-    """Start a W&B run; the caller ends it with `wandb.finish()`.
-
-    Its id is the run's id, so that the same training is the same W&B run, whenever and from wherever it is logged. Tags are
-    data, model, seed and probes.
+    """Start a W&B run, whose id is the run's; the caller ends it with `wandb.finish()`.
 
     Args:
         identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
         probes: names of its probes; those that the directory's manifest lists join them.
         config: the resolved settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
-        project, entity: W&B project, and user or team (None: the account's default).
+        entity: user or team; None: the account's default.
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
-        group: W&B group; None takes the environment's WANDB_RUN_GROUP, else the experiment's name: the jobs of a sweep, also
-            of a resumed one, are in one group.
-        resumed: the training is finished, and what W&B has of it is added to; otherwise (a training that was killed) it is
-            overwritten.
+        group: None takes the environment's WANDB_RUN_GROUP, else the experiment's name.
+        resumed: the training is finished, and what W&B has of it is added to; otherwise it is overwritten.
 
     Raises:
         UserError: W&B cannot be reached or does not know the user.
     """
+
+    def limited(text: str, most: int) -> str:
+        # W&B refuses longer names and groups (128), tags and job types (64)
+        return text if len(text) <= most else text[: most - 1] + "…"
+
     named = {name: str(value) for name, value in identity.items()}
     done = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
     probes = [name for name in dict.fromkeys([*done, *probes]) if name not in WHOLE_SPLITS]
@@ -99,7 +98,8 @@ def open_run(
             entity=entity,
             mode=mode,
             dir=directory,
-            id=identifier(named["run_id"]),
+            # of a long one the end, which tells runs apart
+            id=re.sub(r"[^A-Za-z0-9_-]+", "-", named["run_id"])[-64:],
             resume="allow" if mode == "online" and resumed else None,
             name=limited(": ".join(filter(None, [named["run_id"], ", ".join(probes)])), 128),
             group=limited(group or os.environ.get("WANDB_RUN_GROUP") or named["experiment"], 128),
@@ -115,20 +115,6 @@ def open_run(
             f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with "
             f"logger.mode=offline and send it with `wandb sync {directory}/wandb/offline-run-*`"
         ) from error
-
-
-def limited(text: str, most: int) -> str:
-    """W&B refuses longer groups (128), tags and job types (64)."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def identifier(run_id: str) -> str:
-    """The run's id in the characters that W&B allows; a long one loses its beginning, for its end tells runs apart.
-
-    >>> identifier("sst/lstm additive#1")
-    'sst-lstm-additive-1'
-    """
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", run_id)[-64:]
 
 
 def log_run(
@@ -163,9 +149,8 @@ def log_results(
     """Log what a finished run found: headline numbers, the training's curves unless they were logged while training, tables,
     figures, and two artifacts, the checkpoint (type `model`) and the long tables (type `results`).
 
-    Online the checkpoint is an input of this W&B run and the results its output, so that the lineage leads from one to the
-    other. W&B declares no inputs offline; there both are outputs. What an earlier offline run of this directory holds and
-    nobody has sent is in this one too, so that one is removed.
+    Online the checkpoint is an input of this W&B run; W&B declares no inputs offline. What an earlier offline run of this
+    directory holds and nobody has sent is in this one too, so that one is removed.
 
     Args:
         run: an open W&B run.
@@ -182,6 +167,12 @@ def log_results(
         raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
     done = read_run(run_dir)
     results, classes = done.numbers, [str(name) for name in done.manifest.get("classes", [])] if log_text else []
+    compared, found, quality = compare(results), findings_of(done), done.quality
+    if not log_text and quality is not None and quality.only is not None:
+        hidden = {
+            name: [text.replace(quality.only, UNNAMED) for text in found[name]] for name in ("sentence", "reason")
+        }
+        found, quality = found.assign(**hidden), replace(quality, only=UNNAMED)
     for curves in ("train/*", "validation/*"):
         run.define_metric(curves, step_metric="epoch")
     run.define_metric("verdict/*", summary="last")  # whatever is logged again
@@ -189,13 +180,12 @@ def log_results(
         for epoch, rows in results.rows("training", stepped=("*",)).groupby("step", sort=True):
             values = zip(rows["metric"].astype(str), rows["value"], strict=True)
             run.log({"epoch": epoch} | {curve(name.replace("_", "/", 1), classes): float(v) for name, v in values})
-    compared, found = compare(results), findings_to_send(done, log_text=log_text)
     logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
-    summary = summary_of(done, compared, found, classes, log_text=log_text)
+    summary = summary_of(compared, found, quality, classes)
     for name, table in tables(done, compared, found, classes, log_text=log_text, examples=examples):
-        logged[name] = as_wandb(table.head(ROWS))
+        logged[f"tables/{name}"] = wandb.Table(dataframe=table.head(ROWS))
         if len(table) > ROWS:
-            summary[f"{name}_rows_left_out"] = len(table) - ROWS
+            summary[f"tables/{name}_rows_left_out"] = len(table) - ROWS
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
         figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
@@ -203,10 +193,10 @@ def log_results(
         run.log(logged)
         run.summary.update(summary)
         run.notes = answer(found).words
+        checkpoint, tabled = artifacts(done.files, Path(folder), log_text=log_text)
         if log_model:
-            checkpoint = model_artifact(done.files, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
-        run.log_artifact(results_artifact(done.files, Path(folder), log_text=log_text))
+        run.log_artifact(tabled)
     for earlier in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
         # sent after this one, it would put older results over it
         if earlier.resolve() != Path(run.dir).parent.resolve() and not any(earlier.glob("*.synced")):
@@ -214,7 +204,7 @@ def log_results(
 
 
 def summary_of(
-    run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool
+    compared: pd.DataFrame, found: pd.DataFrame, quality: Quality | None, classes: Sequence[str]
 ) -> dict[str, Any]:
     """The run's summary: every headline as `<number>`, with `_low`, `_high` and `_published`, a predicted class by its name
     where `classes` has one, else by its number (`class_1`); how good the classifier is; and of the run's card, as far as it
@@ -227,9 +217,8 @@ def summary_of(
             name += "/" + (class_of(row["group"], classes).replace("/", "-") if classes else row["group"])
         parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
         summary |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
-    if run.quality is not None:
-        said = run.quality if log_text or run.quality.only is None else replace(run.quality, only=UNNAMED)
-        summary |= {"performance/majority": said.majority, "performance/warning": said.warning}
+    if quality is not None:
+        summary |= {"performance/majority": quality.majority, "performance/warning": quality.warning}
     for line in found[found["primary"] & (found["verdict"] != NOT_TESTED)].to_dict("records"):
         name = f"verdict/{line['criterion']}/{line['level']}"
         ends = {f"{name}_{end}": line[end] for end in ("value", "low", "high") if not pd.isna(line[end])}
@@ -249,26 +238,19 @@ def curve(name: str, classes: Sequence[str]) -> str:
     return start + mark + classes[int(number)].replace("/", "-")  # W&B takes slashes for sections
 
 
-def findings_to_send(run: Run, *, log_text: bool) -> pd.DataFrame:
-    """The findings on a run; without words, a class that the classifier says of every text is not named."""
-    table, only = findings_of(run), run.quality.only if run.quality is not None else None
-    if log_text or only is None:
-        return table
-    return table.assign(
-        **{name: [text.replace(only, UNNAMED) for text in table[name]] for name in ("sentence", "reason")}
-    )
-
-
 def tables(
     run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names."""
+    """The run's tables with their names. Of each probe one with a row per example and a column per metric: numbers with a
+    step (a weight per position) are left to the run directory, and those of the whole split are headlines."""
     for probe in sorted(run.numbers.probes):
-        table = probe_table(run.numbers, probe)
-        if not table.empty:
-            yield f"tables/{probe}", table
-    yield "tables/verdicts", found.loc[found["primary"], VERDICT_COLUMNS]
-    yield "tables/findings", found.loc[found["verdict"] != NOT_TESTED, FINDING_COLUMNS]
+        rows = run.numbers.rows(probe)
+        rows = rows[rows["example_id"] != WHOLE_SPLIT]
+        rows.attrs = {}  # repeated texts too
+        if not rows.empty:
+            yield probe, per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
+    yield "verdicts", found.loc[found["primary"], VERDICT_COLUMNS]
+    yield "findings", found.loc[found["verdict"] != NOT_TESTED, FINDING_COLUMNS]
     directions = {True: "higher", False: "lower"}
     metrics = [
         {"metric": f"{probe}/{metric}", "unit": said["unit"], "range": Scale.of(said).range, "step": said["step"]}
@@ -276,39 +258,24 @@ def tables(
         for probe, entry in run.manifest["tables"].items()
         for metric, said in entry.get("metrics", {}).items()
     ]
-    yield "tables/metrics", pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
+    yield "metrics", pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
     if run.numbers.split is not None:
-        yield f"tables/examples_{run.split}", example_table(run, most=examples, log_text=log_text)
+        yield f"examples_{run.split}", example_table(run, most=examples, log_text=log_text)
         for words in word_tables([run]) if log_text else ():
-            yield "tables/word_table", words.rows
+            yield "word_table", words.rows
     groups = [group if group == "overall" else class_of(group, classes) for group in compared["group"]]
-    yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
-
-
-def probe_table(results: Numbers, probe: str) -> pd.DataFrame:
-    """One row per example of a run and a column per metric of one probe; numbers with a step (a weight per position) are left
-    to the run directory. Whole-split metrics are headlines, not rows."""
-    rows = results.rows(probe)
-    rows = rows[rows["example_id"] != WHOLE_SPLIT]
-    rows.attrs = {}  # repeated texts too
-    return per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
-
-
-def as_wandb(table: pd.DataFrame) -> wandb.Table:
-    """W&B's own table of the same cells, its heat maps as HTML."""
-    heatmaps = table.attrs.get(HEATMAPS, ())
-    if not heatmaps:
-        return wandb.Table(dataframe=table)
-    cells: dict[str, list[Any]] = {str(name): table[name].tolist() for name in table}
-    for name in heatmaps:
-        # inject would have every cell fetch a stylesheet of W&B's
-        cells[name] = [wandb.Html(one, inject=False, data_is_not_path=True) if one else None for one in cells[name]]
-    return wandb.Table(columns=[*cells], data=[list(row) for row in zip(*cells.values(), strict=True)])
+    yield "published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
 
 
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
     """The `chosen_examples`, one row each: what was decided, the words, the readings' numbers by their metrics, and as HTML
     the attention and the readings' maps by their titles. Without `log_text` these show the positions' numbers."""
+
+    def heatmap(strips: list[Strip]) -> wandb.Html:
+        # inject would have every cell fetch a stylesheet of W&B's
+        cell = f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
+        return wandb.Html(cell, inject=False, data_is_not_path=True)
+
     numbers, picked = run.numbers, chosen_examples(run, most)
     examples = run.files.examples(run.split, example_ids=picked["example_id"]).to_pandas()
     chosen = picked.merge(examples, on="example_id", validate="one_to_one")
@@ -317,33 +284,24 @@ def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
         table[name] = [cell(value) for value in chosen[name]]
     if log_text:
         table["text"] = [" ".join(tokens) for tokens in chosen["tokens"]]
-    table["max_attention"] = [max(floats(weights), default=float("nan")) for weights in chosen["attention"]]
+    table["max_attention"] = [max(weights, default=np.nan) for weights in chosen["attention"]]
     for probe, column in columns_in(numbers):
         if column.sorts:
             values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
             table[column.metric] = table["example_id"].map(values)
-
-    def heatmap(strips: list[Strip]) -> str:
-        """One cell, a page by itself."""
-        return f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
-
     rows: list[Any] = chosen.to_dict("records")
-    table["attention"] = [heatmap(attention_strips(row, shows_words=log_text)) for row in rows]
-    heatmaps = ["attention"]
+    heatmaps: dict[str, Any] = {"attention": [heatmap(attention_strips(row, shows_words=log_text)) for row in rows]}
     for probe, shown in maps_in(numbers):
         stepped = numbers.rows(probe, (), stepped=(shown.metric,), example_ids=table["example_id"].tolist())
         weights = {number: part.set_index("step")["value"] for number, part in stepped.groupby("example_id")}
-        cells: list[str] = []
-        for row in rows if weights else ():
-            own = weights.get(row["example_id"])
-            known = [] if own is None else floats(own.reindex(range(len(row["attention"]))))
-            tokens = list(row["tokens"]) if log_text else None
-            cells.append(heatmap([Strip(shown.title, known, tokens)]) if known else "")
-        if cells:
-            table[shown.title] = cells
-            heatmaps.append(shown.title)
-    table.attrs = {HEATMAPS: heatmaps}
-    return table
+        if weights:
+            cells: list[Any] = [None] * len(rows)
+            heatmaps[shown.title] = cells
+            for place, row in enumerate(rows):
+                if row["example_id"] in weights:
+                    known = weights[row["example_id"]].reindex(range(len(row["attention"])))
+                    cells[place] = heatmap([Strip(shown.title, known, row["tokens"] if log_text else None)])
+    return table.assign(**heatmaps)
 
 
 def chosen_examples(run: Run, most: int) -> pd.DataFrame:
@@ -366,47 +324,33 @@ def chosen_examples(run: Run, most: int) -> pd.DataFrame:
 
 
 def cell(value: Any) -> Any:
-    """Numbers as they are; a list as the text of one cell, with three digits.
-
-    >>> cell(np.array([0.25, 0.75])), cell(1)
-    ('[0.25, 0.75]', 1)
-    """
+    """Numbers as they are; a list as the text of one cell, with three digits."""
     return "[" + ", ".join(f"{item:.3g}" for item in value) + "]" if pd.api.types.is_list_like(value) else value
 
 
-def artifact_of(kind: str, manifest: dict[str, Any]) -> wandb.Artifact:
-    """An empty artifact with what says where it comes from, the checkpoint's SHA-256 above all; the same at every logging."""
+def artifacts(run: RunDirectory, folder: Path, *, log_text: bool) -> tuple[wandb.Artifact, wandb.Artifact]:
+    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent; and the
+    long tables, the examples and the manifest. In one folder they are a run directory.
+
+    Without `log_text` no words, names of classes, counts per class and findings in the data; `folder`: for what is sent so.
+    Weights are uploaded from where they are and must stay there until then.
+    """
+    manifest = run.verify()
     named = ("run_id", "experiment", "data", "model", "seed", "chosen_epoch", "training_fingerprint", "versions")
     known = {key: manifest[key] for key in named if key in manifest}
     if WEIGHTS in manifest["files"]:
         known["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
     run_id = re.sub(r"[^A-Za-z0-9_.-]+", "-", manifest["run_id"])[-110:]
-    if kind == "results":
-        known["model_artifact"] = f"model-{run_id}"
-    return wandb.Artifact(f"{kind}-{run_id}", kind, metadata=known)
-
-
-def model_artifact(run: RunDirectory, *, log_text: bool) -> wandb.Artifact:
-    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent. Weights
-    are uploaded from where they are and must stay there until then."""
-    artifact = artifact_of("model", run.verify())
-    for file in WORDLESS + (WITH_WORDS if log_text else ()):
+    model = wandb.Artifact(f"model-{run_id}", "model", metadata=known)
+    results = wandb.Artifact(f"results-{run_id}", "results", metadata=known | {"model_artifact": model.name})
+    in_model = WORDLESS + (WITH_WORDS if log_text else ())
+    for file in in_model:
         if (run / file).exists():
             policy: Any = "immutable" if file == WEIGHTS else "mutable"
-            artifact.add_file(str(run / file), policy=policy, skip_cache=True)
-    return artifact
-
-
-def results_artifact(run: RunDirectory, folder: Path, *, log_text: bool) -> wandb.Artifact:
-    """The long tables, the examples and the manifest; with `model_artifact`'s files in one folder, a run directory. Without
-    `log_text` no words, names of classes, counts per class and findings in the data; `folder`: for what is sent so."""
-    manifest = run.verify()
-    artifact = artifact_of("results", manifest)
-    sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}
-    in_model = WORDLESS + (WITH_WORDS if log_text else ())
+            model.add_file(str(run / file), policy=policy, skip_cache=True)
     files = {name: record for name, record in manifest["files"].items() if name in in_model}
     for one in map(table_file, manifest["tables"]):
-        artifact.add_file(str(run.file(one)), one, skip_cache=True)
+        results.add_file(str(run.file(one)), one, skip_cache=True)
         files[one] = manifest["files"][one]
     for split in (split for split in run.splits() if split not in UNTESTED):
         one = examples_file(split)
@@ -417,8 +361,9 @@ def results_artifact(run: RunDirectory, folder: Path, *, log_text: bool) -> wand
             path = folder / path.name
             # pandas describes the columns that it knew, by name only
             write_table(table.replace_schema_metadata(None), path)
-        artifact.add_file(str(path), one, skip_cache=True)
+        results.add_file(str(path), one, skip_cache=True)
         files[one] = record_of(path)
+    sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}
     write_sealed(sent | {"files": files}, folder / MANIFEST)
-    artifact.add_file(str(folder / MANIFEST), skip_cache=True)
-    return artifact
+    results.add_file(str(folder / MANIFEST), skip_cache=True)
+    return model, results

@@ -20,7 +20,7 @@ from attnprobe.findings.changes import compare_runs
 from attnprobe.findings.groups import read_run, read_runs
 from attnprobe.findings.verdicts import LINES, MECHANISMS
 from attnprobe.report.page.build import write_report
-from attnprobe.report.tracking import findings_to_send, summary_of
+from attnprobe.report.tracking import summary_of
 from attnprobe.results.directory import FINDINGS, MANIFEST
 from attnprobe.results.files import DERIVED
 from attnprobe.runs.load import load_run
@@ -56,8 +56,6 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     main(["compare", str(run.directory), str(run.directory)])
     shown = capsys.readouterr().out
     assert f"B: {sentence}\n" in shown
-    to_send = findings_to_send(run, log_text=True)
-    assert set(to_send["chip"] + ". " + to_send["sentence"]) == {sentence}
     page = write_report(run.directory, tmp_path / "page.html")
     text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
     line = re.search(r'<p class="verdict-line">(.*?)</p>', text)[1]
@@ -68,7 +66,7 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     assert {"erasure.state", "erasure.word", "exclusivity"} & set(tested.index)
     numbers, verdicts = names_in(run, found)
     csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
-    sent = summary_of(run, compare(run.numbers), to_send, [], log_text=True)
+    sent = summary_of(compare(run.numbers), found, run.quality, [])
     compared = compare_runs(run, run).verdicts.set_index("criterion")
     heads = r'<summary><span class="badge (\w+)[^\n]*\n<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
     badges = {(of.lower(), level or "model"): answer for answer, of, level in re.findall(heads, text)}

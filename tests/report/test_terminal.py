@@ -3,13 +3,8 @@ import io
 import numpy as np
 import pytest
 
-from attnprobe.report.terminal import headline, measured_again, print_summary, times_of
+from attnprobe.report.terminal import headline, notes_of_tests, print_summary
 from attnprobe.results.table import read_results
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def printed(results, **settings) -> str:
@@ -21,12 +16,8 @@ def printed(results, **settings) -> str:
 def test_headline_numbers_are_plain_means(make_run):
     results = read_results(make_run(longest=3))
     numbers = headline(results)
-    assert list(numbers)[:4] == [
-        "performance/accuracy",
-        "performance/f1_macro",
-        "performance/roc_auc",
-        "permutation/median_tvd",
-    ]
+    performance = ["performance/accuracy", "performance/f1_macro", "performance/roc_auc"]
+    assert list(numbers)[:4] == [*performance, "permutation/median_tvd"]
     rows = results[results["probe"] == "adversarial"]
     for metric in ("found_jsd", "optimum_jsd", "reached_share"):
         values = [v for m, v in zip(rows["metric"], rows["value"], strict=True) if m == metric]
@@ -53,20 +44,12 @@ def test_the_summary_shows_means_intervals_and_published_values(make_run):
     assert "Jain" not in without
 
 
-def test_classes_are_listed_by_name_unless_they_are_many(make_run):
+def test_classes_are_listed_by_name_unless_they_are_many_and_markup_is_printed_not_obeyed(make_run):
     assert "predicted class" in printed(read_results(make_run("a", classes=4, count=80)))
     assert "predicted class" not in printed(read_results(make_run("b", classes=6, count=80)))
-    text = printed(read_results(make_run()), classes=["[bold]bad", "good"])
-    assert "predicted [bold]bad" in text
-    assert "predicted good" in text
-    assert "class 0" not in text
-
-
-def test_several_runs_follow_each_other_by_name_and_markup_is_printed_not_obeyed(make_run):
     odd = {"data": "[bold]$x$[/bold]", "model": "[/nonsense]"}
-    text = printed(read_results([make_run("first"), make_run("second", seed=1, **odd)]), directory="/runs/[red]x")
-    assert text.index("first") < text.index("second")
-    assert all(part in text for part in (*odd.values(), "/runs/[red]x"))
+    text = printed(read_results(make_run(**odd)), classes=["[bold]bad", "good"], directory="/runs/[red]x")
+    assert all(part in text for part in (*odd.values(), "/runs/[red]x", "predicted [bold]bad", "predicted good"))
 
 
 def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
@@ -78,7 +61,8 @@ def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
     assert "??????, lstm_additive" in text
     assert "\x1b" not in text
     assert f"results: runs/{'long/' * 60}\n" in text
-    terminal = Terminal()
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
     print_summary(results, stream=terminal)
     assert "\x1b[" in terminal.getvalue()
 
@@ -89,17 +73,12 @@ def test_undefined_numbers_are_called_so(make_run):
     assert "undefined" in line
 
 
-def test_what_was_measured_again_is_said_once_and_only_then():
+def test_what_was_measured_again_is_said_once_and_only_then_and_times_are_of_all_runs_together():
     fine = {"removals_checked": 128, "largest_error": 3e-7, "texts_remeasured": 0, "texts_reencoded": 0}
-    assert measured_again({"leave_one_out": {"notes": fine}, "permutation": {"notes": {}}, "of_a_package": {}}) == []
+    assert notes_of_tests([{"leave_one_out": {"notes": fine}, "permutation": {"notes": {}}, "of_a_package": {}}]) == []
     again = fine | {"texts_remeasured": 1200, "largest_error_before": 0.02, "texts_reencoded": 64}
-    (said,) = measured_again({"leave_one_out": {"notes": again}, "correlation": {"notes": again}})
+    (said,) = notes_of_tests([{"leave_one_out": {"notes": again}, "correlation": {"notes": again}}])
     assert "1,200 texts were measured again" in said
     assert "off by up to 2e-2" in said
-    assert "64 texts were encoded in full for every removal" in said
-
-
-def test_the_time_of_each_test_is_that_of_all_runs_together():
     first = {"swaps": {"seconds": 1.2}, "permutation": {"seconds": 2.0}, "training": {"seconds": 0.0}}
-    assert times_of([first, {"swaps": {"seconds": 3.0}}]) == ["seconds of the tests: swaps 4.2, permutation 2.0"]
-    assert times_of([{"training": {}}]) == []
+    assert notes_of_tests([first, {"swaps": {"seconds": 3.0}}]) == ["seconds of the tests: swaps 4.2, permutation 2.0"]

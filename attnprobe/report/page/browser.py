@@ -81,15 +81,11 @@ class Browser:
     blocks: dict[str, str] = field(default_factory=dict)
     remark: str = ""
 
-    def add(self, name: str, content: Any) -> str:
-        """Pack content; returns the name of its block."""
-        self.blocks[name] = packed(content)
-        return name
-
     def add_rows(self, name: str, rows: Sequence[Any]) -> list[str]:
         """Pack a list in blocks of `PER_BLOCK`; returns their names."""
         starts = range(0, len(rows), PER_BLOCK)
-        return [self.add(f"{name}-{start}", rows[start : start + PER_BLOCK]) for start in starts]
+        self.blocks |= {f"{name}-{start}": packed(rows[start : start + PER_BLOCK]) for start in starts}
+        return [f"{name}-{start}" for start in starts]
 
 
 class Source(NamedTuple):
@@ -110,7 +106,8 @@ class Source(NamedTuple):
 @dataclass(frozen=True)
 class Browsed:
     """A run on its way into the page. `texts`: their place in the index; `items`: positions per text; `words`: words per
-    text, which are more where the positions are sentences; `unknown`: words that its model does not know."""
+    text, which are more where the positions are sentences; `unknown`: words that its model does not know; `weighs`: how many
+    values its heat maps and pieces have."""
 
     run: Run
     title: str
@@ -119,13 +116,7 @@ class Browsed:
     words: list[int]
     unknown: list[str]
     maps: list[Source]
-    pieces: int
-
-    @property
-    def values(self) -> int:
-        """Weights of all its maps, and what its pieces take."""
-        of_maps = (self.words if source.key == INNER else self.items for source in self.maps)
-        return PER_PIECE * self.pieces + sum(map(sum, of_maps))
+    weighs: int
 
 
 def browse(
@@ -146,21 +137,35 @@ def browse(
     browsed: list[Browsed] = []
     for title, run in ((f"{group.title}{DOT}seed {run.seed}", run) for group in groups for run in group.runs):
         table = examples_of(run)
-        content = texts_of(table, words=words)
+        texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
+        # of a text of a hierarchical model a list, the words of each sentence
+        lengths = [[*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts]
+        content: dict[str, Any] = {"lengths": lengths}
+        if words:
+            asked = table["question"].to_pylist() if "question" in table.column_names else []
+            question = [(one or "").split() if one is None or isinstance(one, str) else one for one in asked]
+            content |= {"words": texts} | ({"question": question} if asked else {})
         block = packed(content)
         if block not in known:  # runs that read the same texts share them
             browser.index["texts"].append(f"texts-{len(known)}")
             browser.blocks[f"texts-{len(known)}"] = block
             known.append(block)
-        lengths = content["lengths"]
         inner = [sum(one) if isinstance(one, list) else one for one in lengths]
         items = [len(one) if isinstance(one, list) else one for one in lengths]
-        pieces = sum(map(len, table["pieces"].to_pylist())) if words and "pieces" in table.column_names else 0
-        unknown = unknown_words(run, content.get("words", ()))
+        unknown: list[str] = []
+        # a tokenizer cuts words into pieces that it knows
+        pretrained = "_target_" in run.manifest.get("training", {}).get("model", {})
+        if words and not pretrained and VOCABULARY in run.files.manifest()["files"]:
+            vocabulary = read_json(run.files.file(VOCABULARY))
+            every = (word for text in texts for part in text for word in ([part] if isinstance(part, str) else part))
+            unknown = [word for word in dict.fromkeys(every) if word not in vocabulary]
         maps = maps_of(run, table.column_names)
-        browsed.append(Browsed(run, title, known.index(block), items, inner, unknown, maps, pieces))
+        weighs = sum(sum(inner if source.key == INNER else items) for source in maps)
+        if words and "pieces" in table.column_names:
+            weighs += PER_PIECE * sum(map(len, table["pieces"].to_pylist()))
+        browsed.append(Browsed(run, title, known.index(block), items, inner, unknown, maps, weighs))
     left = megabytes * 1e6 - sum(map(len, browser.blocks.values()))
-    share = min(1.0, max(0.0, left / max(1.0, PER_VALUE * sum(one.values for one in browsed))))
+    share = min(1.0, max(0.0, left / max(1.0, PER_VALUE * sum(one.weighs for one in browsed))))
     for one in browsed:
         tell(f"examples of {one.title}")
         browser.index["runs"].append(add_run(browser, one, share))
@@ -179,29 +184,6 @@ def examples_of(run: Run) -> pa.Table:
     return run.files.examples(run.split, names)
 
 
-def texts_of(table: pa.Table, *, words: bool) -> dict[str, Any]:
-    """The texts of a run's examples: how many words each has in `lengths`, in a hierarchical model a list of these, one for
-    each sentence; and with `words` these, as many, and the words of the `question` of texts that were read with one."""
-    texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
-    lengths = [[*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts]
-    if not words:
-        return {"lengths": lengths}
-    asked = table["question"].to_pylist() if "question" in table.column_names else []
-    question = [(one or "").split() if one is None or isinstance(one, str) else one for one in asked]
-    return {"lengths": lengths, "words": texts} | ({"question": question} if asked else {})
-
-
-def unknown_words(run: Run, texts: Sequence[Sequence[Any]]) -> list[str]:
-    """The words that the run's model has no vector of its own for; none where its tokenizer cuts words into pieces that it
-    knows, or where the run has no vocabulary."""
-    directory, model = run.files, run.manifest.get("training", {}).get("model", {})
-    if not texts or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
-        return []
-    known = read_json(directory.file(VOCABULARY))
-    words = (word for text in texts for part in text for word in ([part] if isinstance(part, str) else part))
-    return [word for word in dict.fromkeys(words) if word not in known]
-
-
 def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
     """The heat maps that a run has weights for; those of single layers and heads in the order of their numbers."""
     first, last = ([Source(None, one)] if one.metric in columns else [] for one in OWN_MAPS)
@@ -212,16 +194,6 @@ def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
         ordered = sorted(sites, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
         of_probes += [Source(probe, shown, site) for site in ordered]
     return [*first, *of_probes, *last]
-
-
-def columns_of(run: Run, table: pa.Table) -> list[Source]:
-    """The numbers that are shown with each example: first those that the list can be sorted by, leading ones before all."""
-    # with several labels at once no class is ahead of another
-    absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
-    absent |= {one.metric for one in OF_PIECES}.difference(table.column_names)
-    columns = [Source(probe, one) for probe, one in columns_in(run.numbers)]
-    columns += [Source(None, one) for one in (*OWN_COLUMNS, *OF_PIECES) if one.metric not in absent]
-    return sorted(columns, key=lambda source: (not source.shown.sorts, not source.shown.leads))
 
 
 def values_of(one: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray, " examples"]:
@@ -246,7 +218,14 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
     """Pack one run's numbers and weights; returns what the index says of it."""
     run, table = one.run, examples_of(one.run)
     ids = table["example_id"].to_numpy()
-    columns = {source: values_of(one, source, table) for source in columns_of(run, table)}
+    # with several labels at once no class is ahead of another
+    absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
+    absent |= {column.metric for column in OF_PIECES}.difference(table.column_names)
+    shown = [Source(probe, column) for probe, column in columns_in(run.numbers)]
+    shown += [Source(None, column) for column in (*OWN_COLUMNS, *OF_PIECES) if column.metric not in absent]
+    # those that the list can be sorted by first, leading ones before all
+    shown.sort(key=lambda source: (not source.shown.sorts, not source.shown.leads))
+    columns = {source: values_of(one, source, table) for source in shown}
     sorting = {source.key: values for source, values in columns.items() if source.shown.sorts}
     both_ends = sorting | {f"{key} down": -values for key, values in sorting.items()}
     rows = np.sort(list(select_examples(np.arange(len(ids)), int(share * len(ids)), scores=both_ends))).astype(int)
@@ -255,7 +234,9 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
     contents |= decisions(table) | {source.key: rounded(values, 8) for source, values in columns.items()}
     classes = len(table["probability"][0]) if len(table) else 0
     number = len(browser.index["runs"])
-    pieces = some.select(PIECES).to_pylist() if one.pieces else None
+    browser.blocks[f"numbers-{number}"] = packed(contents)
+    # those of a page without words would be words
+    pieces = some.select(PIECES).to_pylist() if browser.index["words"] and "pieces" in table.column_names else None
     return {
         "title": one.title,
         "data": run.data,
@@ -263,7 +244,7 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
         "examples": len(ids),
         "classes": [str(name) for name in run.manifest.get("classes") or range(classes)],
         "texts": one.texts,
-        "numbers": browser.add(f"numbers-{number}", contents),
+        "numbers": f"numbers-{number}",
         "maps": list(add_maps(browser, one, some, rows)),
         "measures": [
             {"key": source.key} | {name: getattr(source.shown, name) for name in ("title", "digits", "sorts", "truth")}

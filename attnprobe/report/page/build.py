@@ -24,18 +24,7 @@ from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glossary import ANSWERS, MEANS, TERMS, explained
-from attnprobe.report.page.sections import (
-    FILTERS,
-    by_claim,
-    cards,
-    data_checks,
-    glance,
-    notes_of_data,
-    run_row,
-    sections,
-    show_study,
-    versions,
-)
+from attnprobe.report.page.sections import FILTERS, about_runs, by_claim, cards, glance, sections, show_study
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
 from attnprobe.results.files import write_text
@@ -167,12 +156,9 @@ def write_report(
             for run in group.runs
             if run.warning
         ],
-        data_checks=data_checks(runs),
-        runs=[run_row(group, compared) for group in groups],
         run_count=len(runs),
         run_ids=[run.run_id for run in runs],
-        versions=versions(runs),
-        data_notes=notes_of_data(runs),
+        **about_runs(groups, runs, compared),
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
         folder=folder.path.name,

@@ -1,6 +1,7 @@
 """What the page shows: its first screen, each probe's headline numbers beside the published ones, cards, studies, runs."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ Tables = Sequence[Mapping[str, Any]]
 def headline_rows(numbers: pd.DataFrame, columns: Sequence[Group], tables: Tables) -> list[dict[str, Any]]:
     """The headline numbers over all classes, a cell per group (None where it has none). With one run a cell is its value and
     interval; with several seeds the mean of their values, the smallest and the largest. `inner`: the number belongs to the
-    row above."""
+    row above; `unit`: with range and direction, as the first of the manifests' `tables` that declares the metric has them."""
     made = []
     for metric, own in numbers[numbers["group"] == "overall"].groupby("metric", sort=False, observed=True):
         cells: list[dict[str, Any] | None] = []
@@ -83,19 +84,13 @@ def headline_rows(numbers: pd.DataFrame, columns: Sequence[Group], tables: Table
             cell = {"value": values.mean(), "low": low, "high": high, "seeds": len(rows)}
             cells.append(cell if len(rows) else None)
         if any(cells):
-            title, unit = str(own["title"].iloc[0]), unit_of(str(metric), tables)
+            said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
+            unit, title = "", str(own["title"].iloc[0])
+            if said is not None:
+                arrow = {True: "higher is better", False: "lower is better"}.get(said.get("higher_is_better"))
+                unit = "; ".join(filter(None, [Scale.of(said).words, arrow]))
             made.append({"title": title.strip(), "unit": unit, "inner": title.startswith(" "), "cells": cells})
     return made
-
-
-def unit_of(metric: str, tables: Tables) -> str:
-    """Unit, range and direction of a metric as the first run that declares them has them; empty where none does."""
-    said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
-    if said is None:
-        return ""
-    scale = Scale.of(said)
-    arrow = {True: "higher is better", False: "lower is better"}.get(said.get("higher_is_better"), "")
-    return "; ".join(part for part in (scale.words, arrow) if part)
 
 
 def cost_of(tables: Tables) -> str:
@@ -103,17 +98,13 @@ def cost_of(tables: Tables) -> str:
     timed = [table for table in tables if table.get("seconds")]
     if not timed:
         return ""
-    by_title: dict[str, float] = {}
+    taken: Counter[str] = Counter()
     for facts in (facts for table in timed for facts in table.get("importances", {}).values()):
-        title = str(facts.get("title", facts.get("name", "")))
-        by_title[title] = by_title.get(title, 0.0) + float(facts.get("seconds", 0.0))
-    costly = sorted(((seconds, title) for title, seconds in by_title.items() if seconds >= 0.05), reverse=True)
+        taken[str(facts.get("title", facts.get("name", "")))] += facts.get("seconds", 0.0)
+    each = ", ".join(f"{title} {seconds:,.1f} s" for title, seconds in taken.most_common() if seconds >= 0.05)
     runs = "" if len(timed) == 1 else f" in {len(timed)} runs"
-    test = f"This test took {sum(table['seconds'] for table in timed):,.1f} s{runs}"
-    if not costly:
-        return f"{test}."
-    each = ", ".join(f"{title} {seconds:,.1f} s" for seconds, title in costly)
-    return f"{test}. Of the importances, which are computed once for all tests: {each}."
+    test = f"This test took {sum(table['seconds'] for table in timed):,.1f} s{runs}."
+    return f"{test} Of the importances, which are computed once for all tests: {each}." if each else test
 
 
 def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
@@ -136,20 +127,12 @@ MINUS = "−"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Three digits after the point.
-
-    >>> number(-0.12345), number(float("nan"))
-    ('−0.123', 'undefined')
-    """
+    """With a true minus sign, or `undefined`."""
     return "undefined" if np.isnan(value) else f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def capital(text: str) -> str:
-    """The first letter large, the others as they are; a Greek one is a symbol and stays.
-
-    >>> capital("does Jain's rank agree?"), capital("τ of two measures")
-    ("Does Jain's rank agree?", 'τ of two measures')
-    """
+    """The first letter large, the others as they are; a Greek one is a symbol and stays."""
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 
@@ -163,9 +146,8 @@ FILTERS: dict[str, Callable[..., str]] = {
     "short": lambda value: f"{value:g}".replace("-", MINUS),  # no more digits than needed
     "count": lambda value: f"{value:,}",
     "p_value": lambda value: "p < 0.001" if value < 0.001 else f"p = {value:.2g}",
-    "unbroken": lambda text: text.replace(
-        " %", "\N{NO-BREAK SPACE}%"
-    ),  # a number stays on one line with its percent sign
+    # a number stays on one line with its percent sign
+    "unbroken": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
 }
 
 
@@ -223,6 +205,12 @@ def show_study(
     where = group.title if group is not None else f"{study.data}{DOT}{study.model}"
     if group is None:  # its runs are not in the report, and its findings on no card
         table = pd.DataFrame([row_of(f"study-{place}", finding) for finding in study.findings]).assign(group=where)
+    tables = []
+    for caption, one in study.tables.items():
+        compact = with_intervals(one)
+        right = [one[name].dtype.kind in "iuf" for name in compact]
+        rows = [[*zip(row, right, strict=True)] for row in compact.itertuples(index=False)]
+        tables.append({"caption": caption, "columns": [str(name) for name in compact], "rows": rows})
     return {
         "title": study.title,
         "where": where,
@@ -230,28 +218,9 @@ def show_study(
         "sentences": [study.readings[f.claim.name] for f in study.findings if f.claim.name in study.readings],
         "pictures": [picture(figure, f"study{place}-{name}", said, folder) for name, said, figure in study.figures],
         "claims": by_claim(table[table["section"] == f"study-{place}"], [one.claim.name for one in study.findings]),
-        "tables": [show_table(caption, one) for caption, one in study.tables.items()],
+        "tables": tables,
         "notes": study.notes,
     }
-
-
-def show_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
-    """A DataFrame's cells as text, each with whether it is a number."""
-
-    def shown(value: Any) -> tuple[str, bool]:
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-            return str(value), False
-        if isinstance(value, (int, np.integer)):
-            return f"{value:,}", True
-        return "" if np.isnan(value) else number(float(value)), True
-
-    compact = with_intervals(table)
-    columns = [
-        [(said, True) for said in compact[name]] if f"{name} low" in table else [shown(value) for value in table[name]]
-        for name in compact
-    ]
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}
 
 
 ENCODERS = {
@@ -273,11 +242,28 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
     what is to be known of them."""
     runs = card["group"].runs
     run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
-    checks = run.manifest.get(SECTION, {}).get("checks", ())
+    training, checks = run.manifest.get("training", {}), run.manifest.get(SECTION, {}).get("checks", ())
+    model, kind = training.get("model", {}), model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
+    said = f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
+    if is_pretrained(run):
+        layer, heads = model.get("layer", -1), model.get("heads")
+        where = "the last layer" if layer == -1 else f"layer {layer}"
+        which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
+        said = f"{run.model}, a pretrained transformer; attention of {where}, {which}"
+    data, path = [], training.get("data", {}).get("path")
+    rows = sum(int(count.get("kept", 0)) for name, count in run.manifest.get("counts", {}).items() if name != "vectors")
+    if rows:
+        data.append(f"{rows:,} texts")
+    if path is not None:
+        name = Path(str(path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path)).name
+        data.append(f"From {name}, column {training['data'].get('text')}, labels in {training['data'].get('label')}")
+    if names := [str(name) for name in run.manifest.get("classes", ())]:
+        more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
+        data.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
     return {
         **card,
-        "model": model_in_words(run),
-        "data": data_in_words(run),
+        "model": said,
+        "data": f"{run.data}: {'. '.join(data)}" if data else run.data,
         "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",
         "quality": "" if run.quality is None else run.quality.in_words,
         "warnings": [
@@ -287,62 +273,40 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def model_in_words(run: Run) -> str:
-    """Such as "LSTM, a recurrent model, with additive attention"."""
-    model = run.manifest.get("training", {}).get("model", {})
-    if is_pretrained(run):
-        layer, heads = model.get("layer", -1), model.get("heads")
-        where = "the last layer" if layer == -1 else f"layer {layer}"
-        which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
-        return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
-    kind = model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
-    return f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
-
-
-def data_in_words(run: Run) -> str:
-    """The data set's name, its file, rows, columns and classes."""
-    settings = run.manifest.get("training", {}).get("data", {})
-    path, parts = settings.get("path"), []
-    rows = sum(int(count.get("kept", 0)) for name, count in run.manifest.get("counts", {}).items() if name != "vectors")
-    if rows:
-        parts.append(f"{rows:,} texts")
-    if path is not None:
-        name = Path(str(path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path)).name
-        parts.append(f"From {name}, column {settings.get('text')}, labels in {settings.get('label')}")
-    names = [str(name) for name in run.manifest.get("classes", ())]
-    if names:
-        more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
-        parts.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
-    return f"{run.data}: {'. '.join(parts)}" if parts else run.data
-
-
-def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
-    """One line of the table of runs; `span` is accuracy's interval, or its range over the seeds."""
-    ids = [run.run_id for run in group.runs]
-    accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
-    own = compared[compared["run_id"].isin(ids) & accuracy]
-    values = own["mean"].to_numpy(float)
-    span = f"({number(values.min())} to {number(values.max())})" if len(own) > 1 else ""
-    if len(own) == 1 and not np.isnan(own["low"].iloc[0]):
-        span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
-    probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
-    return {
-        "data": group.data, "model": group.model, "note": group.note, "seeds": ", ".join(map(str, group.seeds)),
-        "examples": int(own["n"].max()) if len(own) else 0,
-        "accuracy": float(values.mean()) if len(values) else np.nan,
-        "span": span,
-        "probes": [probe for probe in probes if probe not in ("performance", "training")],
-        "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
-    }  # fmt: skip
-
-
-def versions(runs: Sequence[Run]) -> list[str]:
-    """Every library with the version that the runs were made with, several where they differ."""
+def about_runs(groups: Sequence[Group], runs: Sequence[Run], compared: pd.DataFrame) -> dict[str, Any]:
+    """Parts of the page: a line of the table of `runs` per group, whose `span` is accuracy's interval, or its range over the
+    seeds; `versions`, every library with those that the runs were made with; `data_checks`, for each data set what was
+    guessed while reading and looked at before training, by the first run that says so; `data_notes` (`notes_of_data`)."""
+    lines, accuracy = [], compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
+    for group in groups:
+        own = compared[compared["run_id"].isin([run.run_id for run in group.runs]) & accuracy]
+        values = own["mean"].to_numpy(float)
+        span = f"({number(values.min())} to {number(values.max())})" if len(own) > 1 else ""
+        if len(own) == 1 and not np.isnan(own["low"].iloc[0]):
+            span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
+        probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
+        lines.append({
+            "data": group.data, "model": group.model, "note": group.note, "seeds": ", ".join(map(str, group.seeds)),
+            "examples": int(own["n"].max()) if len(own) else 0,
+            "accuracy": float(values.mean()) if len(values) else np.nan,
+            "span": span,
+            "probes": [probe for probe in probes if probe not in ("performance", "training")],
+            "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
+        })  # fmt: skip
     used: dict[str, dict[str, None]] = {}
+    checks: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
     for run in runs:
         for library, version in run.manifest.get("versions", {}).items():
             used.setdefault(str(library), {})[str(version)] = None
-    return [f"{library} {' or '.join(several)}" for library, several in used.items()]
+        section = run.manifest.get(SECTION, {})
+        if section.get("checks"):
+            checks.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
+    return {
+        "runs": lines,
+        "versions": [f"{library} {' or '.join(several)}" for library, several in used.items()],
+        "data_checks": list(checks.values()),
+        "data_notes": notes_of_data(runs),
+    }
 
 
 def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
@@ -356,13 +320,3 @@ def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         for data, kinds in by_data.items()
         for notes, models in kinds.items()
     ]
-
-
-def data_checks(runs: Sequence[Run]) -> list[tuple[str, list[str], list[dict[str, Any]]]]:
-    """For each data set what was guessed while reading and looked at before training, by the first run that says so."""
-    sections: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
-    for run in runs:
-        section = run.manifest.get(SECTION, {})
-        if section.get("checks"):
-            sections.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
-    return list(sections.values())

@@ -57,8 +57,8 @@ def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run
     silent = example_table(read_run(run), most=6, log_text=False)
     assert set(table) - set(silent) == {"text"}
     tokens = {token for tokens in examples["tokens"] for token in tokens if len(token) > 2}
-    assert not any(f">{token}<" in html for token in tokens for html in silent["Farthest attention"])
-    assert ">0</i>" in silent["attention"][0]
+    assert not any(f">{token}<" in cell.html for token in tokens for cell in silent["Farthest attention"])
+    assert ">0</i>" in silent["attention"][0].html
 
 
 def test_an_example_without_an_adversary_has_an_empty_cell(make_run):
@@ -85,7 +85,7 @@ def test_several_labels_and_sentences(make_run):
     bare = bare[bare["step"].isna()]
     table = example_table(replace(read_run(run), numbers=numbers_of(bare)), most=2, log_text=True)
     assert table["label"].tolist() == ["[0, 1]", "[1, 1]"]
-    first, second = table["attention"]
+    first, second = (cell.html for cell in table["attention"])
     assert 'title="1: rains — 0.700"' in first
     assert "&lt;b&gt;" in second
     assert "<b>" not in second
