@@ -42,7 +42,8 @@ def main() -> None:
     except FileNotFoundError:
         stop("the working directory has been removed: change to one that exists and give the same command again")
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
-    if kept := [one for one in sys.argv[1:] if one.lstrip("+").startswith("hydra.output_subdir=")]:
+    said = [one for one in sys.argv[1:] if one.lstrip("+").startswith("hydra.output_subdir=")]
+    if kept := [one for one in said if not one.endswith("=null")]:  # Lightning gives null to a run's other processes
         stop(f"{kept[0]}: Hydra would write over files of that folder: leave it out; each run keeps its own settings")
     try:
         return task()
