@@ -1,6 +1,7 @@
 """Tiny classifiers of many families of `transformers`, built from a configuration: nothing is downloaded."""
 
 import atexit
+import csv
 import shutil
 import string
 from functools import cache
@@ -80,6 +81,32 @@ def fit(network, losses, rate):
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+
+
+def taught(head, rows, loss, *, size, rate, passes=20, seed=0, before=lambda network: None, **settings):
+    """The folder of a small BERT with this head that has learnt these rows by a plain loop, `size` at a time: `loss` is given
+    the network, its tokenizer and the columns of some rows."""
+    transformers = pytest.importorskip("transformers")
+    read = transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = transformers.BertConfig(**SIZE | shape | without | settings)
+        network = getattr(transformers, f"BertFor{head}")(config)
+        before(network)
+        starts = list(range(0, len(rows), size)) * passes
+        fit(network, (loss(network, read, *zip(*rows[at : at + size], strict=True)) for at in starts), rate)
+    return stored(network, read)
+
+
+def run_settings(folder, rows, output, *more, header=("text", "label"), training="none"):
+    """Overrides of a run on these rows, normally with the checkpoint as it is."""
+    path = output / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return ["model=pretrained", f"model.path={folder}", f"training={training}", "data=files", f"data.path={path}",
+            f"output={output}", "trainer.accelerator=cpu", "figures=false", *more]  # fmt: skip
 
 
 def drawn(made):

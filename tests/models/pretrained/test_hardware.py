@@ -8,39 +8,36 @@ from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
 from tests.launching.test_sweep import finish
-from tests.models.pretrained.families import WORDS, checkpoint
+from tests.models.pretrained.families import WORDS, checkpoint, run_settings
 from tests.runs import composed
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow
-PROBES = "probe=[permutation,gradient]"
 SIGNS = ("dull", "fine", "long", "music")
-
-
-def text(label, draw):
-    words = draw.choices([word for word in WORDS if word not in SIGNS], k=draw.randint(3, 8))
-    words.insert(draw.randrange(len(words)), SIGNS[label])
-    return " ".join(words)
 
 
 @pytest.fixture
 def settings(tmp_path):
     """Of fine-tuning a tiny BERT on four classes, each with a word of its own."""
-    draw, path = random.Random(0), tmp_path / "reviews.csv"
-    rows = [f"{text(number % 4, draw)},{SIGNS[number % 4]}" for number in range(240)]
-    path.write_text("\n".join(["text,label", *rows]) + "\n")
-    return [
-        "model=pretrained", f"model.path={checkpoint('bert')}", "training=finetune", "training.epochs=4",
-        "training.recipe.optimizer.lr=0.003", "data=files", f"data.path={path}", "data.batch_size=16",
-        "trainer.accelerator=cpu", "figures=false", PROBES,
-    ]  # fmt: skip
+    draw, others, rows = random.Random(0), [word for word in WORDS if word not in SIGNS], []
+    for number in range(240):
+        words = draw.choices(others, k=draw.randint(3, 8))
+        words.insert(draw.randrange(len(words)), SIGNS[number % 4])
+        rows.append((" ".join(words), SIGNS[number % 4]))
+    asked = [
+        "training.epochs=4",
+        "training.recipe.optimizer.lr=0.003",
+        "data.batch_size=16",
+        "probe=[permutation,gradient]",
+    ]
+    return run_settings(checkpoint("bert"), rows, tmp_path, *asked, training="finetune")
 
 
 def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):
     status, output = finish(tmp_path, *settings, "trainer.devices=2", "data.eval_batch_size=7")
     assert status == 0, output
     assert "unused parameters" not in output
-    (directory,) = find_runs(tmp_path / "runs")
+    (directory,) = find_runs(tmp_path)
     examples, results = read_examples(directory), read_results(directory)
     per_example = results[results["metric"] == "median_tvd"]["example_id"]
     assert sorted(per_example) == sorted(examples["example_id"])
@@ -48,8 +45,8 @@ def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):
     assert RunDirectory(directory).manifest()["model_facts"]["differences"]["replaced"] == 0
 
 
-def test_mixed_precision_trains_and_what_is_examined_is_computed_in_full(settings, tmp_path):
-    directory = run(composed(*settings, f"output={tmp_path / 'runs'}", "trainer.precision=bf16-mixed"))
+def test_mixed_precision_trains_and_what_is_examined_is_computed_in_full(settings):
+    directory = run(composed(*settings, "trainer.precision=bf16-mixed"))
     examples = read_examples(directory)
     assert (examples["label"] == examples["prediction"]).mean() > 0.4  # of four
     sums = examples["attention"].map(sum)

@@ -17,7 +17,16 @@ from attnprobe.report.page.browser import browse
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, library_says, tokenizer
+from tests.models.pretrained.families import (
+    TEXTS,
+    WORDS,
+    batch_of,
+    checkpoint,
+    classifier,
+    library_says,
+    run_settings,
+    tokenizer,
+)
 from tests.models.pretrained.prompts import prompted
 from tests.runs import composed
 
@@ -48,13 +57,12 @@ def test_prediction_and_attention_are_the_librarys_own(attend_to):
 def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
     reader = PieceReader(tokenizer(), 12)
     first, second = ["the", "film", "was", "fine"], ["a", "long", "and", "dull", "story", "of", "people", "unable"]
-    segment = torch.tensor([0] * 4 + [1] * 8).numpy()
+    segment = np.repeat([0, 1], [4, 8])
     (found,) = reader.read([[*first, *second]], None, [segment])
+    (other,) = reader.read([[*second, *first]], None, [1 - segment[::-1]])
     assert found.kept.tolist() == [True] * 9 + [False] * 3
-    assert found.cut == 3
-    (found,) = reader.read([[*second, *first]], None, [1 - segment[::-1].copy()])
-    assert found.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
-    assert found.cut == 3
+    assert other.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
+    assert found.cut == other.cut == 3
 
 
 def test_a_prompt_has_a_place_for_either_text():
@@ -85,13 +93,10 @@ def test_words_change_places_within_their_text_of_a_pair():
 
 
 def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
-    path = tmp_path / "pairs.csv"
     rows = [(" ".join(WORDS[n % 6 : n % 6 + 3 + n % 4]), " ".join(WORDS[n % 9 : n % 9 + 2 + n % 3]), "np"[n % 2])
             for n in range(60)]  # fmt: skip
-    path.write_text("\n".join(map(",".join, [("premise", "hypothesis", "label"), *rows])))
-    asked = ["model=pretrained", f"model.path={checkpoint('bert', ('n', 'p'))}", "training=none", "data=files",
-             f"data.path={path}", "data.text=premise", f"output={tmp_path}", "trainer.accelerator=cpu", "figures=false",
-             "probe=[permutation,leave_one_out,swaps]"]  # fmt: skip
+    asked = run_settings(checkpoint("bert", ("n", "p")), rows, tmp_path, "probe=[permutation,leave_one_out,swaps]",
+                         "data.text=premise", header=("premise", "hypothesis", "label"))  # fmt: skip
     with pytest.raises(UserError, match=r"data.question=null data.text2=hypothesis"):
         run(composed(*asked, "data.question=hypothesis"))
     directory = run(composed(*asked, "data.text2=hypothesis"))
@@ -114,15 +119,11 @@ def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
 
 
 def test_the_other_text_has_its_name_and_a_checkpoint_that_changed_in_place_is_noticed(tmp_path, capsys):
-    path, folder = tmp_path / "pairs.csv", tmp_path / "checkpoint"
+    folder = tmp_path / "checkpoint"
     rows = [(f"the film {WORDS[n % 6]} {WORDS[n % 5]}", f"people {WORDS[n % 7]}", "np"[n % 2]) for n in range(12)]
-    path.write_text("\n".join(map(",".join, [("a", "b", "label"), *rows])))
     shutil.copytree(checkpoint("bert", ("n", "p")), folder)
-    config = composed(
-        "model=pretrained", f"model.path={folder}", "training=none", "data=files", f"data.path={path}", "data.text=a",
-        "data.text2=b", "data.attend_to=second", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu",
-        "figures=false", "probe=[permutation]",
-    )  # fmt: skip
+    more = ("data.text=a", "data.text2=b", "data.attend_to=second", "probe=[permutation]")
+    config = composed(*run_settings(folder, rows, tmp_path, *more, header=("a", "b", "label")))
     directory = run(config)
     (told,) = browse(grouped([read_run(directory)])).index["runs"]
     assert told["other_text"] == "First text"

@@ -1,6 +1,5 @@
 """Causal language models that are asked by a prompt, against `transformers` alone."""
 
-import csv
 import random
 
 import pytest
@@ -13,7 +12,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit, library_says
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit, library_says, run_settings, stored
 from tests.models.pretrained.prompts import LABELS, LANGUAGE_MODELS, PROMPT, language_model, prompted, tokenizer
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -59,16 +58,11 @@ def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
     kept = int(found.kept.sum())
     assert 0 < kept < len(words)
     assert found.kept.tolist() == [number < kept for number in range(len(words))]
-
-    def pieces(count):
-        return tokenizer()(f'He wrote: "{" ".join(words[:count])}" Good?')["input_ids"]
-
-    assert found.ids.tolist() == pieces(kept)
-    assert len(pieces(kept)) <= 24 < len(pieces(kept + 1))
-    of_words = found.word[found.word > 0]
-    assert sorted(set(of_words.tolist())) == list(range(1, kept + 1))
+    mine, longer = (tokenizer()(f'He wrote: "{" ".join(words[:n])}" Good?').input_ids for n in (kept, kept + 1))
+    assert found.ids.tolist() == mine
+    assert len(mine) <= 24 < len(longer)
+    assert sorted({*found.word[found.word > 0].tolist()}) == list(range(1, kept + 1))
     assert found.word[-1] == -1
-    assert reader.read([["fine"]])[0].kept.all()
 
 
 @pytest.mark.parametrize(
@@ -111,14 +105,11 @@ def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refu
     ],
 )
 def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
-    with (tmp_path / "reviews.csv").open("w", newline="") as file:
-        rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
-        csv.writer(file).writerows([("text", "label"), *rows])
-    asked = ["model=pretrained", f"model.path={language_model(family)}", "model.name=asked", "training=none",
-             'model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
-             "data=files", f"data.path={tmp_path / 'reviews.csv'}", "data.most={test: 4}", f"output={tmp_path}",
-             "trainer.accelerator=cpu", "figures=false", f"probe=[{','.join(probes)}]"]  # fmt: skip
-    directory = run(composed(*asked, *(SMALL_ADVERSARY if "adversarial" in probes else ())))
+    rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
+    asked = ['model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
+             "model.name=asked", "data.most={test: 4}", f"probe=[{','.join(probes)}]",
+             *(SMALL_ADVERSARY if "adversarial" in probes else ())]  # fmt: skip
+    directory = run(composed(*run_settings(language_model(family), rows, tmp_path, *asked)))
     assert set(read_results(directory)["probe"]) >= set(probes) - {"plausibility"}
     assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
     sites = ["+experiment=sites", f"run={directory}"]
@@ -134,7 +125,7 @@ def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_layer_that_decides_shows_the_planted_word(seed, tmp_path):
+def test_the_layer_that_decides_shows_the_planted_word(seed):
     """A GPT-2 of four layers, trained here as a language model: the class is the one planted word of a text. The layer whose
     attention the prediction depends on has that word on top; the others, the last one among them, have no such reason."""
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -171,10 +162,8 @@ def test_the_layer_that_decides_shows_the_planted_word(seed, tmp_path):
                 yield entropy(said, 4 + label) + entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
 
         fit(network, losses(), 2e-3)
-    network.save_pretrained(tmp_path)
-    read.save_pretrained(tmp_path)
     settings = {"prompt": "Review: {text} Sentiment:", "labels": {name: f" {name}" for name in labels}}
-    model = prompted("gpt2", path=str(tmp_path), class_names=list(labels), **settings)
+    model = prompted("gpt2", path=str(stored(network, read)), class_names=list(labels), **settings)
     texts = [text(number % 2) for number in range(40)]
     batch = batch_of(model, texts)
     model.prepare(batch)

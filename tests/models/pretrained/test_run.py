@@ -1,6 +1,5 @@
 """Whole runs of pretrained classifiers, from a file of texts to the tables."""
 
-import csv
 import json
 import random
 from html import unescape
@@ -21,7 +20,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
 from attnprobe.runs.studies import carry_out_study
-from tests.models.pretrained.families import WORDS, checkpoint, library, library_says
+from tests.models.pretrained.families import WORDS, checkpoint, library, library_says, run_settings
 from tests.runs import SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
@@ -29,26 +28,18 @@ LABELS = ("very bad", "so-so", "Good", "great")
 PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
 
 
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    path = tmp_path_factory.mktemp("texts") / "reviews.csv"
-    draw, labels = random.Random(0), ("Great", "good", "so_so", "very bad")
-    rows = [(" ".join([*draw.choices(WORDS, k=draw.randint(3, 8)), "unable"]), labels[n % 4]) for n in range(80)]
-    path.write_text("\n".join(map(",".join, [("text", "label"), *rows])))
-    return path
+DRAW = random.Random(0)
+ROWS = [(" ".join([*DRAW.choices(WORDS, k=DRAW.randint(3, 8)), "unable"]), ("Great", "good", "so_so", "very bad")[n % 4])
+        for n in range(80)]  # fmt: skip
 
 
-def config(texts, folder, *overrides):
-    return composed(
-        "model=pretrained", "data=files", f"data.path={texts}", "trainer.accelerator=cpu", "figures=false",
-        f"output={folder}", *overrides,
-    )  # fmt: skip
+def config(folder, output, *overrides, rows=ROWS, training="none"):
+    return composed(*run_settings(folder, rows, output, *overrides, training=training))
 
 
-def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
+def test_a_checkpoint_is_examined_as_it_is(tmp_path):
     path = checkpoint("distilbert", LABELS)
-    settings = [f"model.path={path}", "model.name=theirs", "training=none", PROBES, *SMALL_ADVERSARY]
-    directory = run(config(texts, tmp_path, *settings))
+    directory = run(config(path, tmp_path, "model.name=theirs", PROBES, *SMALL_ADVERSARY))
     results, examples = read_results(directory), read_examples(directory)
     assert set(results["probe"]) >= {"permutation", "adversarial", "gradient", "leave_one_out", "erasure"}
     assert set(results["model"]) == {"theirs"}
@@ -87,9 +78,8 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "share"), [("first", 0.95), ("random", None)])
-def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(texts, tmp_path, given, share):
-    settings = [f"model.path={checkpoint('gpt2', LABELS)}", "training=none", f"model.given={given}"]
-    directory = run(config(texts, tmp_path, *settings, "probe=[permutation]"))
+def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(tmp_path, given, share):
+    directory = run(config(checkpoint("gpt2", LABELS), tmp_path, f"model.given={given}", "probe=[permutation]"))
     examples, read = read_examples(directory), read_run(directory)
     first = np.mean([weights[0] for weights in examples["attention"]])
     assert (first == pytest.approx(share, abs=1e-3)) if share else first < 0.5
@@ -101,17 +91,14 @@ def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(texts, tmp_path, 
 
 def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_path, capsys):
     """Of 12 texts 4 are longer than 8 pieces, and 12 of the 48 words that are read are none of the tokenizer's."""
-    path, file = checkpoint("distilbert", LABELS), tmp_path / "some.csv"
+    path = checkpoint("distilbert", LABELS)
     words = ["the film ☃ was fine dull fine dull", "the film ☃ was", "the film ☃ was"]
     rows = [(words[number % 3], LABELS[1 + number % 3]) for number in range(12)]
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([("text", "label"), *rows])
-    settings = [f"model.path={path}", "training=none", "model.max_pieces=8", "probe=[permutation]"]
-    directory = run(config(file, tmp_path, *settings))
+    directory = run(config(path, tmp_path, "model.max_pieces=8", "probe=[permutation]", rows=rows))
     said = capsys.readouterr().out
     assert "by name: Good, great, so-so; no row is very bad" in said
-    assert "warning: data some: 4 of 12 texts are cut at 8 pieces, 8 words in all" in said
-    assert "warning: data some: 21 % of the words are unknown to the tokenizer" in said  # 12 of 4 × 6 + 8 × 4
+    assert "warning: data rows: 4 of 12 texts are cut at 8 pieces, 8 words in all" in said
+    assert "warning: data rows: 21 % of the words are unknown to the tokenizer" in said  # 12 of 4 × 6 + 8 × 4
     manifest = RunDirectory(directory).manifest()
     assert manifest["classes"] == ["Good", "great", "so-so", "very bad"]
     assert manifest["counts"]["test"]["per class"] == {"Good": 4, "great": 4, "so-so": 4, "very bad": 0}
@@ -119,22 +106,17 @@ def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_
     probability = load_run(directory).explain(["the film was fine"])["probability"][0]
     assert list(probability) == manifest["classes"]
 
-    file.write_text("text,label\n" + "☃ ☃☃,great\n☂,Good\n" * 5, encoding="utf-8")
     with pytest.raises(UserError, match="knows none of the 15 words of these texts"):
-        run(config(file, tmp_path / "unknown", *settings))
+        run(config(path, tmp_path, "probe=[permutation]", rows=[("☃ ☃☃", "great"), ("☂", "Good")] * 5))
 
 
-def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
+def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(tmp_path):
     path = checkpoint("bert")
-    settings = [f"model.path={path}", "training=finetune", "training.epochs=2", "probe=[permutation]"]
-    for training, message in (
-        ([], "=none, or fine-tune it with training=finetune"),
-        (["training=none"], "its labels are"),
-    ):
+    for training, message in (("jain", "=none, or fine-tune it with training=finetune"), ("none", "its labels are")):
         with pytest.raises(UserError, match=message):
-            run(config(texts, tmp_path, f"model.path={path}", "probe=[permutation]", *training))
+            run(config(path, tmp_path, "probe=[permutation]", training=training))
     assert not list(tmp_path.rglob("manifest.json"))
-    directory = run(config(texts, tmp_path, *settings))
+    directory = run(config(path, tmp_path, "training.epochs=2", "probe=[permutation]", training="finetune"))
     manifest = RunDirectory(directory).manifest()
     assert manifest["chosen_epoch"] in (0, 1)
     assert len(manifest["classes"]) == 4  # a new head: the checkpoint's had two
@@ -144,12 +126,11 @@ def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
-def test_the_audit_of_a_checkpoint_trains_nothing(texts, tmp_path, capsys):
-    command = [
-        "+experiment=audit", "model=pretrained", f"model.path={checkpoint('distilbert', LABELS)}", "training=none",
-        "data=files", f"data.path={texts}", f"output={tmp_path}", "trainer.accelerator=cpu",
-        "study.probes=[permutation,single_weight,erasure]",
-    ]  # fmt: skip
+def test_the_audit_of_a_checkpoint_trains_nothing(tmp_path, capsys):
+    asked = run_settings(
+        checkpoint("distilbert", LABELS), ROWS, tmp_path, "study.probes=[permutation,single_weight,erasure]"
+    )
+    command = ["+experiment=audit", *(one for one in asked if one != "figures=false")]
     study = carry_out_study(command, lambda overrides: composed(*overrides))
     assert "nothing to train, 3 probes on " in capsys.readouterr().out
     (member,) = json.loads((study / "study.json").read_text())["members"]
@@ -158,13 +139,12 @@ def test_the_audit_of_a_checkpoint_trains_nothing(texts, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_every_layer_and_head_of_a_finished_run_is_probed(texts, tmp_path):
+def test_every_layer_and_head_of_a_finished_run_is_probed(tmp_path):
     """`run=PATH` with a pretrained model."""
     from attnprobe.findings.groups import grouped, read_runs
     from attnprobe.report.page.browser import browse
 
-    base = [f"model.path={checkpoint('distilbert', LABELS)}", "training=none", "probe=[permutation]"]
-    first = run(config(texts, tmp_path, *base))
+    first = run(config(checkpoint("distilbert", LABELS), tmp_path, "probe=[permutation]"))
     before = (first / "tables/permutation.parquet").read_bytes()
     asked = ["+experiment=sites", f"run={first}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
     run(resumed(composed(*asked, "figures=false"), asked))

@@ -1,6 +1,5 @@
 """Checkpoints that give one score, against `transformers` alone."""
 
-import csv
 import random
 from functools import cache
 
@@ -13,22 +12,18 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import (
-    TEXTS,
-    WORDS,
-    batch_of,
-    checkpoint,
-    classifier,
-    fit,
-    library,
-    library_says,
-    stored,
-)
+from tests.models.pretrained import families
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier
 from tests.runs import composed
 from tests.toys import predict
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 PROBES = "probe=[permutation,gradient,leave_one_out,correlation,single_weight,erasure,skill,swaps,agreement]"
+
+
+def score(folder, *texts):
+    """What the library says of a text, or of a pair."""
+    return float(families.library_says("SequenceClassification", folder, *texts)[1].logits)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "deberta-v2", "roberta"])
@@ -39,8 +34,9 @@ def test_predictions_are_as_far_apart_as_scores_in_their_unit(family, threshold,
     assert f"above {threshold:g} are high, the others low" in model.matched
     batch = batch_of(model)
     model.prepare(batch)
-    library("SequenceClassification", checkpoint(family, labels))[0].config.pad_token_id = model.padding
-    own = [float(library_says("SequenceClassification", checkpoint(family, labels), text)[1].logits) for text in TEXTS]
+    folder = checkpoint(family, labels)
+    families.library("SequenceClassification", folder)[0].config.pad_token_id = model.padding
+    own = [score(folder, text) for text in TEXTS]
     with torch.no_grad():
         said = model.read_texts([batch.rows(slice(0, 2)), batch.rows(slice(2, 3))])
         unit = float(torch.tensor(own).std()) if scale is None else scale
@@ -54,23 +50,22 @@ def test_predictions_are_as_far_apart_as_scores_in_their_unit(family, threshold,
         assert not model.linearised(batch).unknown
 
 
-def test_scores_that_are_all_the_same_have_no_unit():
-    model = classifier("bert", ("score",), class_names=["low", "high"], threshold=0.0)
-    with pytest.raises(UserError, match=r"same score.*model.scale"):
-        model.read_texts([batch_of(model, [TEXTS[0]] * 3)])
-
-
 @pytest.mark.parametrize(
     ("labels", "settings", "expected"),
     [
         (("n", "p"), {}, r"model.threshold=0.0: expected .*num_labels=1, this one: 2"),
         (("score",), {"class_names": ["a", "b", "c"]}, r"two classes.* they have a, b, c"),
-        (("score",), {"class_names": ["low", "high"], "threshold": None}, r"num_labels=1.*with model.threshold"),
+        (("score",), {"threshold": None}, r"num_labels=1.*with model.threshold"),
+        (("score",), {}, r"same score.*model.scale"),
     ],
 )
-def test_what_is_no_score_is_refused(labels, settings, expected):
+def test_what_is_no_score_or_has_no_unit_is_refused(labels, settings, expected):
+    def read():
+        model = classifier("bert", labels, **{"threshold": 0.0, "class_names": ["low", "high"]} | settings)
+        model.read_texts([batch_of(model, [TEXTS[0]] * 3)])
+
     with pytest.raises(UserError, match=expected):
-        classifier("bert", labels, **{"threshold": 0.0} | settings)
+        read()
 
 
 def planted(kind):
@@ -92,47 +87,30 @@ def planted(kind):
 
 @cache
 def trained(kind):
-    """The folder of a small network with one score that has learnt these rows by a plain loop, or nothing."""
-    rows, read = planted(kind), transformers.AutoTokenizer.from_pretrained(checkpoint("bert", ("score",)))
-    config = transformers.BertConfig(
-        vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=48, num_labels=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        initializer_range=0.3,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        network = transformers.BertForSequenceClassification(config)
+    def loss(network, read, first, second, _, wanted):
+        given = read(first, second if any(second) else None, return_tensors="pt", padding=True)
+        return (network(**given).logits[:, 0] - torch.tensor(wanted)).square().mean()
 
-        def losses():
-            for _ in range(0 if kind == "untrained" else 20):
-                for start in range(0, len(rows), 24):
-                    first, second, _, wanted = zip(*rows[start : start + 24], strict=True)
-                    given = read(first, second if any(second) else None, return_tensors="pt", padding=True)
-                    yield (network(**given).logits[:, 0] - torch.tensor(wanted)).square().mean()
-
-        fit(network, losses(), 1e-3)
-    return stored(network, read)
+    passes = 0 if kind == "untrained" else 20
+    return families.taught("SequenceClassification", planted(kind), loss, size=24, rate=1e-3, passes=passes, seed=1,
+                           num_labels=1, initializer_range=0.3)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["regression", "reranker", "untrained"])
 def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
     folder, rows, pairs = trained(kind), planted(kind), kind == "reranker"
-    path, threshold = tmp_path / "rated.csv", 0.0 if pairs else 1.5
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "second", "label"), *((row[0], row[1], row[3]) for row in rows)])
-    asked = ["model=pretrained", f"model.path={folder}", f"model.threshold={threshold}", "training=none",
-             "data=files", f"data.path={path}", f"data.above={threshold}", "data.most={test: 24}", f"output={tmp_path}",
-             "trainer.accelerator=cpu", "figures=false", PROBES,
-             *(["data.text2=second", "data.attend_to=second"] if pairs else [])]  # fmt: skip
-    directory = run(composed(*asked))
+    threshold = 0.0 if pairs else 1.5
+    asked = [f"model.threshold={threshold}", f"data.above={threshold}", "data.most={test: 24}", PROBES]
+    asked += ["data.text2=second", "data.attend_to=second"] if pairs else []
+    written = [(row[0], row[1], row[3]) for row in rows]
+    directory = run(
+        composed(*families.run_settings(folder, written, tmp_path, *asked, header=("text", "second", "label")))
+    )
     table, examples = read_results(directory), read_examples(directory)
     assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
 
     def scores(first, texts):
-        asked = [(first, text) if pairs else (text,) for text in texts]
-        return torch.cat(
-            [library_says("SequenceClassification", folder, *one)[1].logits[:, 0] for one in asked]
-        ).double()
+        return torch.tensor([score(folder, *((first, text) if pairs else (text,))) for text in texts]).double()
 
     known = {row[1] or row[0]: row for row in rows}
     texts = [" ".join(words) for words in examples.tokens]

@@ -1,6 +1,5 @@
 """Checkpoints that give a class to every word, against `transformers` alone."""
 
-import json
 import random
 from functools import cache
 
@@ -12,12 +11,12 @@ from attnprobe.evidence.evidence import skill_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import WORDS, checkpoint, fit, library_says, stored
+from tests.models.pretrained.families import WORDS, library_says, run_settings, taught
 from tests.runs import composed
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,erasure,skill,swaps,agreement,faithfulness]"
-NAMED = "story"
+NAMED, LABELS = "story", ("O", "B-PER")
 
 
 def planted():
@@ -35,50 +34,28 @@ def planted():
 def tagger(kind):
     """A folder with a small tagger. `one layer`: what the last layer does not fetch from the cue reaches no prediction;
     `even`: two layers, and the last one attends evenly whatever the text; `untrained`: one layer that has learnt nothing."""
-    rows, read = planted(), transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
-    config = transformers.BertConfig(
-        vocab_size=96, hidden_size=32, num_hidden_layers=2 if kind == "even" else 1, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        initializer_range=0.2, id2label={0: "O", 1: "B-PER"}, label2id={"O": 0, "B-PER": 1},
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = transformers.BertForTokenClassification(config)
+
+    def before(network):
         if kind == "even":
-            asked = network.bert.encoder.layer[1].attention.self.query
-            for one in asked.parameters():
+            for one in network.bert.encoder.layer[1].attention.self.query.parameters():
                 torch.nn.init.zeros_(one).requires_grad_(False)
 
-        def losses():
-            for _ in range(0 if kind == "untrained" else 20):
-                for start in range(0, len(rows), 25):
-                    words, places, names = zip(*rows[start : start + 25], strict=True)
-                    given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
-                    wanted = torch.where(
-                        given.attention_mask.bool(), 0, -100
-                    )  # every word here is one piece, after [CLS]
-                    wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
-                    yield network(**given, labels=wanted).loss
+    def loss(network, read, words, places, names):
+        given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
+        wanted = torch.where(given.attention_mask.bool(), 0, -100)  # every word here is one piece, after [CLS]
+        wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
+        return network(**given, labels=wanted).loss
 
-        fit(network, losses(), 3e-3)
-    return stored(network, read)
-
-
-def written(tmp_path):
-    path = tmp_path / "names.jsonl"
-    rows = [
-        {"text": " ".join(words), "label": ("O", "B-PER")[name], "token": place} for words, place, name in planted()
-    ]
-    # another word of the first text, which is none either: two questions about one text
-    rows.append(rows[0] | {"token": 0, "label": "O"})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return taught("TokenClassification", planted(), loss, size=25, rate=3e-3, passes=0 if kind == "untrained" else 20,
+                  before=before, num_hidden_layers=2 if kind == "even" else 1, initializer_range=0.2,
+                  id2label=dict(enumerate(LABELS)), label2id={"O": 0, "B-PER": 1})  # fmt: skip
 
 
 def settings(kind, tmp_path, *more):
-    return ["model=pretrained", f"model.path={tagger(kind)}", "training=none", "data=files",
-            f"data.path={written(tmp_path)}", "model.removal=mask", f"output={tmp_path}", "trainer.accelerator=cpu",
-            "figures=false", *more]  # fmt: skip
+    rows = [(" ".join(words), LABELS[name], place) for words, place, name in planted()]
+    # another word of the first text, which is none either: two questions about one text
+    rows.append((rows[0][0], "O", 0))
+    return run_settings(tagger(kind), rows, tmp_path, "model.removal=mask", *more, header=("text", "label", "token"))
 
 
 @pytest.mark.parametrize("kind", ["one layer", "even", "untrained"])
