@@ -40,25 +40,16 @@ def toy_batch(
 ) -> Batch:
     """Texts of these numbers of words between a start (2) and an end marker (3), with extra padding columns on request."""
     generator = torch.Generator().manual_seed(seed)
-    total = max(lengths) + 2
-    ids, content = torch.zeros(len(lengths), total, dtype=torch.long), torch.zeros(len(lengths), total).bool()
+    ids = torch.zeros(len(lengths), max(lengths) + 2 + padding, dtype=torch.long)
     for row, length in enumerate(lengths):
         words = torch.randint(4, VOCABULARY, (length,), generator=generator)
         ids[row, : length + 2] = torch.cat([torch.tensor([2]), words, torch.tensor([3])])
-        content[row, 1 : length + 1] = True
     labels = torch.randint(0, classes, (len(lengths),), generator=generator)
     questions = torch.randint(4, VOCABULARY, (len(lengths), 3), generator=generator)
-    ids = torch.nn.functional.pad(ids, (0, padding))
-    content = torch.nn.functional.pad(content, (0, padding))
     return Batch(
-        ids=ids,
-        mask=ids != 0,
-        content=content,
-        labels=labels,
-        example_id=torch.arange(len(lengths)) + 100,
-        question=questions if question else None,
-        question_mask=torch.ones_like(questions).bool() if question else None,
-    )
+        ids, ids != 0, ids > 3, labels, torch.arange(len(lengths)) + 100, question=questions if question else None,
+        question_mask=questions > 0 if question else None,
+    )  # fmt: skip
 
 
 def rows_of(batch: Batch, rows: list[int]) -> Batch:
@@ -83,16 +74,9 @@ def toy_classifier(
         embeddings = torch.randn(VOCABULARY, 8)
         embeddings[0] = 0
         classifier = AttentionClassifier(
-            embeddings=embeddings,
-            encoder=ENCODERS[encoder],
-            attention=ATTENTIONS[attention],
-            decoder=DECODERS[question],
-            question_encoder=ENCODERS[encoder] if question else None,
-            classes=classes,
-            task=task,
-            recipe=recipe(),
-            **extra,
-        )
+            embeddings=embeddings, encoder=ENCODERS[encoder], attention=ATTENTIONS[attention], decoder=DECODERS[question],
+            question_encoder=ENCODERS[encoder] if question else None, classes=classes, task=task, recipe=recipe(), **extra,
+        )  # fmt: skip
     with torch.no_grad():
         for parameter in (*classifier.attention.parameters(), *classifier.decoder.parameters()):
             parameter.mul_(spread)

@@ -103,6 +103,7 @@ def test_its_parts_add_up_to_its_logits_and_its_states(kind):
         torch.testing.assert_close(
             parts_of_logits(linearised, text).sum(0), found.outputs.logits[text].detach(), atol=1e-12, rtol=0
         )
+    assert model.layers(batch).own == [True, True, kind == "pooled row"]
     states = model.states_silencing(batch, None, 0)
     torch.testing.assert_close(states[-2], found.outputs.hidden.detach(), atol=1e-12, rtol=0)
     for block, state in zip(linearised.blocks[1:-1], states[1:-2], strict=True):
@@ -116,22 +117,6 @@ def test_padding_changes_nothing(kind, name):
     alone, padded = subject(model).scores(name), subject(model, padding=3).scores(name)
     torch.testing.assert_close(padded[:, : alone.shape[1]], alone, atol=1e-10, rtol=0)
     assert not padded[:, alone.shape[1] :].any()
-
-
-def test_the_attention_is_what_pytorchs_own_gives():
-    found = subject(toy_classifier("transformer", spread=4))
-    encoder, batch = found.classifier.encoder, found.batch
-    layers = found.classifier.layers(batch)
-    assert layers.own == [True, True, False]
-    state = encoder.below(found.classifier.inputs(batch))
-    for layer, weights in zip(encoder.layers, layers.weights, strict=False):
-        theirs = nn.MultiheadAttention(12, 3, batch_first=True).double()
-        own = {"in_proj_": layer.queries_keys_values, "out_proj.": layer.mixed}
-        theirs.load_state_dict({a + b: getattr(module, b) for a, module in own.items() for b in ("weight", "bias")})
-        given = layer.before_attention(state)
-        expected = theirs(given, given, given, key_padding_mask=~batch.mask, average_attn_weights=False)[1]
-        torch.testing.assert_close(weights, expected.detach(), atol=1e-12, rtol=0)
-        state = layer(state, batch.mask)
 
 
 def test_rollout_of_one_layer_is_the_classifiers_attention_over_half_of_the_layers():

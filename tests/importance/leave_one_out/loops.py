@@ -31,10 +31,8 @@ def one_by_one(classifier, batch, row, position):
         single = replace(single, candidates=batch.candidates[[row]])
     keep = [i for i in range(single.ids.shape[1]) if i != position]
     with torch.no_grad():
-        return predict(
-            classifier,
-            replace(single, ids=single.ids[:, keep], mask=single.mask[:, keep], content=single.content[:, keep]),
-        )
+        shorter = single.changed(lambda axis, column: column[:, keep] if axis == "tokens" else column)
+        return predict(classifier, shorter)
 
 
 def each_alone(classifier, batch, outputs):

@@ -21,29 +21,19 @@ SEQUENCE = {"vocab_size": 96, "d_model": 24, "encoder_layers": 2, "decoder_layer
             "eos_token_id": 3, "bos_token_id": 2, "decoder_start_token_id": 3, "forced_eos_token_id": 3}  # fmt: skip
 T5 = {"vocab_size": 96, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "eos_token_id": 3,
       "decoder_start_token_id": 0}  # fmt: skip
+LONGER, NARROW = SIZE | {"max_position_embeddings": 50}, SIZE | {"embedding_size": 12}
+RELATIVE = SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 FAMILIES = {
-    "bert": ("bert", SIZE),
-    "roberta": ("roberta", SIZE | {"max_position_embeddings": 50}),
-    "distilbert": ("distilbert", {"vocab_size": 96, "dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 32,
-                                  "max_position_embeddings": 48}),
-    "albert": ("albert", SIZE | {"embedding_size": 12}),
-    "electra": ("electra", SIZE | {"embedding_size": 12}),
-    "xlm-roberta": ("xlm-roberta", SIZE | {"max_position_embeddings": 50}),
-    "mpnet": ("mpnet", SIZE | {"max_position_embeddings": 50}),
-    "deberta": ("deberta", SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
-    "deberta-v2": ("deberta-v2", SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
-    "modernbert-cls": ("modernbert", SIZE | {"classifier_pooling": "cls", "local_attention": 8}),
-    "modernbert-mean": ("modernbert", SIZE | {"classifier_pooling": "mean", "local_attention": 8}),
-    "gpt2": ("gpt2", {"vocab_size": 96, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48, "eos_token_id": 3,
-                      "bos_token_id": 2}),
-    "llama": ("llama", DECODER),
-    "qwen2": ("qwen2", DECODER),
-    "qwen3": ("qwen3", DECODER),
-    "gemma": ("gemma", DECODER),
-    "t5": ("t5", T5),
-    "bart": ("bart", SEQUENCE),
+    "bert": SIZE, "roberta": LONGER,
+    "distilbert": {"vocab_size": 96, "dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 32, "max_position_embeddings": 48},
+    "albert": NARROW, "electra": NARROW, "xlm-roberta": LONGER, "mpnet": LONGER, "deberta": RELATIVE,
+    "deberta-v2": RELATIVE, "modernbert-cls": SIZE | {"classifier_pooling": "cls", "local_attention": 8},
+    "modernbert-mean": SIZE | {"classifier_pooling": "mean", "local_attention": 8},
+    "gpt2": {"vocab_size": 96, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48, "eos_token_id": 3,
+             "bos_token_id": 2},
+    "llama": DECODER, "qwen2": DECODER, "qwen3": DECODER, "gemma": DECODER, "t5": T5, "bart": SEQUENCE,
 }  # fmt: skip
-"""Name → the library's name of the family, and settings of a tiny one."""
+"""Name → settings of a tiny one."""
 
 
 def tokenizer():
@@ -124,10 +114,10 @@ def drawn(made):
 def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) -> Path:
     """A folder with an untrained classifier of this family, as `save_pretrained` writes it."""
     transformers = pytest.importorskip("transformers")
-    name, settings = FAMILIES[family]
+    name = family.removesuffix("-cls").removesuffix("-mean")
     pad = {} if name in ("roberta", "xlm-roberta", "mpnet") else {"pad_token_id": 0}
     config = transformers.AutoConfig.for_model(
-        name, **settings, **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
+        name, **FAMILIES[family], **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
     )
     made = tokenizer()
     kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
@@ -174,3 +164,11 @@ def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
         attend_to=None if questions is None else attend_to, pieces=model.reader,
     )  # fmt: skip
     return pipeline.batch_of(texts, questions)
+
+
+def prepared(family: str = "bert", texts=TEXTS, **settings: object):
+    """A model that has looked at its attention, in its precision, and texts as it reads them."""
+    model = classifier(family, **settings)
+    batch = batch_of(model, texts)
+    model.prepare(batch)
+    return model.to(model.precision), batch

@@ -19,7 +19,8 @@ from attnprobe.models.pretrained.attention_hooks import Pass
 from attnprobe.models.pretrained.model import PretrainedClassifier
 from attnprobe.models.pretrained.site import Site
 from attnprobe.runs.composition import CONFIGURATION
-from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
+from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier, prepared
+from tests.toys import predict
 
 pytest.importorskip("transformers")
 SHORT = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta", "modernbert-cls", "gpt2", "llama", "qwen2",
@@ -28,15 +29,11 @@ SHORT = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta", "m
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def examined(request):
-    model = classifier(request.param)
-    batch = batch_of(model)
-    model.prepare(batch)
+    model, batch = prepared(request.param)
     assert model.precision == (torch.float32 if request.param.startswith("modernbert") else torch.float64)
-    model.to(model.precision)
     model.prepare(batch)
     with torch.no_grad():
-        outputs = model(batch)
-    return request.param, model, batch, outputs
+        return request.param, model, batch, model(batch)
 
 
 def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
@@ -51,9 +48,7 @@ def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
     assert max(model.found.differences.values()) < least
     torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3, dtype=outputs.attention.dtype))
     assert (outputs.attention[~batch.content] == 0).all()
-    readout = model.readout(batch, outputs)
-    torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=5e-6, rtol=0)
-    assert (model.tail is not None) == (family in SHORT)
+    assert model.is_summed == (family in SHORT)
 
 
 def test_another_attention_gives_another_prediction_by_either_way(examined):
@@ -98,37 +93,31 @@ def test_leave_one_out_is_the_text_without_the_word(examined):
 
 
 def test_neighbours_are_equal_where_their_pieces_are_and_not_where_both_are_unknown_words():
-    model = classifier().double()
     words = ["dull", "cab", "mist", "the", "The", "film"]  # the vocabulary has no "cab", "mist" and "The"
-    batch = batch_of(model, [" ".join(words)])
-    model.prepare(batch)
+    model, batch = prepared(texts=[" ".join(words)])
+    shorter = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
+    assert batch.ids[0, 2] == batch.ids[0, 3]
     with torch.no_grad():
         outputs = model(batch)
-        assert batch.ids[0, 2] == batch.ids[0, 3]
-        found = leave_one_out(model, batch, outputs).distance[0]
-        for place in range(len(words)):
-            after = model(batch_of(model, [" ".join(words[:place] + words[place + 1 :])])).logits.softmax(-1)
-            expected = (after - outputs.logits.softmax(-1)).abs().sum() / 2
-            torch.testing.assert_close(found[place + 1], expected, atol=1e-9, rtol=0)
-    assert found[2] != found[3]
-    assert found[4] == found[5]
+        found = leave_one_out(model, batch, outputs).distance[0, 1:-1]
+        expected = (predict(model, batch_of(model, shorter)) - outputs.logits.softmax(-1)).abs().sum(-1) / 2
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+    assert found[1] != found[2]
+    assert found[3] == found[4]
 
 
 def test_gradients_are_those_of_scaling_a_words_pieces():
-    model = classifier().double()
-    batch = batch_of(model)
-    found = gradients(model, batch).embedding_through_attention
+    model, batch = prepared()
     vectors, word = model.inputs(batch).detach(), 8  # "unable" has two pieces
     of_word = (batch.piece_word == word).unsqueeze(-1)
     assert of_word[1].sum() == 2
-
-    def positive(scale):
-        changed = torch.where(of_word, vectors * scale, vectors)
-        with torch.no_grad():
-            return model.outputs_from(batch, changed).logits.softmax(-1)[:, 1]
-
-    expected = ((positive(1 + 1e-6) - positive(1 - 1e-6)) / 2e-6).abs()
-    torch.testing.assert_close(found[:, word], expected, atol=1e-7, rtol=0)
+    with torch.no_grad():
+        less, more = (
+            model.outputs_from(batch, torch.where(of_word, vectors * scale, vectors)).logits.softmax(-1)[:, 1]
+            for scale in (1 - 1e-6, 1 + 1e-6)
+        )
+    found = gradients(model, batch).embedding_through_attention[:, word]
+    torch.testing.assert_close(found, ((more - less) / 2e-6).abs(), atol=1e-7, rtol=0)
 
 
 def test_a_word_is_masked_in_its_place_or_gone_with_its_pieces():
@@ -144,25 +133,22 @@ def test_a_word_is_masked_in_its_place_or_gone_with_its_pieces():
 
 @pytest.mark.parametrize("layer", [0, -1])  # all rows of the last layer: no short way, though one row is pooled
 def test_heads_layers_and_rows(layer):
-    model = classifier(layer=layer, heads=[1, 3], rows="all").double()
-    batch = batch_of(model)
-    outputs = model(batch)
-    one = model.recorded(batch)
+    model, batch = prepared(layer=layer, heads=[1, 3], rows="all")
+    outputs, one = model(batch), model.recorded(batch)
     by_hand = torch.zeros_like(outputs.attention)
-    for row in range(3):
-        count = int((batch.piece_word[row] != -2).sum())
-        for piece in range(count):
-            place = int(batch.piece_word[row, piece])
+    for row, places in enumerate(batch.piece_word.tolist()):
+        count = len([place for place in places if place != -2])
+        for piece, place in enumerate(places[:count]):
             if place > 0:
                 by_hand[row, place] += one.weights[row, [1, 3], :count, piece].sum()
     torch.testing.assert_close(outputs.attention, by_hand / by_hand.sum(-1, keepdim=True))
-    assert model.tail is None
+    assert not model.is_summed
     even = batch.content.double() / batch.content.sum(-1, keepdim=True)
     with torch.no_grad():
         shown = model.outputs_from(batch, None, even)
-        readout = model.readout(batch, outputs)
-        torch.testing.assert_close(readout.logits(even), shown.logits)
-        assert (readout.logits(even) - outputs.logits).abs().max() > 1e-4
+        found = model.readout(batch, outputs).logits(even)
+        torch.testing.assert_close(found, shown.logits)
+        assert (found - outputs.logits).abs().max() > 1e-4
 
 
 UNNAMED, RATED = ("LABEL_0", "LABEL_1", "LABEL_2"), ("Bad", "so-so", "GOOD")
@@ -368,15 +354,10 @@ def test_the_table_of_the_documentation_has_every_family():
 @pytest.mark.parametrize("removal", ["delete", "mask"])
 def test_gradients_and_removals_under_other_attentions_are_those_of_words(removal):
     """What the probe of agreement asks: of texts whose words have several pieces."""
-    model = classifier("bert", removal=removal)
-    batch = batch_of(model)
-    model.prepare(batch)
-    model.to(model.precision)
+    model, batch = prepared(removal=removal)
     with torch.no_grad():
         outputs = model(batch)
-        readout = model.readout(batch, outputs)
-    assert batch.pieces.shape[1] > batch.ids.shape[1]
-    own = outputs.attention
+        readout, own = model.readout(batch, outputs), outputs.attention
     torch.testing.assert_close(gradients_under(model, batch, own[None])[0], gradients(model, batch).embedding)
     even = batch.content.double() / batch.content.sum(-1, keepdim=True)
     found = removals_under(model, batch, readout, torch.stack([own, even]))
@@ -394,15 +375,11 @@ def test_gradients_and_removals_under_other_attentions_are_those_of_words(remova
 @pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0), Supervision(1.0)])
 def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objective):
     """An adversary, a deceiver, and one whose attention is supervised, are fine-tuned as other models are."""
-    model = classifier("bert").train()
-    batch = batch_of(model)
-    model.prepare(batch)
-    outputs = model(batch)
-    even = batch.content.float() / batch.content.sum(-1, keepdim=True)
-    batch = replace(
-        batch, rationale=batch.content & (batch.ids == batch.ids[:, 1:2]), teacher_attention=even,
-        teacher_probability=torch.full((3, 2), 0.5),
-    )  # fmt: skip
+    model, batch = prepared()
+    outputs = model.train()(batch)
+    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
+    batch = replace(batch, rationale=batch.content & (batch.ids == batch.ids[:, 1:2]), teacher_attention=even,
+                    teacher_probability=torch.full((3, 2), 0.5))  # fmt: skip
     losses = objective(outputs, batch, model.task, None)
     plain = CrossEntropy()(outputs, batch, model.task, None)["loss"]
     of_attention = losses["kl"].sum() if "kl" in losses else (losses["loss"] - plain).sum()
@@ -413,10 +390,7 @@ def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objectiv
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "deberta", "albert", "t5"])
 def test_every_site_is_what_a_model_of_that_site_alone_has(family):
-    model = classifier(family)
-    batch = batch_of(model)
-    model.prepare(batch)
-    model.to(model.precision)
+    model, batch = prepared(family)
     found = list(model.at_sites(batch))
     assert [at.name for at in found] == list(model.sites)
     heads = model.found.heads
@@ -466,20 +440,15 @@ def test_a_given_attention_is_what_the_pooled_row_has(family, given, at):
         assert (last[:, length:] == 0).all()
         lower = kept[0].weights[text, :, length - 1, :length]
         assert torch.allclose(lower, torch.tensor(shares).expand_as(lower)) == (at == "all")
-    outputs = model.outputs_from(batch, None)
+    outputs = model(batch)
     readout = model.readout(batch, outputs)
     torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=1e-5, rtol=0)
 
 
 def test_what_is_given_by_marks_needs_them_and_what_is_learnt_is_learnt_in_training_alone():
-    model = classifier("bert", given="rationale")
     with pytest.raises(UserError, match=r"model\.given=rationale.* these texts do not say which"):
-        model.prepare(batch_of(model))
-    model = classifier("bert", given="common_word").train()
-    batch = batch_of(model)
-    model.prepare(batch)
-    assert model.control.seen.sum() == 0
-    model(batch)
-    assert model.control.seen.sum() == batch.content.sum()
-    model.eval()(batch)
-    assert model.control.seen.sum() == batch.content.sum()
+        prepared(given="rationale")
+    model, batch = prepared(given="common_word")
+    for learns, count in ((False, 0), (True, batch.content.sum()), (False, batch.content.sum())):
+        model.train(learns)(batch)
+        assert model.control.seen.sum() == count

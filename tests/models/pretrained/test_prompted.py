@@ -7,6 +7,8 @@ import torch
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import PieceReader
+from attnprobe.findings.groups import grouped, read_runs
+from attnprobe.report.page.browser import browse
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
@@ -116,6 +118,8 @@ def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
     run(resumed(composed(*sites, "figures=false"), sites))
     results = read_results(directory)
     assert results.loc[results["probe"] == "sites", "site"].nunique() == 3 * (1 + 4)
+    maps = browse(grouped(read_runs(directory))).index["runs"][0]["maps"]  # each has one in the page
+    assert {one["site"] for one in maps} >= {"", "layer 0", "layer 2, head 3"}
 
     # a run that is opened again asks the same question
     (example, *_) = read_examples(directory).to_dict("records")

@@ -18,7 +18,6 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.launching import objective
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from attnprobe.runs.settings import resumed
 from attnprobe.runs.studies import carry_out_study
 from tests.models.pretrained.families import WORDS, checkpoint, library, library_says, run_settings
 from tests.runs import SMALL_ADVERSARY, composed
@@ -136,27 +135,3 @@ def test_the_audit_of_a_checkpoint_trains_nothing(tmp_path, capsys):
     (member,) = json.loads((study / "study.json").read_text())["members"]
     assert RunDirectory(study / member["directory"]).manifest()["chosen_epoch"] is None
     assert set(read_results(study / member["directory"])["probe"]) >= {"permutation", "single_weight", "erasure"}
-
-
-@pytest.mark.slow
-def test_every_layer_and_head_of_a_finished_run_is_probed(tmp_path):
-    """`run=PATH` with a pretrained model."""
-    from attnprobe.findings.groups import grouped, read_runs
-    from attnprobe.report.page.browser import browse
-
-    first = run(config(checkpoint("distilbert", LABELS), tmp_path, "probe=[permutation]"))
-    before = (first / "tables/permutation.parquet").read_bytes()
-    asked = ["+experiment=sites", f"run={first}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
-    run(resumed(composed(*asked, "figures=false"), asked))
-    assert (first / "tables/permutation.parquet").read_bytes() == before
-    results = read_results(first)
-    sites = results[results["probe"] == "sites"]
-    assert sites["site"].nunique() == 3 * (1 + 4)
-    assert set(results.loc[results["probe"] == "permutation", "site"]) == {""}
-    # in the page each has a map of its own
-    browser = browse(grouped(read_runs(first)))
-    assert "special_mass" in {one["key"] for one in browser.index["runs"][0]["measures"]}
-    maps = browser.index["runs"][0]["maps"]
-    assert [one["site"] for one in maps[:3]] == ["", "layer 0", "layer 0, head 0"]
-    assert len({one["key"] for one in maps}) == 16
-    assert len({browser.blocks[one["blocks"][0]] for one in maps[1:]}) == 15
