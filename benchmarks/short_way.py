@@ -126,7 +126,7 @@ def rows_of(
     """The rows of the last layer that show these attentions per word."""
     own = model.recorded(batch).weights
     assert batch.piece_word is not None
-    chosen, member = model.selection(batch, own.shape[1]), membership(batch)
+    chosen, member = model.selection(batch), membership(batch)
     return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)
 
 

@@ -190,8 +190,6 @@ class AttentionClassifier(TrainedModel):
         place = torch.arange(values.shape[1], device=values.device).expand(values.shape[:2])
         return Summed(outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content)
 
-    # --- a transformer trained from scratch, layer by layer: the last is the attention over the encoder's states ------
-
     def linearised(self, batch: Batch) -> Linearised | str:
         return self._followed(batch)[0] if self.has_layers else super().linearised(batch)
 

@@ -1,6 +1,5 @@
 """Encoders: word vectors → one hidden state per position."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
@@ -29,20 +28,17 @@ class TextEncoder(nn.Module, metaclass=Checked):
     unit: ClassVar[Unit] = Unit.WORD
     asks: bool = False
 
-    @abstractmethod
     def states(
         self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
     ) -> tuple[Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"] | None]:
         """Hidden states, zero on padding; which of them attention may be given to; and the attention over the words of each
         sentence, where there is one."""
+        return self(embeddings, batch.mask, batch.content), batch.content, None
 
 
 class Encoder(TextEncoder):
     """Word vectors → one hidden state per token: `forward(embeddings: Embedded, mask: Tokens, content: Tokens)` gives states,
     zero on padding."""
-
-    def states(self, embeddings: Embedded, batch: Batch) -> tuple[States, Tokens, None]:
-        return self(embeddings, batch.mask, batch.content), batch.content, None
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """One vector for the whole text, used as the query where the text is a question: the mean state."""

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 import torch
 
-from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Dropout, NotNegative, Whole
 from attnprobe.models.objectives import CrossEntropy, Objective
 
@@ -25,6 +24,7 @@ class Recipe(metaclass=Checked):
             `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
         skip_epochs: epochs at the start that are never chosen (unless there are no others).
         warmup: the learning rate rises from 0 in this share of all steps and then falls to 0, both linearly; None: neither.
+            It excludes a scheduler.
         scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
     """
 
@@ -40,7 +40,3 @@ class Recipe(metaclass=Checked):
     scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
     objective: Objective = field(default_factory=CrossEntropy)
     warmup: Dropout | None = None
-
-    def __post_init__(self) -> None:
-        if self.warmup is not None and self.scheduler is not None:
-            raise UserError(f"training.recipe.warmup={self.warmup}: expected no scheduler beside it")

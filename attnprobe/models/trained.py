@@ -51,6 +51,8 @@ class TrainedModel(Model, LightningModule):
                 f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
                 f"set training.recipe.selection_metric={instead}"
             )
+        if recipe is not None and recipe.warmup is not None and recipe.scheduler is not None:
+            raise UserError(f"training.recipe.warmup={recipe.warmup}: expected no scheduler beside it")
         self.task, self.classes, self.recipe = task, classes, recipe
         self.register_buffer("class_weight", class_weight, persistent=False)
         self.validation_performance = Performance(task, classes)

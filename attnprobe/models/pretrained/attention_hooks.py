@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
+from torch.utils.hooks import RemovableHandle
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.site import Queries
@@ -44,7 +45,6 @@ class Pass:
         keep: told of every attention in turn; None: only the one that is meant is recorded.
         given: put into every row of the attentions `given_at`, up to a factor, over what the row may see; a row that sees
             none of it stays. None: the weights are the network's own.
-        count: attentions so far.
         recorded: the attention that was meant.
         seen: batch, heads, queries and keys of every attention.
     """
@@ -55,7 +55,6 @@ class Pass:
     keep: Callable[[Seen], None] | None = None
     given: Float[Tensor, "batch keys"] | None = None
     given_at: Container[int] = ()
-    count: int = 0
     recorded: Seen = field(init=False)
     seen: list[torch.Size] = field(default_factory=list)
 
@@ -69,7 +68,7 @@ class Pass:
 
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
-        number, self.count = self.count, self.count + 1
+        number = len(self.seen)
         if self.given is not None and number in self.given_at:
             there = (own > 0) * self.given.to(own.dtype)[:, None, None]  # what is masked has no weight at all
             total = there.sum(-1, keepdim=True)
@@ -93,7 +92,6 @@ def _attention(
     """The attention function that is registered: the family's own one, its weights shown to the current pass."""
     now = _CURRENT.get()
     if now is not None and now.result is not None:
-        now.count += 1
         return now.result, None
     own = vars(sys.modules[type(module).__module__])["eager_attention_forward"]
     result, weights = own(module, query, key, value, attention_mask, **settings)
@@ -149,6 +147,57 @@ def _open_dropouts(run: Callable[[], Any]) -> None:
             module.register_forward_hook(_exchange)
 
 
+class LastLayer:
+    """The layer of a network's last attention, `module`, and the head after it; a LookupError where it is in no list of
+    layers. Everything else of the network runs as ever: what comes before the layers is computed and thrown away."""
+
+    def __init__(self, network: nn.Module, module: nn.Module) -> None:
+        self.network = network
+        parts = {part: name for name, part in network.named_modules()}[module].split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            self.layers = network.get_submodule(".".join(parts[:end]))
+            if isinstance(self.layers, nn.ModuleList):
+                self.place, self.name = network.get_submodule(".".join(parts[: end - 1])), parts[end - 1]
+                self.layer = self.layers[int(parts[end])]
+                return
+        raise LookupError("the attention is in no list of layers")
+
+    def keeping(self, states: list[Tensor]) -> RemovableHandle:
+        """Within it, what goes into this layer is added to `states`."""
+        return self.layer.register_forward_pre_hook(
+            lambda module, given, named: states.append(given[0] if given else named["hidden_states"]), with_kwargs=True
+        )
+
+    def logits_of_row(
+        self,
+        attended: Float[Tensor, "rows heads size"],
+        state: Float[Tensor, "rows hidden"],
+        piece: Int[Tensor, "rows"],
+    ) -> Float[Tensor, "rows outputs"]:
+        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece and one layer, whose
+        attention gives what it is told.
+
+        Args:
+            attended: what the attention gives at the pooled row, by head.
+            state: what went into the layer there.
+            piece: any piece that is not padding.
+        """
+        ids, before = piece.unsqueeze(1), state.unsqueeze(1)
+        instead = self.layer.register_forward_pre_hook(
+            lambda module, given, named: (
+                ((before, *given[1:]), named) if given else (given, named | {"hidden_states": before})
+            ),
+            with_kwargs=True,
+        )
+        self.place._modules[self.name] = nn.ModuleList([self.layer])
+        try:
+            with Pass(result=attended.unsqueeze(1)).active(), instead:
+                logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        finally:
+            self.place._modules[self.name] = self.layers
+        return logits.flatten(0, -2)
+
+
 Run = Callable[[Pass], Tensor]
 """One pass of the network over the batch: its logits."""
 
@@ -187,11 +236,11 @@ def examine_attention(
         first, door = Pass(), "interface"
         if _open_interface(network):
             run(first)
-        if not first.count:
+        if not first.seen:
             _open_dropouts(lambda: run(Pass()))
             first, door = Pass(), "dropout"
             run(first)
-        calls = first.count
+        calls = len(first.seen)
         if not calls:
             raise UserError(
                 f"{refused}it neither uses the attention interface of transformers nor ends in a dropout module whose rows "
@@ -199,8 +248,8 @@ def examine_attention(
             )
         last, again = Pass(calls - 1), Pass(calls - 1, torch.clone)
         logits = {"recorded": run(last), "replaced": run(again)}
-    if {last.count, again.count} != {calls}:
-        raise UserError(f"{refused}{calls} attentions in one pass, and {last.count} in the next")
+    if {len(last.seen), len(again.seen)} != {calls}:
+        raise UserError(f"{refused}{calls} attentions in one pass, and {len(last.seen)} in the next")
     weights = last.recorded.weights
     if weights.shape[-1] != mask.shape[1]:
         raise UserError(f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}")
@@ -216,9 +265,14 @@ def examine_attention(
         apart = found.differences[name] = float((one - own).abs().max())
         if not apart <= LIMITS[own.dtype] * max(1.0, float(own.abs().max())):
             raise UserError(f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}")
-    reaching = _reaching(run, calls - 1, weights)
-    if reaching is None:
+    with torch.enable_grad():  # the queries whose rows reach the prediction have a gradient
+        free = weights.detach().clone().requires_grad_()
+        changed = run(Pass(calls - 1, lambda _: free))
+        sign = torch.linspace(1, 2, changed.shape[-1], dtype=changed.dtype, device=changed.device)
+        (gradient,) = torch.autograd.grad((changed * sign).sum(), free, allow_unused=True)
+    if gradient is None or not gradient.abs().max() > 0:
         raise UserError(f"{refused}replacing its last attention changes nothing")
+    reaching = gradient.abs().amax((1, 3)) > 0
     place = torch.arange(reaching.shape[1], device=reaching.device)
     if asked is not None and torch.equal(reaching, place == asked.unsqueeze(1)):
         found.queries = Queries.ASKED
@@ -227,15 +281,3 @@ def examine_attention(
     elif torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
         found.queries = Queries.LAST
     return found
-
-
-def _reaching(run: Run, call: int, weights: Weights) -> Bool[Tensor, "batch queries"] | None:
-    """Which queries' rows of an attention reach the prediction: those with a gradient; None where none has."""
-    with torch.enable_grad():
-        free = weights.detach().clone().requires_grad_()
-        logits = run(Pass(call, lambda _: free))
-        sign = torch.linspace(1, 2, logits.shape[-1], dtype=logits.dtype, device=logits.device)
-        (gradient,) = torch.autograd.grad((logits * sign).sum(), free, allow_unused=True)
-    if gradient is None or not gradient.abs().max() > 0:
-        return None
-    return gradient.abs().amax((1, 3)) > 0

@@ -1,8 +1,8 @@
 """What the layers of a network do to their vectors, from one pass that is watched: every linear module and normalisation,
 what went in and what came out. A part belongs where its numbers fit (`_same`), or a LookupError says why it is not known."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,8 +24,7 @@ from attnprobe.models.linearised_layers import (
     norm_of,
     ratio,
 )
-from attnprobe.models.pretrained.attention_hooks import Pass, Seen
-from attnprobe.models.pretrained.partial_passes import LastLayer
+from attnprobe.models.pretrained.attention_hooks import LastLayer, Pass, Seen
 
 
 class _Event(NamedTuple):
@@ -62,33 +61,6 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
 
 
-@contextmanager
-def _watched(
-    layers: Sequence[nn.Module], seen: Sequence[Seen], calls: list[_Call], rest: list[_Event]
-) -> Iterator[None]:
-    """Within it the calls of these layers are kept, and what else of a network comes after the first of them; `seen` grows by
-    the attention of each."""
-
-    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        name = type(module).__name__
-        if module in layers:
-            calls[-1].result = output if isinstance(output, Tensor) else output[0]
-        elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
-            now, before = calls[-1], len(seen) < len(calls)
-            where = rest if now.result is not None else now.before if before else now.after
-            where.append(_Event(module, name.endswith("Norm"), given[0], output))
-
-    with ExitStack() as hooks:
-        for layer in layers:
-            begin = layer.register_forward_pre_hook(
-                lambda module, given, named: calls.append(_Call(given[0] if given else named["hidden_states"])),
-                with_kwargs=True,
-            )
-            hooks.enter_context(begin)
-        hooks.enter_context(register_module_forward_hook(look))
-        yield
-
-
 def linearise(
     network: nn.Module, run: Callable[[Pass], Tensor], kept: Sequence[Seen], every: Layers, order: Sequence[int]
 ) -> Linearised | str:
@@ -105,9 +77,28 @@ def linearise(
     calls: list[_Call] = []
     rest: list[_Event] = []
     seen: list[Seen] = []
+    layers: list[nn.Module] = []
+
+    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        """Keep what happens in a layer before its attention and after it, and what comes after the layers."""
+        name = type(module).__name__
+        if module in layers:
+            calls[-1].result = output if isinstance(output, Tensor) else output[0]
+        elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
+            now, before = calls[-1], len(seen) < len(calls)
+            where = rest if now.result is not None else now.before if before else now.after
+            where.append(_Event(module, name.endswith("Norm"), given[0], output))
+
     try:
-        layers = list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
-        with torch.no_grad(), _watched(layers, seen, calls, rest):
+        layers += list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
+        with torch.no_grad(), ExitStack() as hooks:
+            for layer in layers:
+                begin = layer.register_forward_pre_hook(
+                    lambda module, given, named: calls.append(_Call(given[0] if given else named["hidden_states"])),
+                    with_kwargs=True,
+                )
+                hooks.enter_context(begin)
+            hooks.enter_context(register_module_forward_hook(look))
             logits = run(Pass(keep=seen.append))
         if len(calls) != len(kept):
             raise LookupError("not every layer has one attention")

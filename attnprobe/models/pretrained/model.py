@@ -24,11 +24,10 @@ from attnprobe.models.controls import (
     RationaleAttention,
 )
 from attnprobe.models.linearised_layers import Linearised
-from attnprobe.models.pretrained.attention_hooks import LIMITS, Found, Pass, Seen, examine_attention
+from attnprobe.models.pretrained.attention_hooks import LIMITS, Found, LastLayer, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.linearised import linearise
-from attnprobe.models.pretrained.partial_passes import LastLayer
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
@@ -136,8 +135,6 @@ class PretrainedClassifier(TrainedModel):
         self.found: Found | None = None
         self.tail: LastLayer | None = None
 
-    # --- passes of the network ----------------------------------------------------------------------------------
-
     def padded(self, batch: Batch) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
         """The pieces with the network's own padding, and which are none of it."""
         if batch.pieces is None or batch.piece_word is None:
@@ -188,8 +185,6 @@ class PretrainedClassifier(TrainedModel):
         one = Pass(self.site.layer % self.found.calls)
         self.run(batch, one)
         return one.recorded
-
-    # --- what is looked at before anything is trained or examined -----------------------------------------------
 
     def prepare(self, batch: Batch) -> None:
         """Look at the network's attention, on texts some of which are padded: is what we read and replace what the network
@@ -300,14 +295,12 @@ class PretrainedClassifier(TrainedModel):
             why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
             found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
 
-    # --- the attention at the site ------------------------------------------------------------------------------
-
-    def selection(self, batch: Batch, heads: int, site: Site | None = None) -> Selection:
-        """The rows of a site, the model's own if none is given, in an attention of so many heads."""
+    def selection(self, batch: Batch, site: Site | None = None) -> Selection:
+        """The rows of a site, the model's own if none is given."""
         assert self.found is not None
         site = site or self.site
         mask, queries = self.padded(batch)[1], Queries.ALL if site.rows == "all" else self.found.queries
-        chosen = list(range(heads) if site.heads is None else site.heads)
+        chosen = list(range(self.found.heads[site.layer]) if site.heads is None else site.heads)
         if queries is Queries.ALL:
             return Selection(chosen, None, mask, mask.repeat(1, len(chosen)))
         read = self.piece_read(batch)
@@ -330,14 +323,11 @@ class PretrainedClassifier(TrainedModel):
         if self.found is None:
             self.prepare(batch)
         assert self.found is not None
-        ids, member = self.padded(batch)[0], membership(batch)
-
-        def changed(own: Tensor) -> Tensor:
-            assert attention is not None
-            chosen = self.selection(batch, own.shape[1])
-            return chosen.put(own, Lifting(chosen.of(own).detach(), member, chosen.valid)(attention.double()))
-
-        one = Pass(self.site.layer % self.found.calls, None if attention is None else changed)
+        ids, member, chosen = self.padded(batch)[0], membership(batch), self.selection(batch)
+        one = Pass(self.site.layer % self.found.calls)
+        if attention is not None:
+            wanted = attention.double()
+            one.replace = lambda own: chosen.put(own, Lifting(chosen.of(own).detach(), member, chosen.valid)(wanted))
         exchange = self.network.get_input_embeddings().register_forward_hook(
             lambda module, given, output: (
                 inputs if inputs is not None and given and torch.equal(given[0], ids) else None
@@ -352,7 +342,7 @@ class PretrainedClassifier(TrainedModel):
         self, batch: Batch, logits: Tensor, seen: Seen, site: Site, attention: Float[Tensor, "batch seq"] | None = None
     ) -> Outputs:
         """What a pass leaves whose attention at this site was `seen`, but for the states."""
-        chosen = self.selection(batch, seen.weights.shape[1], site)
+        chosen = self.selection(batch, site)
         rows, valid = chosen.of(seen.weights), chosen.valid
         recorded, on_text = word_weights(rows, membership(batch), valid)
         attention = recorded.to(logits.dtype) if attention is None else attention
@@ -366,7 +356,7 @@ class PretrainedClassifier(TrainedModel):
     def _attended(self, batch: Batch, one: Seen, attention: Tensor) -> Float[Tensor, "batch seq hidden"]:
         """What the site moves of each word, all heads side by side, per unit of its attention; nothing where that is not
         seen (through a dropout module) or not wanted (in training, over all rows)."""
-        chosen = self.selection(batch, one.weights.shape[1])
+        chosen = self.selection(batch)
         if one.values is None or chosen.query is None or self.training:
             return attention.new_zeros(*attention.shape, 0)
         with torch.no_grad():
@@ -375,8 +365,6 @@ class PretrainedClassifier(TrainedModel):
             moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
-
-    # --- what it predicts under another attention ---------------------------------------------------------------
 
     def readout(
         self,
@@ -403,7 +391,7 @@ class PretrainedClassifier(TrainedModel):
                 seen = self.recorded(batch)
             state = states[-1] if states else None
         call, count, weights, values = site.layer % self.found.calls, len(batch), seen.weights, seen.values
-        chosen = self.selection(batch, weights.shape[1], site)
+        chosen = self.selection(batch, site)
         lifting = Lifting(chosen.of(weights), membership(batch), chosen.valid)
 
         def by_passes(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
@@ -411,7 +399,7 @@ class PretrainedClassifier(TrainedModel):
             shape, times = rows.shape[:-3], rows.shape[:-3].numel()
             rows = rows.flatten(0, -3)
             many = batch.rows(torch.arange(count, device=rows.device).repeat(times))
-            place = self.selection(many, weights.shape[1], site)
+            place = self.selection(many, site)
             logits = self.run(many, Pass(call, lambda own: place.put(own, rows)))
             return logits.double().unflatten(0, (*shape, count))
 
@@ -449,10 +437,8 @@ class PretrainedClassifier(TrainedModel):
         with torch.no_grad():
             one = self.recorded(batch)
         assert one.values is not None
-        chosen = self.selection(batch, one.weights.shape[1])
+        chosen = self.selection(batch)
         return Summed(chosen.of(one.weights), one.values[:, chosen.heads], self.word_of(batch), chosen.mask)
-
-    # --- all layers and heads -----------------------------------------------------------------------------------
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
         """The attention at each site, and what would be predicted under another one there: by the short way at the last
@@ -478,7 +464,7 @@ class PretrainedClassifier(TrainedModel):
         size = self.padded(batch)[1].shape[1]
         if self.network.config.is_encoder_decoder or any(one.weights.shape[-2:] != (size, size) for one in kept):
             return None
-        chosen = self.selection(batch, kept[-1].weights.shape[1])
+        chosen = self.selection(batch)
         return Layers([one.weights.double() for one in kept], chosen.query, chosen.mask, [True] * len(kept))
 
     def linearised(self, batch: Batch) -> Linearised | str:
@@ -500,8 +486,6 @@ class PretrainedClassifier(TrainedModel):
         with torch.no_grad():
             self.run(batch, one, states)
         return states
-
-    # --- texts without some of their words ----------------------------------------------------------------------
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked (`removal`)."""
@@ -534,8 +518,6 @@ class PretrainedClassifier(TrainedModel):
         assert batch.piece_word is not None
         of_gone = gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
         return replace(batch, pieces=batch.pieces.masked_fill(of_gone, self.mask))
-
-    # --- its parameters -----------------------------------------------------------------------------------------
 
     def stages(self) -> dict[str, list[str]]:
         """`head`, after the last layer; `layer_N`; `embeddings`, before the first one."""
