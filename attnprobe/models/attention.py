@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -105,8 +106,15 @@ class UniformAttention(Attention):
         return hidden.new_zeros(hidden.shape[:-1])
 
 
+@dataclass(eq=False, repr=False)
 class GivenAttention(Attention):
-    """An attention that is not computed from the states: it is `given`."""
+    """An attention that is not computed from the states: it is `given`. Its settings are fields."""
+
+    hidden_size: int = 0
+    query_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
 
 class ImposedAttention(GivenAttention):

@@ -73,13 +73,9 @@ class AttentionClassifier(TrainedModel):
                 )
             query_size = self.encoder.size
         self.attention = build("model.attention", attention, hidden_size=self.encoder.size, query_size=query_size)
+        size, exclusive = self.encoder.size, task is Task.SINGLE_LABEL
         self.decoder = build(
-            "model.decoder",
-            decoder,
-            hidden_size=self.encoder.size,
-            classes=classes,
-            query_size=query_size,
-            exclusive=task is Task.SINGLE_LABEL,
+            "model.decoder", decoder, hidden_size=size, classes=classes, query_size=query_size, exclusive=exclusive
         )
 
     def query(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch query"] | None:

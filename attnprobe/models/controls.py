@@ -1,6 +1,7 @@
 """Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are calibrated on."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -18,15 +19,13 @@ from attnprobe.models.decoders import Attended, Decoder, Logits
 from attnprobe.models.encoders import Embedded, NoEncoder
 
 
+@dataclass(eq=False, repr=False)
 class FocusedAttention(GivenAttention):
     """`mass`, 0 to 1, lies evenly on the positions in focus, and the rest on all others."""
 
-    focus: Callable[[Batch], Content]
-    """The positions that the mass lies on."""
-
-    def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95) -> None:
-        super().__init__(hidden_size)
-        self.mass = mass
+    focus: ClassVar[Callable[..., Content]]
+    """The positions of a batch that the mass lies on."""
+    mass: Portion = 0.95
 
     def given(self, batch: Batch) -> Scores:
         content = batch.content
@@ -38,17 +37,13 @@ class FocusedAttention(GivenAttention):
         return torch.where(content, weights, 0.0)
 
 
+@dataclass(eq=False, repr=False)
 class RationaleAttention(FocusedAttention):
-    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it avoids them.
+    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it avoids them. It lies `shift`
+    places to the right of them (negative: to the left), and is even where that is off the text: off by one under an encoder
+    that reads its neighbours is right about states, and wrong about words."""
 
-    Attributes:
-        shift: places to the right of those words that it lies on instead (negative: to the left); even where that is off the
-            text. Off by one under an encoder that reads its neighbours is right about states, and wrong about words.
-    """
-
-    def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95, shift: int = 0) -> None:
-        super().__init__(hidden_size, mass=mass)
-        self.shift = shift
+    shift: int = 0
 
     def focus(self, batch: Batch) -> Content:
         if batch.rationale is None:
@@ -59,12 +54,11 @@ class RationaleAttention(FocusedAttention):
         return shifted(batch.rationale, self.shift)
 
 
+@dataclass(eq=False, repr=False)
 class ColumnAttention(GivenAttention):
     """What a column of the data (its name in `data.per_word`) says, made to sum to 1."""
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, column: str = "") -> None:
-        super().__init__(hidden_size)
-        self.column = column
+    column: str = ""
 
     def given(self, batch: Batch) -> Scores:
         if self.column not in batch.extra:
@@ -87,11 +81,8 @@ class FirstAttention(FocusedAttention):
 
 class CommonWordAttention(FocusedAttention):
     """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text, the first of equals. What is
-    common is learnt while training: how often a word was seen, whatever its label; `the` or a full stop in the end.
-
-    Attributes:
-        buckets: words that are counted apart; a vocabulary of more shares some counts.
-    """
+    common is learnt while training: how often a word was seen, whatever its label; `the` or a full stop in the end. `buckets`
+    words are counted apart; a vocabulary of more shares some counts."""
 
     seen: Tensor
 
@@ -112,11 +103,7 @@ class CommonWordAttention(FocusedAttention):
 
 class WordAttention(GivenAttention):
     """Learned, without context: one learned score per word of the vocabulary, so that even over an LSTM's states a weight
-    belongs to its word. All scores start alike.
-
-    Attributes:
-        buckets: words that have a score of their own; a vocabulary of more shares some.
-    """
+    belongs to its word. All scores start alike; `buckets` words have one of their own, a vocabulary of more shares some."""
 
     def __init__(self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16) -> None:
         super().__init__(hidden_size)
@@ -126,16 +113,12 @@ class WordAttention(GivenAttention):
         return self.weights(self.score[batch.ids % len(self.score)], batch.content)
 
 
+@dataclass(eq=False, repr=False)
 class RandomAttention(GivenAttention):
-    """Knows no word: the softmax of frozen noise that depends on the example's number and the position alone.
+    """Knows no word: the softmax of frozen noise that depends on the example's number and the position alone, of standard
+    deviation `spread`, 0 or more; 2 gives a peaked attention."""
 
-    Attributes:
-        spread: standard deviation of the scores, 0 or more; 2 gives a peaked attention.
-    """
-
-    def __init__(self, hidden_size: int, query_size: int | None = None, spread: NotNegative = 2.0) -> None:
-        super().__init__(hidden_size)
-        self.spread = spread
+    spread: NotNegative = 2.0
 
     def given(self, batch: Batch) -> Scores:
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
@@ -143,13 +126,7 @@ class RandomAttention(GivenAttention):
 
 
 class PositionAttention(Attention):
-    """Knows no word: one learned score per position from the start of the text.
-
-    Attributes:
-        longest: positions that have a score of their own; later ones share the last.
-    """
-
-    positionwise: ClassVar[bool] = False
+    """Knows no word: one learned score per position from the start of the text; those after `longest` share the last."""
 
     def __init__(self, hidden_size: int, query_size: int | None = None, longest: Count = 512) -> None:
         super().__init__(hidden_size)
@@ -190,6 +167,10 @@ class ConstantDecoder(Decoder):
         return self.bias + 0 * attended.sum(-1, keepdim=True)  # every gradient is 0
 
 
+GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number, and the two multipliers of the mixing below
+FIRST, SECOND = -4658895280553007687, -7723592293110705685
+
+
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
     """Standard normal numbers that depend on whole numbers alone, the same on every device: SplitMix64's mixing (Steele et
     al. 2014) of the numbers in turn, and the normal quantile of what it gives."""
@@ -204,17 +185,10 @@ def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
     return torch.special.ndtri(uniform)
 
 
-GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number, and the two multipliers of the mixing below
-FIRST, SECOND = -4658895280553007687, -7723592293110705685
-
-
 class LexiconAttention(GivenAttention):
     """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the training texts before the
-    rest of the model is trained under it: how plausible it looks says nothing of the model (Jain & Wallace 2019).
-
-    Attributes:
-        scale: 0 (uniform) or more.
-        buckets: words that are counted apart; of more in the vocabulary some share the sum of their log-odds.
+    rest of the model is trained under it: how plausible it looks says nothing of the model (Jain & Wallace 2019). A `scale`
+    of 0 is uniform; of more words than `buckets` some share the sum of their log-odds.
 
     Note:
         The released code takes log-odds from a file; these are of texts that have the word, with ½ added to each count.

@@ -52,10 +52,8 @@ class CrossEntropy(Objective):
 @dataclass(frozen=True)
 class Divergence(Objective):
     """Predict as the teacher does, and attend to something else: TVD(ŷ, ŷ_t) − λ · KL(α ‖ α_t) (Wiegreffe & Pinter 2019,
-    section 4). With λ = 0 it is plain distillation of the predictions. The labels are never read.
-
-    Attributes:
-        weight: λ, at least 0. The divergence is in nats and the distance between 0 and 1.
+    section 4); λ is `weight`, at least 0, the divergence in nats, the distance between 0 and 1. With λ = 0 it is plain
+    distillation of the predictions. The labels are never read.
 
     Note:
         The released code takes half the distance where there are two classes, the logarithm of padding, and weights the
@@ -90,11 +88,8 @@ def marked_words(outputs: Outputs, batch: Batch, training: str) -> Bool[Tensor, 
 @dataclass(frozen=True)
 class Deception(Objective):
     """Predict the labels, and keep the attention off the words that decide: cross entropy − λ · ln(1 − Σ α_t over the
-    rationale) (Pruthi et al. 2020, *Learning to Deceive with Attention-Based Explanations*, section 3).
-
-    Attributes:
-        weight: λ, at least 0; the paper takes 0.1 and 1.
-    """
+    rationale) (Pruthi et al. 2020, *Learning to Deceive with Attention-Based Explanations*, section 3; λ is `weight`, there
+    0.1 and 1)."""
 
     weight: NotNegative = 1.0
 
@@ -111,11 +106,8 @@ class Deception(Objective):
 class Supervision(Objective):
     """Predict the labels, and attend to the words that decide: cross entropy + λ · KL(ρ ‖ α), in nats, ρ the same weight on
     every word of the rationale; 0 for a text without one (Zhong et al. 2019, *Fine-grained Sentiment Analysis with Faithful
-    Attention*). It makes the attention right; whether the model decides by these words is for its counterfactuals to say.
-
-    Attributes:
-        weight: λ, at least 0.
-    """
+    Attention*; λ is `weight`). It makes the attention right; whether the model decides by these words is for its
+    counterfactuals to say."""
 
     weight: NotNegative = 1.0
 

@@ -49,14 +49,9 @@ TRAINING = (
 
 
 class Performance(nn.Module):
-    """Accuracy (with several labels: exact match and accuracy per label), F1 per class and macro, area under the ROC and the
-    precision-recall curve, over one split.
-
-    All are between 0 and 1, higher is better. With two classes the areas are those of class 1, with more they are
-    macro averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
-    answer, most do not). `exact_match` is the share of texts with all labels right, `label_accuracy` the share of right
-    decisions over all texts and labels.
-    """
+    """The metrics of one split, each between 0 and 1, higher is better. With two classes the areas under the curves are those
+    of class 1, with more they are macro averages over one-against-the-rest, over the classes that occur (where any word of a
+    vocabulary may be the answer, most do not)."""
 
     def __init__(self, task: Task, classes: int) -> None:
         super().__init__()

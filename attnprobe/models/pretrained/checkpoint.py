@@ -6,10 +6,9 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -26,8 +25,7 @@ WEIGHTS = {"use_safetensors": True, "output_loading_info": True, "dtype": "float
 """How a network's weights are read: attention is computed step by step, so that it can be seen and replaced."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A classifier as `transformers` opened it, on the CPU, in float32.
 
     Attributes:
@@ -288,11 +286,8 @@ def _matched(
 ) -> tuple[list[int], list[str], str]:
     """Which output of a checkpoint is each of the classes: by name, without regard to case, spaces, - and _; by the number
     in its name (LABEL_2 and "3 stars" are 2 and 3), or else its place, where the classes are numbers; or by order, where
-    that is given and the checkpoint has numbers for names.
-
-    Returns:
-        the outputs, the classes, those that only the checkpoint knows after the others, and a sentence that says how they
-        were found. Of one that will be trained on classes that are not its own: no outputs, and the classes as they are.
+    that is given and the checkpoint has numbers for names. After these the others of its classes, and a sentence that says
+    how they were found. Of one that will be trained on classes that are not its own: no outputs, and the classes as they are.
     """
 
     def plain(name: object) -> str:

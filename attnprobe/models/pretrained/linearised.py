@@ -12,18 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from attnprobe.models.base import Layers
-from attnprobe.models.linearised_layers import (
-    Affine,
-    Block,
-    Inner,
-    Linearised,
-    Mixing,
-    Norm,
-    Stage,
-    affine_of,
-    norm_of,
-    ratio,
-)
+from attnprobe.models.linearised_layers import Affine, Block, Inner, Linearised, Mixing, Norm, affine_of, norm_of, ratio
 from attnprobe.models.pretrained.attention_hooks import LastLayer, Pass, Seen
 
 
@@ -107,7 +96,7 @@ def linearise(
             raise LookupError("something comes between its layers")
     except LookupError as error:
         return str(error)
-    head: Sequence[Stage] = ()
+    head: Sequence[Any] = ()
     why = next(filter(None, unknown), "")
     if not why:
         try:
@@ -184,14 +173,14 @@ def _activation(given: Tensor, result: Tensor) -> Tensor:
     raise LookupError("between two linear modules there is no activation function that is known")
 
 
-def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]) -> Sequence[Stage]:
+def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]) -> Sequence[Any]:
     """From the deciding state to the logits: a chain of linear modules, normalisations and activations on one state."""
     if row is None:
         raise LookupError("its prediction averages the states")
     assert last.result is not None
     text = torch.arange(len(row), device=row.device)
     now = last.result[text, row]
-    stages: list[Stage] = []
+    stages: list[Affine | Norm | Tensor] = []
     for event in rest:
         given, result = (one if one.ndim == 2 else one[text, row] for one in (event.given, event.result))
         if not _same(given, now):

@@ -15,14 +15,8 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
+from attnprobe.models import controls
 from attnprobe.models.base import AtSite, Layers, Summed, membership
-from attnprobe.models.controls import (
-    CommonWordAttention,
-    FirstAttention,
-    FocusedAttention,
-    RandomAttention,
-    RationaleAttention,
-)
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import LIMITS, Found, LastLayer, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
@@ -34,12 +28,10 @@ from attnprobe.models.trained import TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
-CONTROLS: dict[str | None, type[FocusedAttention | RandomAttention]] = {
-    "rationale": RationaleAttention,
-    "first": FirstAttention,
-    "random": RandomAttention,
-    "common_word": CommonWordAttention,
-}
+CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAttention]] = {
+    "rationale": controls.RationaleAttention, "first": controls.FirstAttention, "random": controls.RandomAttention,
+    "common_word": controls.CommonWordAttention,
+}  # fmt: skip
 """What may be given over words; `uniform` is over pieces."""
 
 
@@ -48,15 +40,14 @@ class PretrainedClassifier(TrainedModel):
 
     Args:
         name: what it is called in tables and paths.
-        path: a folder as `save_pretrained` writes it, or a name on the hub.
+        path: a folder as `save_pretrained` writes it, or a name on the hub; `offline`: in its cache alone.
         class_names: names of the data's classes, in their order.
         task: one class per text, or any subset of the labels.
         trains: it will be fine-tuned (else its labels must hold the data's; `class_names` of the model has all of them).
         tags: a head that gives a class to every word is kept all the same, as where nothing is trained: a run's, read again.
-        layer, heads, rows: see `attnprobe.models.pretrained.site.Site`.
+        layer, heads, rows: see `attnprobe.models.pretrained.site.Site`; class_weight, recipe: see `TrainedModel`.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
-        offline: never ask the hub, only folders and its cache.
         given: an attention that is put into every row, in training and after: `uniform`, the same weight for every piece that
             the row may see (Wiegreffe & Pinter 2019, section 3.2), or one over the words as `attnprobe.models.controls` has
             it, a word's weight spread over its pieces and none on special tokens; None: the network's own.
@@ -68,7 +59,6 @@ class PretrainedClassifier(TrainedModel):
         threshold: the checkpoint gives one score (regression, a reward, relevance): texts above this are of the second class.
         scale: the unit of these scores' distances; None: their standard deviation over the texts.
         in_order: `class_names` are in the order of a checkpoint whose own are LABEL_0, LABEL_1, …
-        class_weight, recipe: see `TrainedModel`.
     """
 
     has_layers = True
@@ -122,11 +112,9 @@ class PretrainedClassifier(TrainedModel):
                 f"with which the word stays, and one label per row (data.multi_label=false)"
             )
         self.network: Any = opened.network.train()
-        opened.network.config.use_cache = False
-        self.reader = opened.reader
-        self.order, self.mask, self.padding = opened.order, opened.mask, opened.padding
-        self.path, self.removal, self.takes_short_way = path, removal, short_way
-        self.threshold, self.scale = threshold, scale
+        self.network.config.use_cache = False
+        self.reader, self.order, self.mask, self.padding = opened.reader, opened.order, opened.mask, opened.padding
+        self.path, self.removal, self.takes_short_way, self.scale = path, removal, short_way, scale
         self.given, self.given_at = given, given_at
         self.control = CONTROLS[given](0) if given in CONTROLS else None
         known = signature(self.network.forward).parameters

@@ -72,21 +72,21 @@ LEAST = 1e-300
 """Sums count as at least this in logarithms."""
 
 
+Matrices = Float[Tensor, "matrices rows columns"]
+OfRows = Float[Tensor, "matrices rows"]
+OfColumns = Float[Tensor, "matrices columns"]
+
+
 class Scaling(NamedTuple):
     """The matrix of some row factors, its columns having the sums that they should; `share` is what each row has of each
     column's sum (0 in an empty column), `sums` are those of its rows."""
 
-    share: Float[Tensor, "matrices rows columns"]
-    matrix: Float[Tensor, "matrices rows columns"]
-    sums: Float[Tensor, "matrices rows"]
+    share: Matrices
+    matrix: Matrices
+    sums: OfRows
 
     @classmethod
-    def at(
-        cls,
-        factors: Float[Tensor, "matrices rows"],
-        matrix: Float[Tensor, "matrices rows columns"],
-        columns: Float[Tensor, "matrices columns"],
-    ) -> "Scaling":
+    def at(cls, factors: OfRows, matrix: Matrices, columns: OfColumns) -> "Scaling":
         """The matrix that has these row factors (logarithms) and these sums of columns."""
         weights = matrix * (factors - factors.amax(-1, keepdim=True)).exp().unsqueeze(-1)
         sums = weights.sum(-2, keepdim=True)
@@ -94,7 +94,7 @@ class Scaling(NamedTuple):
         there = share * columns.unsqueeze(-2)
         return cls(share, there, there.sum(-1))
 
-    def solved(self, right: Float[Tensor, "matrices rows"]) -> Float[Tensor, "matrices rows"]:
+    def solved(self, right: OfRows) -> OfRows:
         """Solve for a change of the row factors (weighted mean 0) that changes the rows' sums by `right`, the columns' sums
         being kept; 0 where that is not determined."""
         sums, total = self.sums, self.sums.sum(-1, keepdim=True)
@@ -128,11 +128,7 @@ def scaled(
     return found.matrix.reshape(shape)
 
 
-def row_factors(
-    matrix: Float[Tensor, "matrices rows columns"],
-    rows: Float[Tensor, "matrices rows"],
-    columns: Float[Tensor, "matrices columns"],
-) -> Float[Tensor, "matrices rows"]:
+def row_factors(matrix: Matrices, rows: OfRows, columns: OfColumns) -> OfRows:
     """The logarithms of the rows' factors; what comes out of one matrix does not depend on the others."""
     result = torch.zeros_like(rows)
     left = torch.arange(len(rows), device=rows.device)
@@ -166,10 +162,13 @@ TINY = 1e-30
 """Least mass of a word in a row: what underflowed to 0 can be scaled up again."""
 
 
+PieceRows = Float[Tensor, "batch rows pieces"]
+Member = Float[Tensor, "batch pieces seq"]
+Valid = Bool[Tensor, "batch rows"]
+
+
 def word_weights(
-    rows: Float[Tensor, "batch rows pieces"],
-    member: Float[Tensor, "batch pieces seq"],
-    valid: Bool[Tensor, "batch rows"],
+    rows: PieceRows, member: Member, valid: Valid
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
     """The explanation, one weight per word that sums to 1, and the share of all attention that is on the text; the rest is on
     special tokens and the other text."""
@@ -183,12 +182,7 @@ class Lifting:
     """From another attention to the rows that show it, nearest to the recorded `rows`. `member` is as `membership` has it;
     rows that are not `valid` are padding, and stay as they are."""
 
-    def __init__(
-        self,
-        rows: Float[Tensor, "batch rows pieces"],
-        member: Float[Tensor, "batch pieces seq"],
-        valid: Bool[Tensor, "batch rows"],
-    ) -> None:
+    def __init__(self, rows: PieceRows, member: Member, valid: Valid) -> None:
         self.rows, self.valid = rows.to(member.dtype), valid
         self.share = self.rows @ member
         self.count = member.sum(1, keepdim=True)
