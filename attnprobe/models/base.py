@@ -178,12 +178,8 @@ Built = TypeVar("Built")
 
 
 def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> Built:
-    """Construct a configured part.
-
-    Args:
-        place: its name in the settings, `model.encoder`.
-        part: its class, or what Hydra makes of `_partial_: true`.
-        given, facts: what follows from the data or the model.
+    """Construct a configured part, called `place` in the settings (`model.encoder`): its class, or what Hydra makes of
+    `_partial_: true`; `given` and `facts` follow from the data or the model.
 
     Raises:
         UserError: a configured class refuses its settings; what one that is passed in Python raises is raised as it is.

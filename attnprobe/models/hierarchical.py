@@ -17,12 +17,7 @@ from attnprobe.models.encoders import Encoder, TextEncoder
 
 class HierarchicalEncoder(TextEncoder):
     """One state per sentence: word encoder → attention over the sentence's words → sum → sentence encoder. Markers and
-    padding belong to no sentence and are not read.
-
-    Args:
-        word_encoder, sentence_encoder: input_size → Encoder.
-        word_attention: hidden_size → Attention.
-    """
+    padding belong to no sentence and are not read."""
 
     unit = Unit.SENTENCE
 
@@ -36,9 +31,8 @@ class HierarchicalEncoder(TextEncoder):
         super().__init__()
         self.word_encoder = build("model.encoder.word_encoder", word_encoder, input_size=input_size)
         self.word_attention = build("model.encoder.word_attention", word_attention, hidden_size=self.word_encoder.size)
-        self.sentence_encoder = build(
-            "model.encoder.sentence_encoder", sentence_encoder, input_size=self.word_encoder.size
-        )
+        size = self.word_encoder.size
+        self.sentence_encoder = build("model.encoder.sentence_encoder", sentence_encoder, input_size=size)
         self.size = self.sentence_encoder.size
 
     def states(

@@ -68,9 +68,8 @@ class TrainedModel(Model, LightningModule):
         """One step's loss, summed or averaged over the batch by the recipe."""
         assert self.recipe is not None
         loss = self.losses(self(self.recipe.objective.given(self, batch)), batch)["loss"]
-        self.log(
-            "train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
-        )
+        mean = loss.detach().mean()
+        self.log("train/loss", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:

@@ -20,12 +20,8 @@ from attnprobe.models.linearised_layers import Affine, Block, Inner, Mixing, aff
 class TransformerEncoder(Encoder):
     """Layers of self-attention and feed-forward networks, normalised before each (Vaswani et al. 2017; pre-norm: Xiong et al.
     2020), over projected word vectors and sinusoidal positions. The attention that is tested is the classifier's, over the
-    last layer's states; `asks`: the state of the start marker is its query (a pooled row).
-
-    Args:
-        hidden_size: features of a state, a multiple of `heads`.
-        inner_size: of the feed-forward networks; None: four times `hidden_size`.
-    """
+    last layer's states; `asks`: the state of the start marker is its query (a pooled row). `hidden_size` is a multiple of
+    `heads`, and the `inner_size` of the feed-forward networks four times that where none is given."""
 
     def __init__(
         self,

@@ -174,14 +174,8 @@ class LastLayer:
         state: Float[Tensor, "rows hidden"],
         piece: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows outputs"]:
-        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece and one layer, whose
-        attention gives what it is told.
-
-        Args:
-            attended: what the attention gives at the pooled row, by head.
-            state: what went into the layer there.
-            piece: any piece that is not padding.
-        """
+        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece (any that is not padding)
+        and one layer, into which `state` goes and whose attention gives `attended`, by head."""
         ids, before = piece.unsqueeze(1), state.unsqueeze(1)
         instead = self.layer.register_forward_pre_hook(
             lambda module, given, named: (
@@ -219,15 +213,9 @@ class Found:
 def examine_attention(
     network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str, asked: Int[Tensor, "batch"] | None = None
 ) -> Found:
-    """Open a door to the attention, and look whether it is one, else raise a UserError.
-
-    Args:
-        network: in eval mode.
-        run: a pass over a batch with padding.
-        mask: its pieces that are not padding.
-        family: for the messages.
-        asked: the piece of each text that the prediction is read from, where that is not the same for all.
-    """
+    """Open a door to the attention of a network in eval mode, and look whether it is one, else raise a UserError that names
+    the `family`. `run` is a pass over a batch with padding, `mask` says which of its pieces are none, and `asked` which piece
+    of each text the prediction is read from, where that is not the same for all."""
     refused = f"the attention of {family} cannot be examined: "
     with torch.no_grad():
         if network.config._attn_implementation == NAME:

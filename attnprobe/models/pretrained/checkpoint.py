@@ -79,7 +79,7 @@ def open_checkpoint(
     max_pieces: int | None = None,
     offline: bool = False,
     prompt: str | None = None,
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str],
     threshold: float | None = None,
     in_order: bool = False,
 ) -> Checkpoint:
@@ -118,13 +118,11 @@ def open_checkpoint(
                 f"high scores (data.labels=[low, high]; data.above=NUMBER where labels are numbers); they have "
                 f"{', '.join(classes)}"
             )
-        if prompted:
-            classes = [*classes, *(name for name in labels or {} if name not in classes)]
-            order, names, matched = list(range(len(classes))), list(classes), ""
-        elif threshold is not None:
-            said = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
-            order, names, matched = [0, 1], list(classes), said
-        else:
+        names = [*classes, *(name for name in labels if name not in classes)] if prompted else list(classes)
+        order, matched = list(range(len(names))), ""
+        if threshold is not None:
+            matched = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
+        elif not prompted:
             if not trains:
                 _refuse_head(path, settings, task)
             order, names, matched = _matched(path, settings, classes, trains=trains, in_order=in_order)
@@ -147,7 +145,7 @@ def open_checkpoint(
         raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
     reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt)
     if prompted:
-        keep_labels_only(network, reader, label_pieces(reader, dict(labels or {}), classes))
+        keep_labels_only(network, reader, label_pieces(reader, labels, names))
     if threshold is not None:
         classes_of_score(network, reader, threshold)
     return Checkpoint(

@@ -1,5 +1,4 @@
-"""Other heads as those of classifiers: of a causal language model the pieces that may come next; of one score two classes,
-below and above a threshold."""
+"""Other heads as those of classifiers: a language model's next piece; classes below and above a threshold of one score."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

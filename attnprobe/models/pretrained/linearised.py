@@ -53,14 +53,8 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 def linearise(
     network: nn.Module, run: Callable[[Pass], Tensor], kept: Sequence[Seen], every: Layers, order: Sequence[int]
 ) -> Linearised | str:
-    """The network's layers on a batch; else why it is not known, in a few words.
-
-    Args:
-        run: a pass over the batch: the logits of the data's classes.
-        kept: the attentions of such a pass.
-        every: the same as layers.
-        order: the network's output for each of the data's classes.
-    """
+    """The network's layers on a batch; else why it is not known, in a few words. `run` is a pass over it: the logits of the
+    data's classes, the network's outputs in this `order`; `kept` are the attentions of such a pass, also as `every`."""
     if any(one.values is None for one in kept):
         return "its values are not seen through a dropout module"
     calls: list[_Call] = []

@@ -94,10 +94,9 @@ class PretrainedClassifier(TrainedModel):
                 "model.prompt and model.labels belong together: give the prompt around the text, and the words of the classes"
             )
         opened = open_checkpoint(
-            path, class_names, task, trains=trains, tags=tags, max_pieces=max_pieces, offline=offline,
-            prompt=None if prompt is None else prompt.replace("\\n", "\n"),
-            labels={str(one): word for one, word in (labels or {}).items()}, in_order=in_order,
-            threshold=threshold,
+            path, class_names, task, trains=trains, tags=tags, max_pieces=max_pieces, offline=offline, in_order=in_order,
+            prompt=None if prompt is None else prompt.replace("\\n", "\n"), threshold=threshold,
+            labels={str(one): word for one, word in (labels or {}).items()},
         )  # fmt: skip
         super().__init__(len(opened.classes), task if threshold is None else Task.SCORE, class_weight, recipe)
         if heads is not None and len(set(heads)) < len(heads):
@@ -365,12 +364,8 @@ class PretrainedClassifier(TrainedModel):
         state: Float[Tensor, "batch pieces hidden"] | None = None,
     ) -> Readout:
         """The map "attention per word → probabilities": the least change of the site's rows, and what follows it, by the
-        short way past the last attention where there is one and it is wanted.
-
-        Args:
-            site: the model's own if none is given.
-            seen, state: the site's attention, and what went into its layer, where they are known from a pass.
-        """
+        short way past the last attention where there is one and it is wanted. `site` is the model's own if none is given,
+        `seen` its attention, and `state` what went into its layer, where they are known from a pass."""
         assert self.found is not None
         site = site or self.site
         if seen is None:
