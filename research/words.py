@@ -178,7 +178,7 @@ def found_by(runner: ProbeRunner, probe: str, claims: Sequence[Claim] = ()) -> t
     """What a probe measured, by metric, and what these claims say of it, by claim."""
     identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": 0, "probe": probe}
     said = put_to_test(claims, runner.rows[probe].table(identity).to_pandas())
-    numbers = {metric: np.concatenate(column.values) for (metric, _), column in runner.rows[probe].columns.items()}
+    numbers = {metric: np.concatenate(columns[2]) for (metric, _), columns in runner.rows[probe].columns.items()}
     return numbers, {finding.claim.name: finding.verdict for finding in said}
 
 

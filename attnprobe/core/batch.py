@@ -59,7 +59,8 @@ class Batch:
     is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
     sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
     generator gave as the reason for the label (no True in a row: none was given). `annotators` holds what each of several
-    people marked (`attnprobe.data.columns.packed`; a row of 0: not known). `counterfactual` holds the ids of the
+    people marked: of person k bit 2k says that there is one, and bit 2k + 1 that this token is marked (a row of 0: not
+    known). `counterfactual` holds the ids of the
     same text with its reason changed, so that it is of the next class (of two: the other one); a row of 0: none was
     given. `question`, `question_mask` and
     `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be

@@ -26,17 +26,20 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
             the word ids of the texts. Names that `Batch` does not have go into `Batch.extra`.
         classes: how many classes there are, where a column is over the classes.
     """
-    ids, lengths = _padded(columns["ids"])
-    position = torch.arange(ids.shape[1])
-    values: dict[str, Any] = {
-        "ids": ids,
-        "mask": position < lengths[:, None] + 2,
-        "content": (position >= 1) & (position <= lengths[:, None]),
-    }
-    if "question" in columns:
-        asked, asked_lengths = _padded(columns["question"])
-        values["question"] = asked
-        values["question_mask"] = torch.arange(asked.shape[1]) < asked_lengths[:, None] + 2
+    values: dict[str, Any] = {}
+    for name, mask in (("ids", "mask"), ("question", "question_mask")):
+        if name in columns:
+            lengths = np.array([len(sequence) for sequence in columns[name]])
+            padded = np.full((len(lengths), max(lengths) + 2), PADDING, np.int64)
+            padded[:, 0] = START
+            for row, sequence in enumerate(columns[name]):
+                padded[row, 1 : len(sequence) + 1] = sequence
+                padded[row, len(sequence) + 1] = END
+            values[name] = torch.from_numpy(padded)
+            values[mask] = torch.from_numpy(np.arange(padded.shape[1]) < lengths[:, None] + 2)
+    ids = values["ids"]
+    values["content"] = torch.zeros_like(values["mask"])
+    values["content"][:, 1:-1] = values["mask"][:, 2:]
     declared = {one.name: one.metadata for one in fields(Batch)}
     extra: dict[str, Tensor] = {}
     for name, given in columns.items():
@@ -59,16 +62,6 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
                 value[row, first : first + len(numbers)] = torch.from_numpy(numbers)
         (values if name in declared else extra)[name] = value
     return Batch(**values, extra=extra)
-
-
-def _padded(words: Sequence[np.ndarray]) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch"]]:
-    lengths = [len(sequence) for sequence in words]
-    ids = np.full((len(words), max(lengths) + 2), PADDING, np.int64)
-    ids[:, 0] = START
-    for row, sequence in enumerate(words):
-        ids[row, 1 : len(sequence) + 1] = sequence
-        ids[row, len(sequence) + 1] = END
-    return torch.from_numpy(ids), torch.tensor(lengths)
 
 
 @dataclass(frozen=True)
@@ -134,11 +127,7 @@ class TextSplit(Dataset[Batch]):
 
     def tokens(self, example_id: int) -> list[str]:
         """The words at the content positions of one example, out-of-vocabulary words as they are in the text."""
-        return self.tokens_at(self.row_of(example_id))
-
-    def tokens_at(self, row: int) -> list[str]:
-        """As `tokens`, of the example stored at this row."""
-        return [self.spelling[number] for number in self.words[row].tolist()]
+        return [self.spelling[number] for number in self.words[self.row_of(example_id)].tolist()]
 
     def question(self, example_id: int) -> list[str] | None:
         """The words of one example's question; None where nothing is asked."""

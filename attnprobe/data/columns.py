@@ -87,16 +87,6 @@ def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
-def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " tokens"]:
-    """What several annotators marked, in one number per token: of annotator k bit 2k says that there is one, and bit 2k + 1
-    that this token is marked.
-
-    >>> packed([np.array([True, False]), np.array([False, False])]).tolist()
-    [7, 5]
-    """
-    return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
-
-
 def paired(
     first: Sequence[str], second: Sequence[str], attend_to: str
 ) -> tuple[list[str], Sequence[str] | None, Int[np.ndarray, " words"]]:
@@ -195,9 +185,3 @@ class Columns(metaclass=Checked):
     def restricted(self) -> bool:
         """Whether rows may say which classes they can be answered with."""
         return self.candidates is not None or self.candidates_pattern is not None
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all columns that are read."""
-        optional = [name for setting in OPTIONAL if (name := getattr(self, setting)) is not None]
-        return [self.text, self.label, *optional, *self.per_word.values(), *self.filters]

@@ -90,35 +90,32 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
     train, validation, test = (len(splits.get(split, ())) for split in SPLITS)
     trains, of, size = read == "train", CALLED[read], len(splits[read])
 
-    def dropped(split: str, reason: str) -> int:
-        return counts[split].get("dropped", {}).get(reason, 0)
-
-    def more_rows(*names: str, otherwise: str) -> str:
-        """Where to get more rows from: what `data.most` left out comes first."""
-        out = {"training" if one == "train" else one: n for one in names if (n := dropped(one, OVER_MOST))}
-        named = " and ".join(f"{number:,} {split} rows" for split, number in out.items())
-        return f"data.most left out {named}: raise it" if out else otherwise
-
+    dropped = {split: counts[split].get("dropped", {}) for split in splits}
+    left_out = {split: dropped[split].get(OVER_MOST, 0) for split in {read, "test"}}
+    raised = {
+        split: f"data.most left out {number:,} {CALLED[split]} rows: raise it"
+        for split, number in left_out.items()
+        if number
+    }
+    drop = "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together with another"
     if trains:
         total = train + validation + test
         checks.add("rows", total, f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")
-        more = more_rows("train", otherwise="give more rows, or a smaller data.test_share")
+        more = raised.get("train", "give more rows, or a smaller data.test_share")
         follows = f"a model trained on so few is hardly worth explaining; {more}"
         checks.add("training rows", train, f"{train:,} training rows", follows, below=200)
     else:
         checks.add("rows", test, f"{test:,} rows to test, none to train")
-    more = more_rows("test", otherwise=f"give more rows{', or a larger data.test_share' * trains}")
+    more = raised.get("test", f"give more rows{', or a larger data.test_share' * trains}")
     follows = f"an accuracy near 50 % is known only to ± {98 / np.sqrt(max(1, test)):.0f} points; {more}"
     checks.add("test rows", test, f"{test:,} test rows", follows, below=100)
-
-    def and_more(number: int) -> str:
-        return f" and {number - MOST_NAMES:,} more" if number > MOST_NAMES else ""
 
     per_class: dict[str, int] = counts[read]["per class"]
     tested: dict[str, int] = counts["test"]["per class"]
     common = sorted(per_class, key=lambda name: -per_class[name])
     named = ", ".join(f"{name} {percent(per_class[name] / size)}" for name in common[:MOST_NAMES])
-    checks.add("classes", len(common), f"{len(common):,} classes: {named}{and_more(len(common))}")
+    others = f" and {len(common) - MOST_NAMES:,} more" if len(common) > MOST_NAMES else ""
+    checks.add("classes", len(common), f"{len(common):,} classes: {named}{others}")
     if splits[read].labels.ndim == 1:
         share = per_class[common[0]] / size
         sentence = f"{percent(share)} of the {of} rows are {common[0]!r}"
@@ -129,18 +126,15 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
         rare = [one for one in common if per_class[one] < few or tested.get(one, 0) < RARE_IN_TEST]
         learnt = {one: f"{per_class[one]} training, " if trains else "" for one in rare}
         named = ", ".join(f"{one!r} ({learnt[one]}{tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES])
-        drop = "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together with another"
-        more = more_rows("train", "test", otherwise=drop) if trains else more_rows("test", otherwise="give more rows")
+        others = f" and {len(rare) - MOST_NAMES:,} more" if len(rare) > MOST_NAMES else ""
+        more = raised.get(read) or raised.get("test") or (drop if trains else "give more rows")
         follows = f"too few rows to be {'learnt or ' * trains}judged; {more}"
-        checks.add(
-            "rare classes", len(rare), f"rare classes: {named or 'none'}{and_more(len(rare))}", follows, from_on=1
-        )
+        checks.add("rare classes", len(rare), f"rare classes: {named or 'none'}{others}", follows, from_on=1)
 
     loaded = sum(counts[split].get("loaded", 0) for split in splits)
     empty = Counter[str]()
-    for split in splits:
-        empty += Counter(counts[split].get("dropped", {}))
-    empty = Counter({reason: n for reason, n in empty.items() if reason.endswith((" is null", " is empty"))})
+    for reasons in dropped.values():
+        empty += Counter({one: n for one, n in reasons.items() if one.endswith((" is null", " is empty"))})
     why = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items())
     total = sum(empty.values())
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")
@@ -151,8 +145,14 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
     """Texts that come twice, and those that the test shares with the training split; a text with another question is no
     copy."""
     train, test, of = splits[read], splits["test"], CALLED[read]
-    keys, copies = _keys(train), dict[tuple[bytes, bytes], int]()
-    first = np.array([copies.setdefault(key, row) for row, key in enumerate(keys)])
+    keys: dict[str, list[tuple[bytes, bytes]]] = {}
+    for split in {read, "test"}:
+        part = splits[split]
+        asked = part.columns.get("question")
+        questions = asked if isinstance(asked, Ragged) else [np.zeros(0)] * len(part)
+        keys[split] = [(part.words[row].tobytes(), questions[row].tobytes()) for row in range(len(part))]
+    copies = dict[tuple[bytes, bytes], int]()
+    first = np.array([copies.setdefault(key, row) for row, key in enumerate(keys[read])])
     again = np.flatnonzero(first != np.arange(len(first)))
     share = len(again) / len(first)
     sentence = f"{len(again):,} {of} texts ({percent(share)}) repeat another one"
@@ -166,7 +166,7 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
     if read == "test":
         return
 
-    copied = np.array([key in copies for key in _keys(test)], bool)
+    copied = np.array([key in copies for key in keys["test"]], bool)
     share = float(copied.mean())
     sentence = f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training texts as well"
     follows = (
@@ -182,13 +182,6 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
             f"training text"
         )
         checks.add("near copies in training and test", share, sentence, "they may be half remembered", from_on=0.05)
-
-
-def _keys(part: TextSplit) -> list[tuple[bytes, bytes]]:
-    """What two equal texts, with the same question, have in common."""
-    asked = part.columns.get("question")
-    questions = asked if isinstance(asked, Ragged) else [np.zeros(0)] * len(part)
-    return [(part.words[row].tobytes(), questions[row].tobytes()) for row in range(len(part))]
 
 
 def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str | None, read: str) -> None:
@@ -217,8 +210,8 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
     sentence = f"{texts_cut} ({percent(share)}) cut at data.max_tokens"
     checks.add("cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05)
 
-    sample = range(0, len(train), max(1, len(train) // MOST_SEARCHED))
-    share = float(np.mean([HTML.search(" ".join(train.tokens_at(row))) is not None for row in sample]))
+    sample = train.example_id[:: max(1, len(train) // MOST_SEARCHED)].tolist()
+    share = float(np.mean([HTML.search(" ".join(train.tokens(number))) is not None for number in sample]))
     sentence = f"{percent(share)} of the texts hold HTML tags"
     checks.add("HTML", share, sentence, "they are read as words; data.clean=[html] removes them", from_on=0.05)
 

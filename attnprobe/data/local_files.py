@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal
+from typing import Annotated, BinaryIO, ClassVar, Literal
 
 import datasets
 import pandas as pd
@@ -45,12 +45,9 @@ AS_GOOD = 0.05
 """Differences in charset-normalizer's chaos and coherence (0 to 1) that decide nothing."""
 # a sign, digits with or without points between groups of three, a comma, decimals
 DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
+ONE_ASCII = re.compile(r"[^\x00\r\n\x22\x80-\U0010ffff]")
 
 Tell = Callable[[str], None]
-
-
-def _is_separator(text: str) -> bool:
-    return len(text) == 1 and text.isascii() and text not in '"\r\n\0'
 
 
 def _is_encoding(name: str) -> bool:
@@ -74,7 +71,7 @@ class Reading(metaclass=Checked):
 
     settings_place: ClassVar[str] = "data"
 
-    separator: Annotated[str, Predicate(_is_separator), "one ASCII character, such as ; or '\\t',"] | None = None
+    separator: Annotated[str, Predicate(ONE_ASCII.fullmatch), "one ASCII character, such as ; or '\\t',"] | None = None
     encoding: (
         Annotated[str, Predicate(_is_encoding), "an encoding that Python has, such as utf-8, cp1252 or gb18030,"] | None
     ) = None
@@ -167,36 +164,21 @@ def check_unpacked(path: Path, size: int) -> None:
         )
 
 
-class _Unpacked(io.RawIOBase):
-    """The content of a .gz file, refused where there is too much of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.file, self.size = path, gzip.GzipFile(path), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self.file.read(len(buffer))
-        self.size += len(part)
-        check_unpacked(self.path, self.size)
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
 def opened(path: Path) -> BinaryIO:
     """A file's bytes, unpacked where its name ends in .gz: everything that is not parquet is read through here.
 
     Raises:
-        UserError: it is no regular file; while it is read: it unpacks to far more than text does.
+        UserError: it is no regular file, or unpacks to far more than text does.
     """
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a regular one, and not a folder, pipe or device")
-    return io.BufferedReader(_Unpacked(path), 1 << 16) if path.name.lower().endswith(".gz") else path.open("rb")
+    if not path.name.lower().endswith(".gz"):
+        return path.open("rb")
+    file = gzip.GzipFile(path)
+    while file.read(1 << 20):  # once through, before anything of it is kept
+        check_unpacked(path, file.tell())
+    file.seek(0)
+    return file  # type: ignore[return-value]
 
 
 def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: None) -> datasets.Dataset:
@@ -223,10 +205,10 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         raise UserError(
             f"{path}: reading .xlsx needs pip install 'attnprobe[excel]'; or save it in Excel as CSV UTF-8 (comma delimited)"
         )
-    with opened(path) as file:
-        if path.stat().st_size == 0:
-            raise UserError(f"{path} is empty: expected at least one row")
-        try:
+    try:
+        with opened(path) as file:
+            if path.stat().st_size == 0:
+                raise UserError(f"{path} is empty: expected at least one row")
             if ending == ".parquet":
                 said = pq.read_metadata(path)
                 check_unpacked(path, sum(said.row_group(at).total_byte_size for at in range(said.num_row_groups)))
@@ -243,17 +225,17 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
                 rows = _read_cells(path, file.read(), how, tell)
             else:
                 rows = _read_json(path, file.read().decode("utf-8-sig"))
-        except UserError:
-            raise
-        except MemoryError:
-            raise UserError(f"{path} does not fit into memory: give fewer rows, or leave out columns") from None
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{path} holds half a character (a lone surrogate) in {error.object[:60]!r}: expected Unicode text"
-            ) from None
-        except (pa.ArrowException, ValueError, OverflowError, RecursionError, OSError, EOFError, zlib.error) as error:
-            reason = str(error).strip() or type(error).__name__
-            raise UserError(f"{path} cannot be read: {reason}. Expected {ENDINGS}, as the file's name says") from None
+    except UserError:
+        raise
+    except MemoryError:
+        raise UserError(f"{path} does not fit into memory: give fewer rows, or leave out columns") from None
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{path} holds half a character (a lone surrogate) in {error.object[:60]!r}: expected Unicode text"
+        ) from None
+    except (pa.ArrowException, ValueError, OverflowError, RecursionError, OSError, EOFError, zlib.error) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise UserError(f"{path} cannot be read: {reason}. Expected {ENDINGS}, as the file's name says") from None
     if not len(rows):
         raise UserError(f"{path} has no row: expected at least one")
     return rows
@@ -318,20 +300,6 @@ def _table_of(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata(None)
 
 
-def _check_cells(path: Path, sheet: Any) -> None:
-    """Refuse a sheet with a cell far from all others: read as a table it has no end."""
-    filled = width = 0
-    sheet.reset_dimensions()  # what a file says of its size need not be true
-    for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-        if places := [place for place, value in enumerate(row, 1) if value is not None]:
-            filled, width = number, max(width, places[-1])
-            if filled * width > MOST_CELLS:
-                raise UserError(
-                    f"{path}, sheet {sheet.title}: a cell in row {filled:,} and one in column {width:,} make more than "
-                    f"{MOST_CELLS:,} cells: delete what is far from the table, or save it as CSV UTF-8"
-                )
-
-
 def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
     try:
         with zipfile.ZipFile(path) as archive:
@@ -341,7 +309,16 @@ def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
             sheet = how.sheet or names[0]
             if sheet not in names:
                 raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
-            _check_cells(path, book.book[sheet])
+            cells, filled, width = book.book[sheet], 0, 0
+            cells.reset_dimensions()  # what a file says of its size need not be true
+            for number, row in enumerate(cells.iter_rows(values_only=True), 1):
+                if places := [place for place, value in enumerate(row, 1) if value is not None]:
+                    filled, width = number, max(width, places[-1])
+                if filled * width > MOST_CELLS:  # read as a table, a sheet with a cell far from all others has no end
+                    raise UserError(
+                        f"{path}, sheet {sheet}: a cell in row {filled:,} and one in column {width:,} make more than "
+                        f"{MOST_CELLS:,} cells: delete what is far from the table, or save it as CSV UTF-8"
+                    )
             frame = pd.read_excel(book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""])
     except UserError:
         raise

@@ -20,13 +20,12 @@ from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.prepare import Counts, data_fingerprint, prepared_from
+from attnprobe.data.prepare import Counts, data_fingerprint, prepare
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings, with_settings
 from attnprobe.data.sources import FileSource, Source
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
-from attnprobe.results.directory import UNTESTED
 
 
 class TextDataModule(metaclass=Checked):
@@ -68,9 +67,9 @@ class TextDataModule(metaclass=Checked):
         """Load and encode all splits, once."""
         if self.splits:
             return
-        prepared, self.notes = prepared_from(self.settings, self.source)
-        self.pipeline, self.class_weight, self.counts = prepared.pipeline, prepared.class_weight, prepared.counts
-        self.checks, self.splits = prepared.checks, prepared.splits
+        prepared = prepare(self.settings, self.source.load())
+        self.notes, self.checks, self.counts = self.source.notes, prepared.checks, prepared.counts
+        self.pipeline, self.class_weight, self.splits = prepared.pipeline, prepared.class_weight, prepared.splits
         # the texts as they were read are no longer needed; Arrow would keep their memory for itself
         pa.default_memory_pool().release_unused()
 
@@ -125,7 +124,7 @@ class TextDataModule(metaclass=Checked):
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch."""
         for split, part in self.splits.items():
-            texts = (part.tokens_at(row) for row in range(len(part)))
+            texts = (part.tokens(number) for number in part.example_id.tolist())
             outputs = teacher.outputs(split, self.classes, part.example_id, texts)
             self.splits[split] = replace(part, teacher=outputs)
         pa.default_memory_pool().release_unused()  # as above: the teacher's words are no longer needed
@@ -168,35 +167,17 @@ class TextDataModule(metaclass=Checked):
     def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
         """Batches of similar length in random order; the order depends on (seed, epoch). Of several processes each has its
         share, and the trainer is constructed with `use_distributed_sampler=False`."""
-        part = self.splits["train"]
-        return self.loader(
-            part, BucketSampler(part.words.lengths, self.settings.batch_size, self.seed, rank, processes)
-        )
+        lengths = self.splits["train"].words.lengths
+        return self.loader("train", BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes))
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        """All validation examples, shortest first, for every process of a training on several devices: its metrics are
-        then those of one device."""
-        return self.evaluation("validation")
-
-    def test_dataloader(self) -> DataLoader[Batch]:
-        """All test examples, shortest first."""
-        return self.evaluation("test")
-
-    def predict_dataloader(self) -> list[DataLoader[Batch]]:
-        """All examples of those splits that no table is about, in the order of `UNTESTED`."""
-        return [self.evaluation(split) for split in UNTESTED if split in self.splits]
-
-    def evaluation(self, split: str) -> DataLoader[Batch]:
-        """All examples of a split, shortest first."""
+    def loader(self, split: str, sampler: Iterable[list[int]] | None = None) -> DataLoader[Batch]:
+        """The examples of a split in the sampler's batches; without one all of them, shortest first, for every process of a
+        training on several devices: the metrics are then those of one device."""
         part = self.splits[split]
-        return self.loader(part, short_enough(part.words.lengths, self.settings.eval_batch_size))
-
-    def loader(self, part: TextSplit, sampler: Iterable[list[int]]) -> DataLoader[Batch]:
-        """The sampler hands out lists of rows, and `part[rows]` is a batch: hence `batch_size=None`."""
         return DataLoader(
             part,
-            sampler=sampler,
-            batch_size=None,
+            sampler=sampler or short_enough(part.words.lengths, self.settings.eval_batch_size),
+            batch_size=None,  # the sampler hands out lists of rows, and `part[rows]` is a batch
             num_workers=self.settings.num_workers,
             persistent_workers=self.settings.num_workers > 0,
             pin_memory=torch.cuda.is_available(),

@@ -211,7 +211,7 @@ def _words_of_pieces(
 
 def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
     """A split whose batches have the pieces of their texts, without the words that have none, and what was left out."""
-    texts = [part.tokens_at(row) for row in range(len(part))]
+    texts = [part.tokens(number) for number in part.example_id.tolist()]
     others, segments = None, None
     if isinstance(asked := part.columns.get("question"), Ragged):
         others = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
 from attnprobe.data.columns import paired
-from attnprobe.data.pieces import PieceReader, Pieces
+from attnprobe.data.pieces import PieceReader
 from attnprobe.data.text import TextRules, matching
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
@@ -54,7 +55,7 @@ class TextPipeline:
         if self.pieces is None:
             return words
         (read,) = self.pieces.read([words], None if other is None else [other], None if segment is None else [segment])
-        return with_a_piece(words, read)
+        return list(compress(words, read.kept))
 
     def batch_of(
         self,
@@ -96,7 +97,7 @@ class TextPipeline:
             if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
                 raise UserError(f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out")
             read = [
-                (with_a_piece(words[:limit], one), None if of is None else with_a_piece(of[:limit], one))
+                (list(compress(words[:limit], one.kept)), None if of is None else list(compress(of[:limit], one.kept)))
                 for (words, of), one in zip(read, pieces, strict=True)
             ]
             segments = segments and [one[read.kept] for one, read in zip(segments, pieces, strict=True)]
@@ -174,7 +175,7 @@ class TextPipeline:
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and pipeline.json into a run's directory."""
-        self.vocabulary.save(Path(directory) / VOCABULARY)
+        write_json(self.vocabulary.ids, Path(directory) / VOCABULARY)
         content = {name: getattr(self, name) for name in SAVED}
         content |= {"rules": asdict(self.rules), "classes": list(self.classes), "task": self.task.value}
         write_json(content, Path(directory) / PIPELINE)
@@ -197,11 +198,6 @@ class TextPipeline:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
-
-
-def with_a_piece(values: Sequence[Any], pieces: Pieces) -> list[Any]:
-    """What belongs to the words that have a piece."""
-    return [value for value, kept in zip(values, pieces.kept, strict=True) if kept]
 
 
 def check_texts(texts: object, *, of_words: bool = False) -> None:

@@ -1,9 +1,8 @@
 """From the rows of a source to encoded splits: a pure function of the settings and the rows."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import datasets
@@ -15,6 +14,7 @@ from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
 from attnprobe.data.batching import TextSplit
+from attnprobe.data.columns import OPTIONAL
 from attnprobe.data.data_warnings import Check, check_data
 from attnprobe.data.examples import Examples, Lexicon, Ragged
 from attnprobe.data.local_files import SPLITS
@@ -22,7 +22,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.reader import Reader
 from attnprobe.data.rows import Kept, class_numbers, known_rows, vocabulary_of
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.sources import Source, Splits
+from attnprobe.data.sources import Splits
 from attnprobe.data.vocabulary import UNKNOWN
 
 Counts = dict[str, dict[str, Any]]
@@ -134,7 +134,13 @@ def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examp
     drawn from the training rows; where nothing is trained, all rows of a source without splits are test rows."""
     if settings.pool:
         # of the columns only those that are read, as others may differ in type
-        columns = {name for one in settings.names for name in (one, one.split(".")[0])}
+        named = [
+            settings.text,
+            settings.label,
+            *(getattr(settings, one) for one in OPTIONAL),
+            *settings.per_word.values(),
+        ]
+        columns = {name for one in (*named, *settings.filters) if one for name in (one, one.split(".")[0])}
         parts = [loaded[split] for split in SPLITS if split in loaded]
         parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
         loaded = {"train": datasets.concatenate_datasets(parts)}
@@ -173,38 +179,6 @@ def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examp
         counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
         counts["train"][f"given to {split}"] = int(drawn.sum())
     return examples, lexicon, counts, reader.kinds
-
-
-_kept: dict[str, Any] | None = None
-"""While `read_once` lasts: what the last data set was made from, the data set, and what was guessed."""
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """While this lasts the last data set stays in memory, and is not read again where settings, files and the files' sizes
-    and times are the same: the members of a study train on the same texts."""
-    global _kept
-    before, _kept = _kept, {}
-    try:
-        yield
-    finally:
-        _kept = before
-
-
-def prepared_from(settings: DataSettings, source: Source) -> tuple[Prepared, tuple[str, ...]]:
-    """The prepared data set and what was guessed while it was read."""
-    if _kept is None:
-        return prepare(settings, source.load()), source.notes
-    asked = {name: value for name, value in vars(source).items() if name != "notes"}
-    stamps = {split: (path, path.stat().st_size, path.stat().st_mtime_ns) for split, path in source.files().items()}
-    made_from = settings, type(source), asked, stamps
-    if _kept.get("made from") != made_from:
-        _kept.clear()  # two at a time would need the memory of both
-        _kept.update({"prepared": prepare(settings, source.load()), "notes": source.notes, "made from": made_from})
-    # what a run adds to its data is not seen by the next one
-    one = _kept["prepared"]
-    counts = {split: dict(count) for split, count in one.counts.items()}
-    return replace(one, splits=dict(one.splits), counts=counts, checks=list(one.checks)), _kept["notes"]
 
 
 SPELLED = ("question", "counterfactual")

@@ -124,15 +124,16 @@ def label_lists(values: Sequence[Any], delimiter: str | None) -> list[list[str] 
 
 def divided(values: Sequence[Any], above: float) -> list[str | None]:
     """Numbers as two classes, those up to a number and those above it; None where the cell is empty or NaN."""
-
-    def side(value: Any) -> str | None:
+    sides: list[str | None] = []
+    for value in values:
+        text = canonical(value)
         try:
-            number = float(text) if (text := canonical(value)) is not None else float("nan")
+            number = float("nan" if text is None else text)
         except ValueError:
             raise UserError(f"data.above={above:g}: the label {text!r:.60} is no number: expected numbers") from None
-        return None if number != number else f"above {above:g}" if number > above else f"{above:g} or less"
-
-    return [side(value) for value in values]
+        side = f"above {above:g}" if number > above else f"{above:g} or less"
+        sides.append(None if np.isnan(number) else side)
+    return sides
 
 
 def class_map(

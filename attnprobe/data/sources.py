@@ -175,32 +175,28 @@ class FirstAvailable(Source):
     def __init__(self, folder: str, hub: Source | None = None, obtain: str | None = None):
         self.folder, self.hub, self.obtain = folder, hub, obtain
 
-    def local(self) -> FileSource | None:
-        """The local folder, where there is one."""
-        base = os.environ.get(DATA_DIR)
-        return FileSource(Path(base) / self.folder) if base and (Path(base) / self.folder).exists() else None
-
     def files(self) -> dict[str, Path]:
         """Those of the local folder."""
-        local = self.local()
-        return {} if local is None else local.files()
+        base = os.environ.get(DATA_DIR)
+        return files_of(Path(base) / self.folder) if base and (Path(base) / self.folder).exists() else {}
 
     def load(self) -> Splits:
         """Local files before the hub."""
-        if (local := self.local()) is not None:
+        if files := self.files():
+            local = FileSource({split: str(path) for split, path in files.items()})
             splits = local.load()
             self.notes = local.notes
             return splits
         base = os.environ.get(DATA_DIR)
         here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
-        files = f"no local files at {here}: put train.jsonl, validation.jsonl and test.jsonl there"
+        absent = f"no local files at {here}: put train.jsonl, validation.jsonl and test.jsonl there"
         if self.hub is None:
             obtain = f" {self.obtain}" if self.obtain else ""
-            raise UserError(f"{files}.{obtain} This data set is on no hub; data=testbed needs neither")
+            raise UserError(f"{absent}.{obtain} This data set is on no hub; data=testbed needs neither")
         try:
             return self.hub.load()
         except UserError as error:
-            raise UserError(f"{files}, or make the hub reachable; {error}") from None
+            raise UserError(f"{absent}, or make the hub reachable; {error}") from None
 
 
 class TestbedSource(Source):
@@ -234,15 +230,14 @@ class TestbedSource(Source):
 
     def load(self) -> Splits:
         """Generate the rows."""
-        return {split: self.generate(split) for split in SPLITS}
-
-    def generate(self, split: str) -> datasets.Dataset:
-        """One split."""
-        derived = int(np.random.SeedSequence((self.seed, SPLITS.index(split))).generate_state(1)[0])
-        if self.kind == "stories":
-            return _table(generate_stories(self.sizes[split], derived, self.hops))
-        reviews = generate_reviews(self.sizes[split], derived, **RULES[self.rule])
-        return _table(reviews).remove_columns("tokens")
+        splits = {}
+        for number, (split, size) in enumerate(self.sizes.items()):
+            derived = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+            if self.kind == "stories":
+                splits[split] = _table(generate_stories(size, derived, self.hops))
+            else:
+                splits[split] = _table(generate_reviews(size, derived, **RULES[self.rule])).remove_columns("tokens")
+        return splits
 
 
 def _table(made: Iterator[dict[str, Any]]) -> datasets.Dataset:

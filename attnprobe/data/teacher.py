@@ -85,8 +85,9 @@ class Teacher:
         Raises:
             UserError: the teacher saw other examples, or these in other words; the first difference is named.
         """
+        unfit = f"teacher={self.directory} does not fit this run's data: "
         if (theirs := self.manifest["classes"]) != list(classes):
-            raise self._refusal(f"its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
+            raise UserError(f"{unfit}its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
         run = RunDirectory(self.directory)
         spoken = SENTENCES if SENTENCES in run.example_columns(split).names else WORDS
         table = run.examples(split, ["example_id", "attention", "probability", spoken])
@@ -94,8 +95,8 @@ class Teacher:
         if there != here:
             only = sorted(there - here) or sorted(here - there)
             side = "there and not here" if there - here else "here and not there"
-            raise self._refusal(
-                f"another split: {len(there)} examples in {split} there, {len(here)} here; example {only[0]} is "
+            raise UserError(
+                f"{unfit}another split: {len(there)} examples in {split} there, {len(here)} here; example {only[0]} is "
                 f"{side}. Same data.split_seed, shares, filters and length limits are needed"
             )
         positions = pc.list_value_length(table["attention"]).to_pylist()
@@ -103,15 +104,15 @@ class Teacher:
         for said, attended, number, words in told:
             read = [word for sentence in said for word in sentence] if spoken == SENTENCES else said
             if read != list(words):
-                raise self._refusal(
-                    f"other data or another tokenisation: example {number} of {split} has {len(read)} tokens there and "
-                    f"{len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and the "
+                raise UserError(
+                    f"{unfit}other data or another tokenisation: example {number} of {split} has {len(read)} tokens there "
+                    f"and {len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and the "
                     f"same data.clean, tokenizer and token_rules are needed"
                 )
             if attended != len(words):
-                raise self._refusal(
-                    f"it attends to {attended} positions of example {number} in {split}, which has {len(words)} words: "
-                    f"a hierarchical model attends to sentences and cannot teach one that attends to words"
+                raise UserError(
+                    f"{unfit}it attends to {attended} positions of example {number} in {split}, which has {len(words)} "
+                    f"words: a hierarchical model attends to sentences and cannot teach one that attends to words"
                 )
         # copies: torch takes no array that may not be written to
         attention, probability = (
@@ -119,6 +120,3 @@ class Teacher:
         )
         probability = probability.reshape(-1, len(classes)).astype(np.float32)
         return TeacherOutputs(Ragged(attention, np.cumsum([0, *positions])), probability)
-
-    def _refusal(self, reason: str) -> UserError:
-        return UserError(f"teacher={self.directory} does not fit this run's data: {reason}")

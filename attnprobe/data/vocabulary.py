@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import find_path, opened
-from attnprobe.results.files import read_json, write_json
+from attnprobe.results.files import read_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
@@ -38,12 +38,6 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __contains__(self, word: str) -> bool:
-        return self.ids.get(word, 0) >= len(SPECIAL)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.words == other.words
-
     def id_of(self, word: str) -> int:
         """The word's id, or `UNKNOWN` (also for a word that is spelled like a marker)."""
         number = self.ids.get(word, UNKNOWN)
@@ -57,13 +51,9 @@ class Vocabulary:
         """The words of these ids, markers included."""
         return [self.words[number] for number in ids]
 
-    def save(self, path: Path) -> None:
-        """Write `{word: id}` as JSON."""
-        write_json(self.ids, path)
-
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read what `save` wrote."""
+        """Read `{word: id}` from a run's JSON."""
         try:
             ids = read_json(path)
         except FileNotFoundError:
@@ -167,7 +157,7 @@ def load_vectors(
                         f"data.vectors={place}: line {number} has {line.count(' ')} values, expected {size} as in the "
                         f"first line: {line[:40]!r}. The file may be cut off: get it again"
                     )
-                if word in vocabulary and word not in found:
+                if vocabulary.id_of(word) != UNKNOWN and word not in found:
                     vector = np.array([float(one) if _is_number(one) else np.nan for one in values], np.float32)
                     if not np.isfinite(vector).all():
                         raise UserError(

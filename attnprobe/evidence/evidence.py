@@ -21,7 +21,7 @@ from attnprobe.evidence.statistics import (
     resampled_runs,
     wilson,
 )
-from attnprobe.results.pivot import ASKED, per_example, runs_in, text_of
+from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
 from attnprobe.results.table import RANGES
 
 MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE = "meets", "fails", "no relevant difference", "cannot decide"
@@ -160,7 +160,7 @@ def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Se
 def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
     """The values of every run and text, by split and text (of several questions about one their mean); NaN where a run does
     not have a text. `rows` are as `values_of` gives them, with a value for each."""
-    if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED):
+    if len(rows[list(RUN)].drop_duplicates()) <= 1 and not rows.attrs.get(ASKED):
         return np.asarray(values, np.float64)[None]  # they are in order
     texts = pd.Series(values).groupby([rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]).mean()
     return texts.unstack([1, 2]).to_numpy(np.float64)

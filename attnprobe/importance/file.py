@@ -196,7 +196,7 @@ class File(Importance):
         part = data.splits[split]
         if rows.key == BY_TEXT:  # the original text is gone by now, its tokens are not
             rows.key, rows.keys = BY_TOKENS, [tuple(data.pipeline.tokens(text)) for text in rows.keys]
-        texts = {number: part.tokens_at(row) for row, number in enumerate(part.example_id.tolist())}
+        texts = {number: part.tokens(number) for number in part.example_id.tolist()}
         keys = {number: number if rows.key == BY_NUMBER else tuple(words) for number, words in texts.items()}
         self._scores.clear()
         self._scores.update(rows.matched(texts, keys, f"the {split} split", others=rows.key != BY_NUMBER))

@@ -131,7 +131,7 @@ def precision_at_size(scores: Scores, rationale: Marks, content: Marks) -> PerTe
 
 def mean_of(value: Callable[..., PerText], annotators: Int[Tensor, "batch seq"], content: Marks) -> PerText:
     """The mean of value(what one annotator marked, what at least half of the others marked) over the annotators (as
-    `attnprobe.data.columns.packed` has them) who saw the text; NaN where no reference holds anything."""
+    `attnprobe.core.batch.Batch` has them) who saw the text; NaN where no reference holds anything."""
     bits = (annotators >> torch.arange(2 * MOST_ANNOTATORS, device=annotators.device).view(-1, 1, 1)) & 1
     marks = bits.bool() & content
     masks, seen = marks[1::2], marks[::2].any(-1, keepdim=True)

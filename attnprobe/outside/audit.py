@@ -29,7 +29,7 @@ from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
 from attnprobe.probes.swaps import Swaps
-from attnprobe.results.directory import CONFIG, PLAYGROUND, examples_file
+from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
@@ -127,7 +127,7 @@ def audit_model(
             "versions": {one: version(one) for one in LIBRARIES} | {"python": platform.python_version()},
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        directory.finish(content, directory.read_training()["files"])
+        directory.finish(content, directory.read_listing(TRAINED)["files"])
     except BaseException:
         directory.discard()
         raise

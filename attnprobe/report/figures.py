@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from attnprobe.findings.groups import Group
 from attnprobe.plots.style import class_names, paper_style, rendered, save
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
+from attnprobe.results.pivot import named
 from attnprobe.results.writer import OwnFolder
 
 LARGEST = 250_000
@@ -50,9 +51,9 @@ def save_figures(
     runs: Sequence[RunDirectory], numbers: Numbers, directory: str | os.PathLike, *, words: bool = True
 ) -> list[Path]:
     """As `draw_figures`, of runs whose numbers are known: those of each run, in the same order."""
-    named = numbers.named([class_names(run.path) if words else [] for run in runs])
+    called = named(numbers, [class_names(run.path) if words else [] for run in runs])
     endings = [""] if len(runs) == 1 else [run.path.name for run in runs]
-    figures = all_figures(readings().values(), runs, named, endings, words=words)
+    figures = all_figures(readings().values(), runs, called, endings, words=words)
     return [path for _, figure, name, _ in figures for path in save(figure, Path(directory), name)]
 
 
@@ -77,8 +78,9 @@ def all_figures(
             if (figure := _drawn(drawing, numbers)) is not None:
                 yield drawing, figure, drawing.name, None
             continue
-        for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
-            if (figure := _drawn(drawing, own.named([class_names(run.path)]), run)) is not None:
+        for run, tables, ending in zip(runs, numbers.tables, endings, strict=True) if words else ():
+            own = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
+            if (figure := _drawn(drawing, own, run)) is not None:
                 yield drawing, figure, re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-."), run
 
 
@@ -131,7 +133,7 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *,
     """Every figure of a probe's reading that these runs allow, written to `directory` as PDF too; without `words` none that
     shows texts."""
     runs = {run.directory: run for group in groups for run in group.runs}
-    numbers = Numbers.together(run.numbers for run in runs.values()).named([class_names(place) for place in runs])
+    numbers = named(Numbers.together(run.numbers for run in runs.values()), [class_names(place) for place in runs])
     endings = [run.run_id for run in runs.values()]
     figures = all_figures([reading], [*map(RunDirectory, runs)], numbers, endings, words=words)
     # what shows texts is for paper: the page's own examples show the same, and more of them

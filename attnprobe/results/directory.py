@@ -18,7 +18,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.files import DamagedRun, Record, check, damaged, read_sealed
+from attnprobe.results.files import DamagedRun, Record, damaged, read_sealed, record_of
 
 # The columns of the long tables.
 
@@ -88,30 +87,18 @@ def is_run_name(name: str) -> bool:
     return NAMES.fullmatch(name) is not None
 
 
-def table_file(probe: str) -> str:
-    """The name of a probe's table in its run."""
-    return f"tables/{probe}.parquet"
-
-
-def examples_file(split: str) -> str:
-    """The name of a split's examples in their run."""
-    return f"examples/{split}.parquet"
-
-
-def splits_among(files: Iterable[str]) -> list[str]:
-    """The splits whose examples are among these files.
-
-    >>> splits_among(["examples/test.parquet", "tables/training.parquet"])
-    ['test']
-    """
-    return [name for file in files for name in re.findall(r"^examples/(.+)\.parquet$", file)]
+table_file = "tables/{}.parquet".format
+"""The name of a probe's table in its run."""
+examples_file = "examples/{}.parquet".format
+"""The name of a split's examples in their run."""
 
 
 class RunDirectory:
-    """One run's directory. Whatever is read through it has been compared with the manifest."""
+    """One run's directory. Whatever is read through it has been compared with the manifest; `written` are the files that
+    this process has prepared and that no list names yet."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = Path(path)
+        self.path, self.written = Path(path), set[str]()
         try:
             str(self.path).encode()
         except UnicodeEncodeError:  # no parquet file can be opened there
@@ -132,7 +119,7 @@ class RunDirectory:
 
     def read_manifest(self) -> dict[str, Any] | None:
         """The manifest, None where there is none; or a `DamagedRun`."""
-        return self._read_listing(MANIFEST) if self.is_finished else None
+        return self.read_listing(MANIFEST) if self.is_finished else None
 
     def manifest(self) -> dict[str, Any]:
         """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a run wrote it."""
@@ -145,20 +132,18 @@ class RunDirectory:
             )
         return {"tables": {}} | content
 
-    def read_training(self) -> dict[str, Any]:
-        """What is known since the training finished (the chosen epoch, the curve, the data); or a `DamagedRun`."""
-        return self._read_listing(TRAINED)
-
     def training(self) -> dict[str, Any]:
-        """As `read_training`; the files that the training wrote are compared with their checksums."""
-        content = self.read_training()
+        """What is known since the training finished (the chosen epoch, the curve, the data), after comparing the files that
+        the training wrote with their checksums; or a `DamagedRun`."""
+        content = self.read_listing(TRAINED)
         for name, record in content["files"].items():
             if name != CONFIG:  # replaced by every command that adds to the run
-                self._located(name, record)
+                self.located(name, record)
         return content
 
-    def _read_listing(self, file: str) -> dict[str, Any]:
-        """A file that lists others of the run, each of a name that a run's files have."""
+    def read_listing(self, file: str) -> dict[str, Any]:
+        """The manifest or training.json, whose `files` lists others of the run, each of a name that a run's files have; or a
+        `DamagedRun`."""
         content = read_sealed(self / file)
         for name in content["files"]:
             if not is_run_name(name):
@@ -175,18 +160,24 @@ class RunDirectory:
         for name in manifest["files"] if names is None else names:
             if name not in manifest["files"]:
                 raise damaged(self / name, "the manifest does not list it")
-            self._located(name, manifest["files"][name])
+            self.located(name, manifest["files"][name])
         return manifest
 
-    def _located(self, name: str, record: Record) -> Path:
-        """The path of a file as it was written, in its place or still where it was prepared; or a `DamagedRun`."""
-        # whoever commits may have moved it between the two looks
-        for path in (self / name, self / f"{STAGING}{name}"):
-            with suppress(DamagedRun):
-                check(path, record)
+    def located(self, name: str, record: Record) -> Path:
+        """The path of a file as its record says, in its place or still where it was prepared; or a `DamagedRun`."""
+        # whoever commits may have moved it between two looks
+        for path in (self / name, self / f"{STAGING}{name}", self / name):
+            try:
+                found = record_of(path)
+            except DamagedRun as error:
+                wrong = error
+                continue
+            if found == record:
                 return path
-        check(self / name, record)
-        return self / name
+            sizes = f"it has {found['bytes']:,} bytes, the manifest says {record['bytes']:,}"
+            differs = found["bytes"] != record["bytes"]
+            wrong = damaged(path, sizes if differs else "its SHA-256 is not the one in the manifest")
+        raise wrong
 
     def verify_tables(self, probes: Collection[str] | None = None) -> list[str]:
         """As `verify`, of the tables of these probes (None: of all) and of the examples that probes were run on.
@@ -199,24 +190,19 @@ class RunDirectory:
         return tables
 
     def file(self, name: str) -> Path:
-        """The path of one file, after comparing it with the manifest."""
-        return self._located(name, self.verify([name])["files"][name])
-
-    def settings_file(self) -> Path:
-        """The path of the settings, after comparing them with the manifest, or with training.json where there is none yet."""
-        if self.is_finished:
-            return self.file(CONFIG)
-        if not self.is_trained:
-            return self / CONFIG
-        return self._located(CONFIG, self.read_training()["files"][CONFIG])
+        """The path of one file, after comparing it with the manifest, unless this process prepared it."""
+        if name in self.written:
+            return self / f"{STAGING}{name}"
+        return self.located(name, self.verify([name])["files"][name])
 
     def probes(self) -> list[str]:
         """The probes whose tables the manifest lists."""
         return list(self.manifest()["tables"])
 
     def splits(self) -> list[str]:
-        """The splits whose examples the manifest lists."""
-        return splits_among(self.manifest()["files"])
+        """The splits whose examples the manifest lists, or this process prepared."""
+        listed = self.manifest()["files"] if self.is_finished or not self.written else {}
+        return [Path(name).stem for name in (*self.written, *listed) if name.startswith("examples/")]
 
     def examples(
         self, split: str, columns: Sequence[str] | None = None, example_ids: Iterable[int] | None = None

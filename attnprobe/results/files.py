@@ -89,14 +89,11 @@ def read_bytes(path: str | os.PathLike, *, limit: int = MAX_JSON, required: bool
     return content
 
 
-def read_json(path: str | os.PathLike) -> dict[str, Any]:
-    """A JSON object; raises as `open_regular` does."""
-    return _parsed(path, read_bytes(path))
-
-
-def _parsed(path: str | os.PathLike, content: bytes) -> dict[str, Any]:
+def read_json(path: str | os.PathLike, content: bytes | None = None) -> dict[str, Any]:
+    """A JSON object, whose file may have been read already; raises as `open_regular` does."""
+    raw = read_bytes(path) if content is None else content
     try:
-        found = json.loads(content.decode("utf-8", "surrogatepass"))
+        found = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         raise damaged(path, "it is no JSON, or not all of it") from None
     if not isinstance(found, dict):
@@ -144,15 +141,6 @@ def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
     return {setting: record_of(path.resolve()) for setting, path in files.items()}
 
 
-def check(path: Path, record: Record) -> None:
-    """Raises `DamagedRun` where a file is missing, of another size than in its record, or holds something else."""
-    found = record_of(path)
-    if found["bytes"] != record["bytes"]:
-        raise damaged(path, f"it has {found['bytes']:,} bytes, the manifest says {record['bytes']:,}")
-    if found["sha256"] != record["sha256"]:
-        raise damaged(path, "its SHA-256 is not the one in the manifest")
-
-
 def sealed(content: dict[str, Any]) -> str:
     """Indented JSON whose last entry is the SHA-256 of the text without it.
 
@@ -168,7 +156,7 @@ def sealed(content: dict[str, Any]) -> str:
 def read_sealed(path: Path) -> dict[str, Any]:
     """What `sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
     raw = read_bytes(path, required=True)
-    content = _parsed(path, raw)
+    content = read_json(path, raw)
     if SEAL not in content:
         raise DamagedRun(
             f"{path} has no checksum: it is of another program, damaged, or of an earlier attnprobe, whose runs "
@@ -190,9 +178,9 @@ def write_atomically(path: Path, write: Any) -> None:
     # what writes of this file left whose process was killed. Processes are those of this machine: of two machines that write
     # one file at the same time, one may be told that its file is gone
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        if is_partial_of(path.name, left):
+        if writer := re.fullmatch(rf"\.{re.escape(path.name)}\.(\d+)\.partial", left.name):
             try:
-                os.kill(int(left.name.split(".")[-2]), 0)
+                os.kill(int(writer[1]), 0)
             except (ProcessLookupError, OverflowError):
                 left.unlink(missing_ok=True)
             except PermissionError:  # somebody else's, and at work
@@ -219,15 +207,6 @@ def synchronise(path: Path) -> None:
         os.close(descriptor)
 
 
-def is_partial_of(name: str, path: Path) -> bool:
-    """Whether `path` is what a killed `write_atomically` left of a file of this name.
-
-    >>> is_partial_of("a.json", Path("x/.a.json.17.partial")), is_partial_of("a.json", Path("x/.b.json.17.partial"))
-    (True, False)
-    """
-    return re.fullmatch(rf"\.{re.escape(name)}\.\d+\.partial", path.name) is not None
-
-
 DERIVED = b"attnprobe.version"
 """A key of the metadata of a table that is made of others, and may be made again."""
 
@@ -240,17 +219,14 @@ def is_derived(path: Path) -> bool:
         return False
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file; the same table gives the same bytes."""
-    write_groups(table.schema, [table], path)
-
-
-def write_groups(schema: pa.Schema, groups: Iterable[pa.Table], path: Path) -> None:
-    """Write a parquet file a row group at a time, as they come; the same groups give the same bytes."""
+def write_table(table: pa.Table | Iterable[pa.Table], path: Path, schema: pa.Schema | None = None) -> None:
+    """Write a parquet file, of one table or a row group at a time, as groups of this schema come; the same groups give the
+    same bytes."""
+    groups, kind = ([table], table.schema) if isinstance(table, pa.Table) else (table, schema)
 
     def write(temporary: Path) -> None:
         options: Any = {"compression": "zstd", "compression_level": 6, "write_page_checksum": True}
-        with pq.ParquetWriter(temporary, schema, **options) as writer:
+        with pq.ParquetWriter(temporary, kind, **options) as writer:
             for group in groups:
                 writer.write_table(group)
 

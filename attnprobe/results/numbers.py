@@ -1,8 +1,8 @@
 """The numbers of runs as the report reads them: a few metrics of one probe at a time, never all tables at once."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
-from attnprobe.results.pivot import ASKED, REPEATS, RUN, named
-from attnprobe.results.table import IMPORTANCES, RANGES, Contents, Told, attrs_of, contents_of, frame_of, read_rows
+from attnprobe.results.pivot import ASKED, REPEATS
+from attnprobe.results.table import IMPORTANCES, RANGES, Told, attrs_of, contents_of, frame_of, read_rows
 
 WHOLE_SPLITS = ("training", "performance")
 """The tables that every run has. They are about a whole split: no probe's, and no example's."""
@@ -19,7 +19,7 @@ EVERY = ("*",)
 """The pattern of all metrics."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Numbers:
     """The numbers of some runs, read when they are asked for.
 
@@ -48,41 +48,30 @@ class Numbers:
                 merged[name] = said | merged.get(name, type(said)())
         return cls(tuple(table for one in parts for table in one.tables), attrs)
 
-    def each(self) -> list["Numbers"]:
-        """The numbers of each run by themselves."""
-        return [replace(self, tables=(one,)) for one in self.tables]
-
-    def named(self, classes: Sequence[Sequence[str]]) -> "Numbers":
-        """The same numbers, with the names of the classes of each run (`attnprobe.results.pivot.named`)."""
-        frame = pd.DataFrame()
-        frame.attrs = self.attrs
-        return replace(self, attrs=named(frame, classes).attrs)
-
-    def _filled(self) -> list[dict[str, dict[str, Any]]]:
-        """Of each run its tables that have rows: probe → what identifies the first row."""
-        contents = [{probe: _contents(table).identity for probe, table in each.items()} for each in self.tables]
+    def identities(self) -> list[dict[str, dict[str, Any]]]:
+        """Of each run its tables that have rows: probe → what identifies the first row (`attnprobe.results.pivot.RUN`)."""
+        contents = [{probe: contents_of(table).identity for probe, table in each.items()} for each in self.tables]
         return [{probe: one for probe, one in each.items() if one is not None} for each in contents]
 
     @property
     def probes(self) -> list[str]:
         """The probes that there are numbers of, in the order of the runs' tables."""
-        return list(dict.fromkeys(probe for each in self._filled() for probe in each))
+        return list(dict.fromkeys(probe for each in self.identities() for probe in each))
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """What identifies each run that there are numbers of (`attnprobe.results.pivot.RUN`), the split of the first table
-        included."""
-        return [next(iter(each.values())) for each in self._filled() if each]
+        """What identifies each run that there are numbers of, the split of the first table included."""
+        return [next(iter(each.values())) for each in self.identities() if each]
 
     @property
     def split(self) -> str | None:
         """The split whose examples the first run's probes measured; None where none did."""
-        probed = [one for probe, one in next(iter(self._filled()), {}).items() if probe not in WHOLE_SPLITS]
-        return str(probed[0]["split"]) if probed else None
+        first = next(iter(self.identities()), {}).items()
+        return next((str(one["split"]) for probe, one in first if probe not in WHOLE_SPLITS), None)
 
     def metrics(self, probe: str) -> list[str]:
         """The metrics of a probe, in alphabetical order."""
-        return sorted({metric for each in self.tables if probe in each for metric in _contents(each[probe]).metrics})
+        return sorted({metric for each in self.tables if probe in each for metric in contents_of(each[probe]).metrics})
 
     def outline(self, probe: str) -> pd.DataFrame:
         """Which metrics there are, as a table with a row for each: `probe`, `metric`."""
@@ -107,7 +96,7 @@ class Numbers:
             example_ids: only these examples' rows with a step; None: all examples'.
         """
         tables = [each[probe] for each in self.tables if probe in each]
-        names = {metric for table in tables for metric in _contents(table).metrics}
+        names = {metric for table in tables for metric in contents_of(table).metrics}
         plain, others = (
             [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
             for patterns in (tuple(metrics), tuple(stepped))
@@ -122,13 +111,6 @@ class Numbers:
         rows = pd.concat(frames) if frames else frame_of(read_rows(files, plain, others, ids))
         rows.attrs = dict(self.attrs)
         return rows
-
-
-def _contents(table: Path | pd.DataFrame) -> Contents:
-    if isinstance(table, Path):
-        return contents_of(table)
-    identity: Any = None if table.empty else table[list(RUN)].iloc[:1].astype(object).to_dict("records")[0]
-    return Contents(sorted(map(str, table["metric"].unique())), identity)
 
 
 def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:

@@ -1,7 +1,9 @@
 """From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,18 +94,13 @@ def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
     return {str(name) for name in results.loc[results["probe"] == probe, "metric"].unique()}
 
 
-def runs_in(rows: pd.DataFrame) -> pd.DataFrame:
-    """What identifies each run of a table (`RUN`), one row per run."""
-    return rows[list(RUN)].drop_duplicates()
-
-
 def facets(rows: pd.DataFrame) -> list[Facet]:
     """Split wide rows into panels: one per data set and model, seeds pooled.
 
     Runs that differ in more than the seed (another experiment, split, or setting) are never pooled: those words join
     the panel's title, and where even they do not tell two runs of one seed apart, the run's id does.
     """
-    runs = runs_in(rows)
+    runs = rows[list(RUN)].drop_duplicates()
     keys = ["data", "model"]
     keys += [name for name in ("experiment", "split") if runs[name].nunique() > 1]
     if (runs.groupby([*keys, "seed"], observed=True)["run_id"].nunique() > 1).any():
@@ -154,14 +151,15 @@ def class_of(group: str, names: Sequence[str]) -> str:
     return str(names[int(group.removeprefix("class_"))]) if names else group.replace("_", " ")
 
 
-def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """The same table, its panels' classes called by name, if all its runs have the same classes: a figure has one legend.
+def named(results: Any, classes: Sequence[Sequence[str]]) -> Any:
+    """The same numbers, their panels' classes called by name, if all their runs have the same classes: a figure has one
+    legend.
 
     Args:
-        results: the long table of some runs.
+        results: a long table of some runs, or their `attnprobe.results.numbers.Numbers`.
         classes: the names of the classes of each run; empty where they are not known or must not be shown.
     """
     alike = len({tuple(names) for names in classes}) == 1
-    result = results.copy(deep=False)
+    result = copy(results)
     result.attrs = results.attrs | {CLASSES: list(classes[0]) if alike else []}
     return result

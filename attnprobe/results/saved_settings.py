@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.directory import CONFIG, TRAINED, RunDirectory
 from attnprobe.results.files import read_yaml
 
 _FAMILIES = {
@@ -35,7 +35,10 @@ def read_settings(directory: Path) -> dict[str, Any]:
         FileNotFoundError, NotADirectoryError: there is none.
         UserError: it is damaged, or refers to other values or to the environment (`${…}`).
     """
-    path = RunDirectory(directory).settings_file()
+    run = RunDirectory(directory)
+    path = run.file(CONFIG) if run.is_finished else run / CONFIG
+    if run.is_trained and not run.is_finished:
+        path = run.located(CONFIG, run.read_listing(TRAINED)["files"][CONFIG])
     content = read_yaml(path)
     for place, _ in references(content):
         raise UserError(

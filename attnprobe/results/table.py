@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from attnprobe.results.directory import IDENTITY, SCHEMA, SITE, SITED, UNTESTED, RunDirectory, find_runs
-from attnprobe.results.files import write_groups
+from attnprobe.results.files import write_table
 from attnprobe.results.pivot import ASKED, REPEATS
 
 # Reading
@@ -58,9 +58,12 @@ class Contents(NamedTuple):
     identity: dict[str, Any] | None
 
 
-def contents_of(path: Path) -> Contents:
-    """What a table has numbers of; read once per process as long as the file stays as it is."""
-    return _contents_of(path, path.stat().st_mtime_ns)
+def contents_of(table: Path | pd.DataFrame) -> Contents:
+    """What a table has numbers of; a file is read once per process as long as it stays as it is."""
+    if isinstance(table, Path):
+        return _contents_of(table, table.stat().st_mtime_ns)
+    first: list[Any] = table[list(IDENTITY)].iloc[:1].astype(object).to_dict("records")
+    return Contents(sorted(map(str, table["metric"].unique())), next(iter(first), None))
 
 
 @lru_cache(maxsize=4096)
@@ -211,36 +214,17 @@ class Written(NamedTuple):
 
 
 @dataclass
-class Column:
-    """The numbers of one metric as they come: 24 bytes each."""
-
-    ids: list[np.ndarray] = field(default_factory=list)
-    steps: list[np.ndarray] = field(default_factory=list)
-    values: list[np.ndarray] = field(default_factory=list)
-
-    def add(self, example_id: np.ndarray, counts: np.ndarray, values: np.ndarray, steps: np.ndarray) -> None:
-        """Some examples (`[n]`), how many values each has, and these one after the other; a step of NaN stands for none."""
-        self.ids.append(np.repeat(example_id, counts))
-        self.steps.append(steps)
-        self.values.append(values)
-
-    def ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Example ids, steps and values, by example and step."""
-        columns = (self.ids, self.steps, self.values)
-        for parts in columns:
-            parts[:] = [np.concatenate(parts)]  # never held twice
-        order = np.lexsort((np.nan_to_num(self.steps[0], nan=-np.inf), self.ids[0]))
-        for parts in columns:
-            parts[:] = [parts[0][order]]
-        return self.ids[0], self.steps[0], self.values[0]
-
-
-@dataclass
 class Rows:
     """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
-    shows in the table."""
+    shows in the table.
 
-    columns: dict[tuple[str, str], Column] = field(default_factory=dict)
+    Attributes:
+        columns: (metric, site) → lists of the example ids, the steps (NaN: none) and the values, as they came: 24 bytes each.
+    """
+
+    columns: dict[tuple[str, str], tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]] = field(
+        default_factory=dict
+    )
 
     def add(
         self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None, site: str = ""
@@ -262,7 +246,9 @@ class Rows:
             keep = ~np.isnan(step)
             counts, at, value = keep.sum(1), step[keep], value[keep]
         if len(value):
-            self.columns.setdefault((metric, site), Column()).add(example_id, counts, value, at)
+            parts = (np.repeat(example_id, counts), at, value)
+            for column, part in zip(self.columns.setdefault((metric, site), ([], [], [])), parts, strict=True):
+                column.append(part)
 
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
         """Write the table, and forget the rows.
@@ -273,14 +259,14 @@ class Rows:
         """
         rows = undefined = 0
         extremes: Extremes = {}
-        for (metric, _), column in sorted(self.columns.items(), key=lambda pair: pair[0]):
-            values = np.concatenate(column.values)
+        for (metric, _), columns in sorted(self.columns.items(), key=lambda pair: pair[0]):
+            values = np.concatenate(columns[2])
             known = values[~np.isnan(values)]
             rows, undefined = rows + len(values), undefined + len(values) - len(known)
             low, high = extremes.get(metric) or (np.inf, -np.inf)
             low, high = known.min(initial=low), known.max(initial=high)
             extremes[metric] = (float(low), float(high)) if low <= high else None
-        write_groups(self.schema, self.groups(identity), path)
+        write_table(self.groups(identity), path, self.schema)
         self.columns = {}
         return Written(rows, undefined, extremes)
 
@@ -296,8 +282,13 @@ class Rows:
     def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
         """All rows by metric, site, example and step, in tables of at least `ROW_GROUP` rows, the last one of fewer."""
         waiting, count = [self.schema.empty_table()], 0
-        for metric, site in sorted(self.columns):
-            owner, step, value = self.columns[metric, site].ordered()
+        for (metric, site), columns in sorted(self.columns.items(), key=lambda pair: pair[0]):
+            for parts in columns:
+                parts[:] = [np.concatenate(parts)]  # never held twice
+            order = np.lexsort((np.nan_to_num(columns[1][0], nan=-np.inf), columns[0][0]))
+            for parts in columns:
+                parts[:] = [parts[0][order]]
+            (owner,), (step,), (value,) = columns
             for start in range(0, len(owner), ROW_GROUP):
                 part = slice(start, start + ROW_GROUP)
                 names = identity | {"metric": metric, SITE: site}

@@ -18,23 +18,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import (
-    CURVES,
-    FINDINGS,
-    MANIFEST,
-    MARKER,
-    STAGING,
-    TRAINED,
-    RunDirectory,
-    is_run_name,
-    splits_among,
-)
+from attnprobe.results.directory import CURVES, FINDINGS, MANIFEST, MARKER, STAGING, TRAINED, RunDirectory, is_run_name
 from attnprobe.results.files import (
     SEAL,
     DamagedRun,
     Record,
     is_derived,
-    is_partial_of,
     open_regular,
     read_sealed,
     record_of,
@@ -123,7 +112,6 @@ class OwnRunDirectory(RunDirectory):
 
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path)
-        self.written: set[str] = set()
         self.began = False
 
     def refuse_foreign(self) -> None:
@@ -137,7 +125,8 @@ class OwnRunDirectory(RunDirectory):
                 f"cannot write to {self.path}: it is a file, or within one. Choose another place with output=… or run_dir=…"
             ) from error
         # a run that was killed at its first step has left the beginning of its mark, or its lock
-        others = sorted(name for name in there if name != LOCK and not is_partial_of(MARKER, self / name))
+        left = rf"\.{re.escape(MARKER)}\.\d+\.partial"
+        others = sorted(name for name in there if name != LOCK and not re.fullmatch(left, name))
         if others and MARKER not in there:
             raise UserError(
                 f"{self.path} is not empty and is not a run of attnprobe: there is {others[0]}, and no {MARKER} that "
@@ -178,14 +167,6 @@ class OwnRunDirectory(RunDirectory):
     def has(self, name: str) -> bool:
         """Whether there is something of this name, in its place or prepared."""
         return os.path.lexists(self / name) or os.path.lexists(self / f"{STAGING}{name}")
-
-    def file(self, name: str) -> Path:
-        """The path of one file; what this process wrote need not be in the manifest yet."""
-        return self / f"{STAGING}{name}" if name in self.written else super().file(name)
-
-    def splits(self) -> list[str]:
-        """The splits that have examples, those included that this process wrote."""
-        return [*splits_among(self.written), *(super().splits() if self.is_finished else [])]
 
     # What is being prepared
 
@@ -238,9 +219,9 @@ class OwnRunDirectory(RunDirectory):
         with suppress(DamagedRun):
             found = read_sealed(self / STAGING / JOURNAL)
             del found[SEAL]
-        for read in (self.read_training, self.manifest):
+        for listing in (TRAINED, MANIFEST):
             with suppress(UserError):
-                for name, record in read()["files"].items():
+                for name, record in self.read_listing(listing)["files"].items():
                     found.setdefault(name, []).append(record)
         return found
 
@@ -276,7 +257,7 @@ class OwnRunDirectory(RunDirectory):
         if not (os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained):
             return
         records = self._records()
-        for listing in (self.read_training(), self.read_manifest() or {"files": {}}):
+        for listing in (self.read_listing(TRAINED), self.read_manifest() or {"files": {}}):
             for name, record in listing["files"].items():
                 staged = self.checked(f"{STAGING}{name}")
                 if staged.is_file() and record_of(staged) == record:

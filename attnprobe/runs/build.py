@@ -30,7 +30,7 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
         data.read_pieces(classifier.reader)
     sample = data.splits["test"].sample()
     classifier.prepare(sample)
-    if note := classifier.read_texts(data.test_dataloader()):
+    if note := classifier.read_texts(data.loader("test")):
         data.notes += (note,)
     if classifier.recipe is not None:
         with torch.random.fork_rng(devices=[]):  # a recipe that does not suit the model is refused here

@@ -23,7 +23,7 @@ from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.directory import WHOLE_SPLIT, table_file
-from attnprobe.results.files import records_of, write_groups
+from attnprobe.results.files import records_of, write_table
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import Rows
 from attnprobe.results.writer import OwnRunDirectory
@@ -140,7 +140,7 @@ class PredictionCollector(Callback):
         masses = {name: sum(float(row[name]) for row in self.rows.values()) for name in MASSES if name in there}
         self.shares = {name: round(total / len(part), 4) for name, total in masses.items()}
         schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in there])
-        write_groups(schema, self.tables(part, schema), path)
+        write_table(self.tables(part, schema), path, schema)
 
     def tables(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
         """The table, `EXAMPLES` rows at a time."""

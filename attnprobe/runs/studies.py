@@ -18,7 +18,6 @@ from pydantic import TypeAdapter, ValidationError
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, MEMBER
 from attnprobe.core.sanitise import duration, quoted
-from attnprobe.data.prepare import read_once
 from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study, asked_of
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
@@ -35,7 +34,6 @@ OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 
 
 @answering_disk()
-@read_once()
 def carry_out_study(
     overrides: Sequence[str],
     compose: Compose,

@@ -26,7 +26,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
-from attnprobe.results.directory import CURVES, TRACKING
+from attnprobe.results.directory import CURVES, TRACKING, UNTESTED
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.settings import Settings
 
@@ -140,7 +140,7 @@ class Served(LightningDataModule):
         return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self.data.val_dataloader()
+        return self.data.loader("validation")
 
 
 def fit(
@@ -242,9 +242,10 @@ def listen(
             **processes(),
         )
         if not is_test:
-            trainer.predict(classifier, data.predict_dataloader(), return_predictions=False)
+            others = [data.loader(split) for split in UNTESTED if split in data.splits]
+            trainer.predict(classifier, others, return_predictions=False)
             return
-        trainer.test(classifier, data.test_dataloader(), verbose=False)
+        trainer.test(classifier, data.loader("test"), verbose=False)
 
 
 class NamedWandbLogger(WandbLogger):

@@ -32,11 +32,11 @@ def test_encoding_against_a_plain_loop():
 def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone():
     data = ready(batch_size=3, eval_batch_size=1)
     state = torch.get_rng_state()
-    for loader in (data.train_dataloader(), data.val_dataloader(), data.test_dataloader()):
+    for loader in (data.train_dataloader(), data.loader("validation"), data.loader("test")):
         ids = [number for batch in loader for number in batch.example_id.tolist()]
         assert sorted(ids) == list(range(len(ids)))
     assert torch.equal(state, torch.get_rng_state())
-    assert len(data.test_dataloader()) == 2
+    assert len(data.loader("test")) == 2
 
 
 def test_several_labels_become_rows_of_zeros_and_ones():

@@ -48,7 +48,7 @@ def test_a_question_is_a_sequence_like_the_text():
     assert ready().splits["test"][[0]].question is None
     # "john" is in one text and one question, "attic" in one text, "who" in one question
     frequent = asking(min_df=2).vocabulary
-    assert [word in frequent for word in ("john", "where", "attic", "who")] == [True, True, False, False]
+    assert [word in frequent.words for word in ("john", "where", "attic", "who")] == [True, True, False, False]
 
 
 def test_candidates_become_a_mask_over_the_classes():
@@ -192,7 +192,7 @@ def test_stories_end_to_end(hops):
     data.setup()
     assert data.task is Task.SINGLE_LABEL
     assert len(data.classes) == 6
-    table = data.source.generate("test")
+    table = data.source.load()["test"]
     for row in range(30):
         marked = [
             t for t, m in zip(data.splits["test"].tokens(row), data.splits["test"].rationale(row), strict=True) if m

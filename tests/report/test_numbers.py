@@ -5,6 +5,7 @@ import pytest
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
 from attnprobe.results.pivot import CLASSES
+from attnprobe.results.pivot import named as called
 from attnprobe.results.table import read_results
 
 KEYS = ["run_id", "probe", "metric", "example_id", "step"]
@@ -54,13 +55,12 @@ def test_both_kinds_know_what_there_is(two):
     assert [(one["run_id"], one["data"], one["seed"]) for one in stored.runs] == [("a", "sst", 0), ("b", "imdb", 3)]
     assert {one["run_id"] for one in whole.runs} == {"a", "b"}
     assert stored.split == "test"
-    assert len(stored.each()) == 2
     assert stored.rows("gradient").empty
     assert stored.metrics("gradient") == []
 
 
 def test_the_classes_names_go_with_the_rows(make_run):
-    named = read_numbers(make_run("a")).named([["bad", "good"]])
+    named = called(read_numbers(make_run("a")), [["bad", "good"]])
     assert named.rows("permutation", ("median_tvd",)).attrs[CLASSES] == ["bad", "good"]
     assert numbers_of(named.rows("permutation")).attrs[CLASSES] == ["bad", "good"]
 

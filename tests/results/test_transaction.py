@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.directory import TRAINED, RunDirectory
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from tests.faults.operations import Fault, watch
 
@@ -19,7 +19,7 @@ def measured(directory, files):
     """As a run does it: settings, tables and figures prepared, then the manifest."""
     run = OwnRunDirectory(directory)
     run.mark()
-    before = run.read_manifest() or {"files": run.read_training()["files"] if run.is_trained else {}}
+    before = run.read_manifest() or {"files": run.read_listing(TRAINED)["files"] if run.is_trained else {}}
     if not run.is_trained:
         run.place("config.yaml").write_text("a: 0\n")
         run.place("model.safetensors").write_text("weights")
