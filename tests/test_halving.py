@@ -24,7 +24,7 @@ class Texts(list):
     ids = torch.zeros(1, 10)
 
 
-def halved(halving, count, most, error, **settings):
+def halved(halving, count, most, error):
     """What is made of so many texts by work that fails on more than `most` rows."""
 
     def work(rows):
@@ -32,7 +32,7 @@ def halved(halving, count, most, error, **settings):
             raise error
         return list(range(rows.start, rows.stop))
 
-    return halving("probe x", Texts(range(count)), work, **settings)
+    return halving("probe x", Texts(range(count)), work)
 
 
 @pytest.mark.parametrize("error", [RuntimeError(FULL), MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
@@ -53,14 +53,6 @@ def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
     with pytest.raises(RuntimeError, match="shapes"):
         halved(Halving(), 4, 0, RuntimeError("shapes differ"))
     assert not is_out_of_memory(ValueError("can't allocate memory"))
-
-
-def test_parts_of_more_rows_than_are_wanted_are_not_tried():
-    halving, tried = Halving(), AssertionError("tried")
-    parts = halved(halving, 11, 4, tried, rows_at_once=4)
-    assert [row for part in parts for row in part] == list(range(11))
-    assert halved(halving, 1, 1, tried, rows_at_once=0) == [[0]]
-    assert (halving.count, halving.fits) == (0, {})
 
 
 def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp_path, monkeypatch):

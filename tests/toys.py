@@ -96,6 +96,16 @@ def predict(classifier: Model, batch: Batch) -> Tensor:
     return probabilities(classifier(batch).logits, classifier.task)
 
 
+def assert_same_alone(classifier: Model, batch: Batch) -> None:
+    """Neither padding nor the other texts of the batch change a logit or a weight."""
+    together = classifier(batch)
+    for row in range(len(batch)):
+        one = rows_of(batch, [row])
+        alone = classifier(one)
+        torch.testing.assert_close(alone.logits[0], together.logits[row])
+        torch.testing.assert_close(alone.attention[0], together.attention[row, : one.ids.shape[1]])
+
+
 def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:
     """The classifier with a bias that leaves the batch's mean logits at 0, so that its decisions hang on few words."""
     with torch.no_grad():

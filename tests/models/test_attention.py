@@ -8,21 +8,14 @@ import torch
 from scipy.optimize import brentq
 
 from attnprobe.core.errors import UserError
-from attnprobe.models.attention import (
-    AdditiveAttention,
-    DotAttention,
-    EntmaxAttention,
-    ImposedAttention,
-    SparsemaxAttention,
-    UniformAttention,
-)
+from attnprobe.models import attention as kinds
 from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier
 
 
 @pytest.fixture(autouse=True)
 def frozen(monkeypatch):
-    monkeypatch.setitem(ATTENTIONS, "uniform", UniformAttention)
-    monkeypatch.setitem(ATTENTIONS, "imposed", ImposedAttention)
+    monkeypatch.setitem(ATTENTIONS, "uniform", kinds.UniformAttention)
+    monkeypatch.setitem(ATTENTIONS, "imposed", kinds.ImposedAttention)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -48,7 +41,7 @@ def test_additive_and_dot_attention_by_hand():
             scores = hidden @ found[kind].score.weight[0] / 12**0.5
         torch.testing.assert_close(outputs.attention[0, 1:5], scores.softmax(0))
     with pytest.raises(ValueError, match="got 7 for 12"):
-        DotAttention(hidden_size=12, query_size=7)
+        kinds.DotAttention(hidden_size=12, query_size=7)
 
 
 def test_uniform_attention_is_the_same_everywhere_and_learns_nothing():
@@ -97,7 +90,9 @@ def by_threshold(scores):
     return np.maximum(half - root, 0) ** 2
 
 
-@pytest.mark.parametrize(("kind", "reference"), [(SparsemaxAttention, nearest_point), (EntmaxAttention, by_threshold)])
+@pytest.mark.parametrize(
+    ("kind", "reference"), [(kinds.SparsemaxAttention, nearest_point), (kinds.EntmaxAttention, by_threshold)]
+)
 def test_sparse_weights_are_those_of_the_definition_with_exact_zeros_and_gradients_without_nan(kind, reference):
     scores = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).double()
     content = (torch.arange(8) < 6).expand(20, -1)
@@ -112,5 +107,5 @@ def test_sparse_weights_are_those_of_the_definition_with_exact_zeros_and_gradien
     found[0, 0].backward()
     assert torch.isfinite(few.grad).all()
     assert few.grad[0, 0] > 0 > few.grad[0, 2]
-    assert AdditiveAttention.positionwise
+    assert kinds.AdditiveAttention.positionwise
     assert not kind.positionwise

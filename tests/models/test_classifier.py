@@ -4,21 +4,14 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from tests.toys import ENCODERS, predict, recipe, rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import ENCODERS, assert_same_alone, predict, recipe, toy_batch, toy_classifier, toy_readout
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("question", [False, True])
 def test_padding_and_batch_size_change_no_prediction(encoder, question):
-    lengths = [5, 2, 1]
     classifier = toy_classifier(encoder, question=question, classes=3).double()
-    batch, padded = toy_batch(lengths, question=question), toy_batch(lengths, padding=3, question=question)
-    expected = classifier(batch)
-    torch.testing.assert_close(classifier(padded).logits, expected.logits)
-    for row in range(3):
-        alone = classifier(rows_of(batch, [row]))
-        torch.testing.assert_close(alone.logits[0], expected.logits[row])
-        torch.testing.assert_close(alone.attention[0], expected.attention[row, : lengths[row] + 2])
+    assert_same_alone(classifier, toy_batch([5, 2, 1], padding=3, question=question))
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -14,35 +14,25 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.batching import log_odds_ratios
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.models.controls import (
-    ColumnAttention,
-    CommonWordAttention,
-    ConstantDecoder,
-    FirstAttention,
-    LexiconAttention,
-    PositionAttention,
-    RandomAttention,
-    RationaleAttention,
-    WordAttention,
-    noise,
-)
+from attnprobe.models import controls
+from attnprobe.models.controls import CommonWordAttention, FirstAttention, RationaleAttention, WordAttention, noise
 from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception, Supervision
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.importance.leave_one_out.loops import each_alone
 from tests.importance.trained import batch_of, small_data
 from tests.runs import composed, small_run
-from tests.toys import ATTENTIONS, rows_of, toy_batch, toy_classifier
+from tests.toys import ATTENTIONS, assert_same_alone, toy_batch, toy_classifier
 
 CONTROLS = {
-    "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": RandomAttention,
-    "position": PositionAttention, "word": WordAttention, "common_word": CommonWordAttention,
+    "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": controls.RandomAttention,
+    "position": controls.PositionAttention, "word": WordAttention, "common_word": CommonWordAttention,
 }  # fmt: skip
 KNOWS_NO_WORD = ("rationale", "first", "random", "position")
 
 
 @pytest.fixture(autouse=True)
-def controls(monkeypatch):
+def known(monkeypatch):
     for name, made in CONTROLS.items():
         monkeypatch.setitem(ATTENTIONS, name, made)
 
@@ -99,7 +89,7 @@ def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
     assert (means["median_tvd"], means["predicted_class"], means["accuracy"]) == (0, 0, 0.75)
     attended = torch.randn(5, 4, 3, requires_grad=True)
     # the text plays no part, and probes that ask for its gradient get 0
-    assert not torch.autograd.grad(ConstantDecoder(3, 2)(attended).exp().sum(), attended)[0].any()
+    assert not torch.autograd.grad(controls.ConstantDecoder(3, 2)(attended).exp().sum(), attended)[0].any()
 
 
 def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
@@ -146,9 +136,7 @@ def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_say
     attention = classifier(batch).attention
     assert torch.equal(attention > 0, batch.content)
     torch.testing.assert_close(attention.sum(-1), torch.ones(3))
-    for row in range(3):
-        one = rows_of(batch, [row])
-        torch.testing.assert_close(classifier(one).attention[0], attention[row, : one.ids.shape[1]])
+    assert_same_alone(classifier, batch)
     other = torch.where(batch.content, batch.ids.roll(1, 0).clamp(min=4), batch.ids)
     changed = classifier(replace(batch, ids=other)).attention
     assert torch.allclose(changed, attention) == (name in KNOWS_NO_WORD)
@@ -201,13 +189,13 @@ def test_deception_and_supervision_by_hand_and_nothing_of_a_text_without_marks()
 
 def test_a_lexicons_attention_is_the_softmax_of_log_odds():
     data = small_data()
-    attention, batch = LexiconAttention(4, scale=2.0), batch_of(data)
+    attention, batch = controls.LexiconAttention(4, scale=2.0), batch_of(data)
     attention.read_training_texts(data)
     odds = log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
     strength = torch.from_numpy(abs(odds).mean(-1))[batch.ids]
     expected = (2 * strength).masked_fill(~batch.content, -torch.inf).softmax(-1)
     torch.testing.assert_close(attention.given(batch).double(), expected, rtol=1e-5, atol=1e-7)
-    even = LexiconAttention(4, scale=0.0).given(batch)
+    even = controls.LexiconAttention(4, scale=0.0).given(batch)
     torch.testing.assert_close(even, batch.content / batch.content.sum(-1, keepdim=True))
 
 
@@ -216,11 +204,11 @@ def test_a_column_of_the_data_is_imposed_as_it_is():
     batch.extra["mine"] = torch.full(batch.ids.shape, torch.nan)
     batch.extra["mine"][0, 1:4] = torch.tensor([0.0, 3.0, 1.0])
     batch.extra["mine"][1, 1:3] = torch.tensor([0.5, 0.5])
-    given = ColumnAttention(6, column="mine").given(batch)
+    given = controls.ColumnAttention(6, column="mine").given(batch)
     torch.testing.assert_close(given[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
     torch.testing.assert_close(given[1:, 1:3], torch.full((2, 2), 0.5))  # even where a text has none
     assert (given[~batch.content] == 0).all()
     with pytest.raises(UserError, match="these texts do not say which"):
         RationaleAttention(4).given(batch)
     with pytest.raises(UserError, match=r"column=other: expected a column of data\.per_word.*there are mine"):
-        ColumnAttention(6, column="other").given(batch)
+        controls.ColumnAttention(6, column="other").given(batch)

@@ -1,7 +1,5 @@
 """Encoders against plain loops and PyTorch's own, and the derivative by a factor of each input."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -59,13 +57,3 @@ def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
     encoder(inputs, batch.mask, batch.content).sum().backward()
     assert inputs.grad.abs().sum() > 0
     assert not encoder.training
-
-
-@pytest.mark.parametrize("encoder", [GRUEncoder, NoEncoder, partial(CNNEncoder, filters=4)])
-def test_dropout_acts_while_training_only(encoder):
-    torch.manual_seed(0)
-    vectors, mask = torch.rand(1, 40, 6) + 1, torch.ones(1, 40).bool()
-    module = encoder(6, dropout=0.5)
-    assert 0.3 < (module(vectors, mask, mask) == 0).float().mean() < 0.95
-    module.eval()
-    assert module(vectors, mask, mask).equal(module(vectors, mask, mask))

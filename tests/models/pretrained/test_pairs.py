@@ -17,16 +17,8 @@ from attnprobe.report.page.browser import browse
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import (
-    TEXTS,
-    WORDS,
-    batch_of,
-    checkpoint,
-    classifier,
-    library_says,
-    run_settings,
-    tokenizer,
-)
+from tests.models.pretrained import families
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, library_says, run_settings
 from tests.models.pretrained.prompts import prompted
 from tests.runs import composed
 
@@ -55,7 +47,7 @@ def test_prediction_and_attention_are_the_librarys_own(attend_to):
 
 
 def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
-    reader = PieceReader(tokenizer(), 12)
+    reader = PieceReader(families.tokenizer(), 12)
     first, second = ["the", "film", "was", "fine"], ["a", "long", "and", "dull", "story", "of", "people", "unable"]
     segment = np.repeat([0, 1], [4, 8])
     (found,) = reader.read([[*first, *second]], None, [segment])

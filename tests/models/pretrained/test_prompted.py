@@ -148,23 +148,21 @@ def test_the_layer_that_decides_shows_the_planted_word(seed):
         some.insert(draw.randrange(len(some) + 1), planted[label])
         return " ".join(some)
 
+    def losses():
+        label, entropy = torch.arange(64) % 2, torch.nn.functional.cross_entropy
+        for _ in range(150):
+            texts = [f"Review: {text(one)} Sentiment:" for one in label.tolist()]
+            asked = read(texts, padding=True, return_tensors="pt")
+            logits, there = network(**asked).logits, asked.attention_mask[:, 1:] > 0
+            said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
+            yield entropy(said, 4 + label) + entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
+
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        config = transformers.GPT2Config(
+        network = transformers.GPT2LMHeadModel(transformers.GPT2Config(
             vocab_size=len(vocabulary), n_embd=64, n_layer=4, n_head=4, n_positions=32, bos_token_id=1, eos_token_id=1,
             pad_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        )  # fmt: skip
-        network = transformers.GPT2LMHeadModel(config)
-
-        def losses():
-            label, entropy = torch.arange(64) % 2, torch.nn.functional.cross_entropy
-            for _ in range(150):
-                texts = [f"Review: {text(one)} Sentiment:" for one in label.tolist()]
-                asked = read(texts, padding=True, return_tensors="pt")
-                logits, there = network(**asked).logits, asked.attention_mask[:, 1:] > 0
-                said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
-                yield entropy(said, 4 + label) + entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
-
+        ))  # fmt: skip
         fit(network, losses(), 2e-3)
     settings = {"prompt": "Review: {text} Sentiment:", "labels": {name: f" {name}" for name in labels}}
     model = prompted("gpt2", path=str(stored(network, read)), class_names=list(labels), **settings)
