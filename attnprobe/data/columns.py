@@ -87,6 +87,16 @@ def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
+def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " tokens"]:
+    """What several annotators marked, in one number per token: of annotator k bit 2k says that there is one, and bit 2k + 1
+    that this token is marked.
+
+    >>> packed([np.array([True, False]), np.array([False, False])]).tolist()
+    [7, 5]
+    """
+    return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
+
+
 def paired(
     first: Sequence[str], second: Sequence[str], attend_to: str
 ) -> tuple[list[str], Sequence[str] | None, Int[np.ndarray, " words"]]:

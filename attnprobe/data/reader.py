@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.columns import MOST_ANNOTATORS, OPTIONAL, Columns, marked, paired, places_of
+from attnprobe.data.columns import MOST_ANNOTATORS, OPTIONAL, Columns, marked, packed, paired, places_of
 from attnprobe.data.examples import Examples, Lexicon
 from attnprobe.data.text import TextRules, matching
 
@@ -216,9 +216,7 @@ class Reader:
             masks = [one(part, setting) for part in cell]
             fitting = [mask for mask in masks if mask is not None]
             if len(fitting) > 1 and len(fitting) == len(masks):
-                # of annotator k bit 2k says that there is one, and bit 2k + 1 that this token is marked
-                bits = [(1 + 2 * mask.astype(np.int32)) << (2 * k) for k, mask in enumerate(fitting)]
-                found["annotators"] = np.bitwise_or.reduce(bits)
+                found["annotators"] = packed(fitting)
         return found
 
     @property
