@@ -19,26 +19,15 @@ def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
         description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
         "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
     )
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUNS", help="run directories, directories above runs, or glob patterns"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), help="the page (default: report.html)"
-    )
-    parser.add_argument("--title", default=TITLE, help="heads the page")
-    parser.add_argument(
-        "--no-text", action="store_true", help="leave the texts out; positions, numbers and the classes' names stay"
-    )
-    parser.add_argument(
-        "--megabytes", type=float, default=MEGABYTES, metavar="MB",
-        help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
-    )  # fmt: skip
-    parser.add_argument(
-        "--again", action="store_true", help="decide every claim anew, whatever findings are stored with the runs"
-    )
-    parser.add_argument(
-        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
-    )
+    option = parser.add_argument
+    option("runs", nargs="+", metavar="RUNS", help="run directories, directories above runs, or glob patterns")
+    option("-o", "--output", type=Path, default=Path("report.html"), help="the page (default: report.html)")
+    option("--title", default=TITLE, help="heads the page")
+    option("--no-text", action="store_true", help="leave the texts out; positions, numbers and the classes' names stay")
+    size = f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps"
+    option("--megabytes", type=float, default=MEGABYTES, metavar="MB", help=size)
+    option("--again", action="store_true", help="decide every claim anew, whatever findings are stored with the runs")
+    option("--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well")
     return parser
 
 
@@ -58,15 +47,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
             raise UserError(f"--output={asked.output}: expected a name that ends in .html, for example -o report.html")
         if not asked.megabytes > 0:
             raise UserError(f"--megabytes={asked.megabytes:g}: expected a number above 0, for example --megabytes 60")
-        page = write_report(
-            asked.runs,
-            asked.output,
-            title=asked.title,
-            words=not asked.no_text,
-            megabytes=asked.megabytes,
-            again=asked.again,
-            tell=progress,
-        )
+        shown = {"title": asked.title, "words": not asked.no_text, "megabytes": asked.megabytes, "again": asked.again}
+        page = write_report(asked.runs, asked.output, tell=progress, **shown)
         if asked.archive is not None:
             write_archive(asked.runs, page, asked.archive)
     except UserError as error:
@@ -74,9 +56,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
         print(f"attnprobe.report: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     progress("")
-    print(
-        f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {page.with_name(page.stem + '_files')}"
-    )
+    beside = page.with_name(f"{page.stem}_files")
+    print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {beside}")
     if asked.archive is not None:
         print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
 

@@ -50,7 +50,7 @@ def draw_figures(
 def save_figures(
     runs: Sequence[RunDirectory], numbers: Numbers, directory: str | os.PathLike, *, words: bool = True
 ) -> list[Path]:
-    """As `draw_figures`, of runs whose numbers are known: those of each run, in the same order."""
+    """As `draw_figures`, of runs whose numbers are known, in the same order."""
     called = named(numbers, [class_names(run.path) if words else [] for run in runs])
     endings = [""] if len(runs) == 1 else [run.path.name for run in runs]
     figures = all_figures(readings().values(), runs, called, endings, words=words)

@@ -146,22 +146,17 @@ class Explanation(pd.DataFrame):
             asked = f"{row['question']} " if "question" in row else ""
             never = "flips_to" in row and not isinstance(row["flips_to"], str)
             head = f"{asked}→ {said}" + ("; no erasure from the attention changes that" if never else "")
-            fragments.append(strips_html(strips_of(row, titles), head=f"Text {number} {head}"))
+            strips, tokens = attention_strips(row, shows_words=True), row["tokens"]
+            strips += [Strip(name, row[column], tokens) for column, name in titles.items() if column != "attention"]
+            if isinstance(row.get("flips_to"), str):
+                flipping = Strip(f"erased: {row['flips_to']}", row["flipping_set"], tokens, strips[0].ends, is_set=True)
+                strips.append(flipping)
+            fragments.append(strips_html(strips, head=f"Text {number} {head}"))
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
         first = [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
         return page([*first, f"<p>{note}</p>", *fragments])
-
-
-def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:
-    """The strips of one row of an explanation: attention, other measures, the smallest flipping set."""
-    strips = attention_strips(row, shows_words=True)
-    strips += [Strip(name, row[column], row["tokens"]) for column, name in titles.items() if column != "attention"]
-    if isinstance(row.get("flips_to"), str):
-        name = f"erased: {row['flips_to']}"
-        strips.append(Strip(name, row["flipping_set"], row["tokens"], strips[0].ends, is_set=True))
-    return strips
 
 
 def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:

@@ -35,8 +35,8 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
         for caption, numbers in reading.tables.items():
             compact = with_intervals(numbers)
             sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "iuf" else "left"} for one in compact}
-            rows, lines = compact.itertuples(index=False), console.is_terminal
-            console.print(terminal_table(sides, rows, lines=lines, title=safe(caption)))
+            rows = compact.itertuples(index=False)
+            console.print(terminal_table(sides, rows, lines=console.is_terminal, title=safe(caption)))
         for finding in reading.findings:
             console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
         for run in runs:

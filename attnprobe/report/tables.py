@@ -24,7 +24,6 @@ LATEX = {
     "·": "$\\cdot$", "×": "$\\times$", "−": "$-$", "≤": "$\\leq$", "≥": "$\\geq$", "≠": "$\\neq$", "‖": "$\\Vert$",
     "α": "$\\alpha$", "ε": "$\\varepsilon$", "λ": "$\\lambda$", "τ": "$\\tau$", "Δ": "$\\Delta$",
 } | {character: f"\\{character}" for character in "&%$#_{}"}  # fmt: skip
-"""Characters that LaTeX takes for commands, or lacks outside of formulas → how they are written."""
 COMPARED = [
     "data", "model", "seed", "probe", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
 ]  # fmt: skip

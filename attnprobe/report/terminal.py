@@ -5,7 +5,7 @@ import os
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -33,8 +33,7 @@ MOST_CLASSES = 4
 
 
 def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
-    """The headline numbers of one run (a long table will do) by name, for a logger: `{"adversarial/found_jsd": 0.51, …}`. NaN
-    examples are left out of the means. The order is that of the summary.
+    """The headline numbers of one run (a long table will do) by name, in the summary's order. NaN examples are left out.
 
     Raises:
         ValueError: the table holds more than one run.
@@ -59,17 +58,14 @@ def safe(text: str, style: str = "") -> Text:
 def terminal_table(
     columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Sequence[str | Text]], *, lines: bool, **settings: Any
 ) -> Table:
-    """A table of words, its lines as a terminal draws them or else in ASCII; a row without cells begins a new section.
-    `columns`: heading → what rich is told of the column; `settings`: of the table."""
+    """A table of words, its lines as a terminal draws them or else in ASCII. `columns`: heading → what rich is told of the
+    column; `settings`: of the table."""
     frame = box.SIMPLE_HEAD if lines else box.ASCII
     table = Table(box=frame, title_justify="left", caption_justify="left", **settings)
     for heading, options in columns.items():
         table.add_column(safe(heading), **options)
     for row in rows:
-        if row:
-            table.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
-        else:
-            table.add_section()
+        table.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
     return table
 
 
@@ -97,7 +93,30 @@ def print_summary(
     columns = {"measure": {"overflow": "fold"}, "mean": right, "95 % interval": right, "published": right,
                "difference": right, "n": right}  # fmt: skip
     caption = Text("\n".join(f"published: {paper} ({REMARKS[paper]})" for paper in papers))
-    console.print(terminal_table(columns, _summary_rows(numbers, classes), lines=terminal, caption=caption))
+    table = terminal_table(columns, [], lines=terminal, caption=caption)
+    several = numbers["run_id"].nunique() > 1
+    for key, run in numbers.groupby(list(RUN), sort=True):
+        named = dict(zip(RUN, key, strict=True))
+        words = [named["data"], named["model"], f"seed {named['seed']}", named["split"]]
+        table.add_section()
+        table.add_row(safe(", ".join(map(str, [*words, named["run_id"]] if several else words)), "bold"))
+        for probe, part in run.groupby("probe", sort=False):
+            table.add_section()
+            table.add_row(safe(str(probe), "bold cyan"))
+            many = part.loc[part["group"] != "overall", "group"].nunique() > MOST_CLASSES
+            rows: list[Any] = part.to_dict("records")
+            for row in rows:
+                overall = row["group"] == "overall"
+                if overall or not many:
+                    table.add_row(
+                        safe(f"  {row['title']}" if overall else f"    predicted {class_of(row['group'], classes)}"),
+                        "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
+                        "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
+                        "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
+                        "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
+                        f"{row['n']:,}" if row["n"] else "",
+                    )
+    console.print(table)
     if directory is not None:
         console.print(safe(f"results: {os.fspath(directory)}"), soft_wrap=True)
     encoding = stream.encoding or "utf-8"
@@ -105,38 +124,11 @@ def print_summary(
     stream.flush()
 
 
-def _summary_rows(numbers: pd.DataFrame, names: Sequence[str]) -> Iterator[list[str | Text]]:
-    several = numbers["run_id"].nunique() > 1
-    for key, run in numbers.groupby(list(RUN), sort=True):
-        named = dict(zip(RUN, key, strict=True))
-        words = [named["data"], named["model"], f"seed {named['seed']}", named["split"]]
-        yield []
-        yield [safe(", ".join(map(str, [*words, named["run_id"]] if several else words)), "bold")]
-        for probe, part in run.groupby("probe", sort=False):
-            yield []
-            yield [safe(str(probe), "bold cyan")]
-            many = part.loc[part["group"] != "overall", "group"].nunique() > MOST_CLASSES
-            rows: list[Any] = part.to_dict("records")
-            for row in rows:
-                overall = row["group"] == "overall"
-                if overall or not many:
-                    yield [
-                        f"  {row['title']}" if overall else f"    predicted {class_of(row['group'], names)}",
-                        "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
-                        "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
-                        "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
-                        "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
-                        f"{row['n']:,}" if row["n"] else "",
-                    ]
-
-
 def data_notes(counts: Mapping[str, Any]) -> list[str]:
     """One line for everything that a run left out of its data or cut, by the manifest's counts; none if there is none.
 
     >>> data_notes({"test": {"loaded": 9, "dropped": {"text is null": 2, "too long": 0}, "truncated": 1}})
     ['test: 9 rows. Left out: 2 (text is null). 1 text cut']
-    >>> data_notes({"test": {"drawn from train": 400, "dropped": {"over data.most": 200}}})
-    ['test: 400 rows. Left out: 200 (over data.most)']
     """
     notes = []
     for split, count in counts.items():

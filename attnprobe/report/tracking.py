@@ -149,16 +149,14 @@ def log_results(
     """Log what a finished run found: headline numbers, the training's curves unless they were logged while training, tables,
     figures, and two artifacts, the checkpoint (type `model`) and the long tables (type `results`).
 
-    Online the checkpoint is an input of this W&B run; W&B declares no inputs offline. What an earlier offline run of this
-    directory holds and nobody has sent is in this one too, so that one is removed.
+    Online the checkpoint is an input of this W&B run; W&B declares no inputs offline. An earlier offline run of this
+    directory that nobody has sent is removed: this one has it all.
 
     Args:
-        run: an open W&B run.
-        run_dir: the finished run's directory.
         log_text: False leaves out all words of the data: texts, tokens, vocabulary, the names of the classes, and every
             figure that shows texts.
         log_model: False leaves out the checkpoint.
-        examples: rows of the examples' table (`chosen_examples`).
+        examples: rows of the examples' table.
 
     Raises:
         UserError: a number of examples below 0.
@@ -241,8 +239,7 @@ def curve(name: str, classes: Sequence[str]) -> str:
 def tables(
     run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names. Of each probe one with a row per example and a column per metric: numbers with a
-    step (a weight per position) are left to the run directory, and those of the whole split are headlines."""
+    """The run's tables with their names. Of each probe one with a row per example and a column per metric without steps."""
     for probe in sorted(run.numbers.probes):
         rows = run.numbers.rows(probe)
         rows = rows[rows["example_id"] != WHOLE_SPLIT]
@@ -268,18 +265,36 @@ def tables(
 
 
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
-    """The `chosen_examples`, one row each: what was decided, the words, the readings' numbers by their metrics, and as HTML
-    the attention and the readings' maps by their titles. Without `log_text` these show the positions' numbers."""
+    """At most that many examples, one row each: why it was `chosen`, what was decided, the words, the readings' numbers by
+    their metrics, and as HTML the attention and the readings' maps by their titles. Without `log_text` these show the
+    positions' numbers.
+
+    Half of the rows are the `largest` in each predicted class by the first of the readings' leading columns that the run
+    has, or by the largest attention weight (a text of one position, whose weight is always 1, comes last); the others are
+    spaced evenly (`select_examples`).
+    """
+
+    def cell(value: Any) -> Any:
+        return "[" + ", ".join(f"{item:.3g}" for item in value) + "]" if pd.api.types.is_list_like(value) else value
 
     def heatmap(strips: list[Strip]) -> wandb.Html:
         # inject would have every cell fetch a stylesheet of W&B's
-        cell = f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
-        return wandb.Html(cell, inject=False, data_is_not_path=True)
+        content = f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
+        return wandb.Html(content, inject=False, data_is_not_path=True)
 
-    numbers, picked = run.numbers, chosen_examples(run, most)
-    examples = run.files.examples(run.split, example_ids=picked["example_id"]).to_pandas()
-    chosen = picked.merge(examples, on="example_id", validate="one_to_one")
-    table = chosen[["example_id", "chosen"]].reset_index(drop=True)
+    numbers, every = run.numbers, run.files.examples(run.split, ["example_id", "prediction", "attention"])
+    ids = every["example_id"].to_numpy()
+    score = np.array([max(weights) if len(weights) > 1 else 0.0 for weights in every["attention"].to_pylist()], float)
+    for probe, column in columns_in(numbers):
+        values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
+        if column.leads and values.notna().any():
+            score = values.to_numpy()
+            break
+    decided = np.array([str(cell(value)) for value in every["prediction"].to_pylist()], object)
+    picked = select_examples(ids, most, scores={"largest": score}, groups=decided)
+    examples = run.files.examples(run.split, example_ids=list(picked)).to_pandas()
+    chosen = examples.set_index("example_id").loc[list(picked)].reset_index().assign(chosen=list(picked.values()))
+    table = chosen[["example_id", "chosen"]].copy()
     for name in ("label", "prediction", "probability"):
         table[name] = [cell(value) for value in chosen[name]]
     if log_text:
@@ -302,30 +317,6 @@ def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
                     known = weights[row["example_id"]].reindex(range(len(row["attention"])))
                     cells[place] = heatmap([Strip(shown.title, known, row["tokens"] if log_text else None)])
     return table.assign(**heatmaps)
-
-
-def chosen_examples(run: Run, most: int) -> pd.DataFrame:
-    """At most that many examples, `example_id`, and why each is `chosen` (`select_examples`).
-
-    Extremes are the `largest` in each predicted class by the first of the readings' leading columns that the run has; by the
-    largest attention weight where there is none (a text of one position, whose weight is always 1, comes last).
-    """
-    table = run.files.examples(run.split, ["example_id", "prediction", "attention"])
-    ids = table["example_id"].to_numpy()
-    score = np.array([max(weights) if len(weights) > 1 else 0.0 for weights in table["attention"].to_pylist()], float)
-    for probe, column in columns_in(run.numbers):
-        values = run.numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
-        if column.leads and values.notna().any():
-            score = values.to_numpy()
-            break
-    decided = np.array([str(cell(value)) for value in table["prediction"].to_pylist()], object)
-    chosen = select_examples(ids, most, scores={"largest": score}, groups=decided)
-    return pd.DataFrame({"example_id": list(chosen), "chosen": list(chosen.values())})
-
-
-def cell(value: Any) -> Any:
-    """Numbers as they are; a list as the text of one cell, with three digits."""
-    return "[" + ", ".join(f"{item:.3g}" for item in value) + "]" if pd.api.types.is_list_like(value) else value
 
 
 def artifacts(run: RunDirectory, folder: Path, *, log_text: bool) -> tuple[wandb.Artifact, wandb.Artifact]:

@@ -127,7 +127,7 @@ def test_several_labels_a_question_and_sentences():
     assert "→ no label" in explained(1, prediction=[[]])._repr_html_()
     inside = {"words": [[["it", "rains", "."], ["stay"]]], "word_attention": [[[0.1, 0.8, 0.1], [1]]]}
     (row,) = explained(1, tokens=[["it rains .", "stay"]], **inside).to_dict("records")
-    sentences, words = notebook.strips_of(row, {})
+    sentences, words = notebook.attention_strips(row, shows_words=True)
     assert (sentences.tokens, list(sentences.ends)) == (["it rains .", "stay"], [0, 1])
     assert (words.tokens, words.values, words.ends) == (["it", "rains", ".", "stay"], [0.1, 0.8, 0.1, 1], [2, 3])
     assert strips_html([words]).count("<br>") == 2

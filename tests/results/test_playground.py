@@ -2,10 +2,7 @@
 
 import pytest
 
-from attnprobe.findings.groups import grouped, read_runs
-from attnprobe.report.page.browser import Browser, playgrounds
 from attnprobe.results.directory import PLAYGROUND, RunDirectory
-from attnprobe.results.files import DamagedRun
 from attnprobe.results.playground import read_playground, write_playground
 from attnprobe.results.table import read_examples
 from tests.report.conftest import invented_run
@@ -37,20 +34,3 @@ def written(run, *rows):
 def test_what_fits_is_read(made):
     run, row = made
     assert read_playground(written(run, row)) == [row]
-
-
-def longer(row):
-    """One position more than the text has words, in every list."""
-    return {
-        "attention": [*row["attention"], 0.0], "farthest": [0.0, *row["farthest"]], "flipping": [*row["flipping"], False],
-        "position_logits": [*row["position_logits"], 0.0, 1.0],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("change", [lambda row: {"example_id": 4000}, longer])
-def test_a_text_that_the_run_does_not_have_is_named(made, change):
-    run, row = made
-    changed = row | change(row)
-    written(run, changed)
-    with pytest.raises(DamagedRun, match=rf"example {changed['example_id']} is none of the test split, or has"):
-        playgrounds(grouped(read_runs(run)), Browser({}))

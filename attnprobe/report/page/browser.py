@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.plots.example_selection import select_examples
-from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, table_file
-from attnprobe.results.files import damaged, read_json
+from attnprobe.results.directory import SITE, VOCABULARY, table_file
+from attnprobe.results.files import read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import read_rows
 
@@ -36,8 +36,7 @@ PER_BLOCK = 500
 MOST_CLASSES = 6
 """With more classes only the probabilities of the predicted class and of the label are kept."""
 PIECES = ("pieces", "piece_word", "piece_attention")
-"""Columns of the examples' table where a model reads pieces of words: the pieces, the word that each belongs to (−1: none
-of the text), and its weight."""
+"""Columns of the examples' table: the pieces, the word that each belongs to (−1: none of the text), and its weight."""
 INNER = "word_attention"
 """The map over the words of a text whose positions are sentences."""
 OWN_MAPS = (
@@ -74,8 +73,7 @@ def rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
 
 @dataclass
 class Browser:
-    """What the page's script reads: `index` (JSON) and `blocks` by name. `remark` says which examples have heat maps where
-    not all do."""
+    """What the page's script reads; `remark` says which examples have heat maps where not all do."""
 
     index: dict[str, Any]
     blocks: dict[str, str] = field(default_factory=dict)
@@ -98,16 +96,14 @@ class Source(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the page, unique there."""
         name = self.shown.metric if self.probe is None else f"{self.probe}-{self.shown.metric}"
         return name + re.sub(r"\W+", "_", f" {self.site}" if self.site else "")
 
 
 @dataclass(frozen=True)
 class Browsed:
-    """A run on its way into the page. `texts`: their place in the index; `items`: positions per text; `words`: words per
-    text, which are more where the positions are sentences; `unknown`: words that its model does not know; `weighs`: how many
-    values its heat maps and pieces have."""
+    """A run on its way into the page. `texts`: their place in the index; `items` and `words`: positions and words per text;
+    `unknown`: words that its model does not know; `weighs`: how many values its heat maps and pieces have."""
 
     run: Run
     title: str
@@ -159,7 +155,14 @@ def browse(
             vocabulary = read_json(run.files.file(VOCABULARY))
             every = (word for text in texts for part in text for word in ([part] if isinstance(part, str) else part))
             unknown = [word for word in dict.fromkeys(every) if word not in vocabulary]
-        maps = maps_of(run, table.column_names)
+        maps = [Source(None, one) for one in OWN_MAPS[:1] if one.metric in table.column_names]
+        for probe, shown in maps_in(run.numbers):
+            rows = read_rows([run.files.file(table_file(probe))], (), [shown.metric], columns=[SITE])
+            sites = {site or "" for site in rows[SITE].unique().to_pylist()}
+            # single layers and heads in the order of their numbers
+            ordered = sorted(sites, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
+            maps += [Source(probe, shown, site) for site in ordered]
+        maps += [Source(None, one) for one in OWN_MAPS[1:] if one.metric in table.column_names]
         weighs = sum(sum(inner if source.key == INNER else items) for source in maps)
         if words and "pieces" in table.column_names:
             weighs += PER_PIECE * sum(map(len, table["pieces"].to_pylist()))
@@ -182,18 +185,6 @@ def examples_of(run: Run) -> pa.Table:
     """The examples of a run's split, whose ids ascend, without their texts as they were."""
     names = [name for name in run.files.example_columns(run.split).names if name != "text"]
     return run.files.examples(run.split, names)
-
-
-def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
-    """The heat maps that a run has weights for; those of single layers and heads in the order of their numbers."""
-    first, last = ([Source(None, one)] if one.metric in columns else [] for one in OWN_MAPS)
-    of_probes = []
-    for probe, shown in maps_in(run.numbers):
-        rows = read_rows([run.files.file(table_file(probe))], (), [shown.metric], columns=[SITE])
-        sites = {site or "" for site in rows[SITE].unique().to_pylist()}
-        ordered = sorted(sites, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
-        of_probes += [Source(probe, shown, site) for site in ordered]
-    return [*first, *of_probes, *last]
 
 
 def values_of(one: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray, " examples"]:
@@ -322,13 +313,8 @@ def playgrounds(groups: Sequence[Group], browser: Browser, *, words: bool = True
             known = {example["example_id"]: example for example in examples}
             texts = []
             for row in rows:
-                own, length = known.get(row["example_id"]), len(row["attention"])
-                if own is None or (words and len(own["tokens"]) != length):
-                    raise damaged(
-                        run.files / PLAYGROUND,
-                        f"example {row['example_id']} is none of the {run.split} split, or has another number of words",
-                    )
-                shown = own["tokens"] if words else [str(place + 1) for place in range(length)]
+                own = known[row["example_id"]]
+                shown = own["tokens"] if words else [str(place + 1) for place in range(len(row["attention"]))]
                 texts.append(row | {"label": own["label"], "words": shown})
             seed = f"seed {run.seed}" if len(group.runs) > 1 else ""
             classes = range(len(rows[0]["position_logits"]) // len(rows[0]["attention"]))

@@ -48,38 +48,29 @@ def page_text(**parts: Any) -> str:
     scripts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
     # in one function of their own, so that they share names and the page gets none
     script = "\n".join(['"use strict";', "(() => {", *scripts, "})();", ""])
-
-    def digest(text: str) -> str:
-        # how a content security policy names a text that may run
-        return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-    environment.globals |= {
-        "level_words": {level: f"{level}s" for level in LEVELS},
-        "means": MEANS,
-        "says": LINES,
-        "answer_means": ANSWERS,
-        "marks": MARKS,
-        "files": jinja2.filters.do_urlencode(parts["folder"]),
-    }
+    # how a content security policy names a text that may run
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return environment.get_template("page.html").render(
         **parts,
         criteria=CRITERIA,
         terms=TERMS,
+        means=MEANS,
+        says=LINES,
+        answer_means=ANSWERS,
+        marks=MARKS,
+        level_words={level: f"{level}s" for level in LEVELS},
+        files=jinja2.filters.do_urlencode(parts["folder"]),
         version=__version__,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         style=style,
         script=script,
-        style_hash=digest(style),
-        script_hash=digest(script),
+        style_hash=f"sha256-{digests[0]}",
+        script_hash=f"sha256-{digests[1]}",
     )
 
 
 def with_hidden_shown(value: Any) -> Any:
-    r"""A string of the data with its control and format characters as escapes; what is no plain string stays.
-
-    >>> print(with_hidden_shown("a\x1b[31mb"))
-    a\x1b[31mb
-    """
+    """A string of the data with its control and format characters as escapes; what is no plain string stays."""
     return "\n".join(map(visible, value.split("\n"))) if type(value) is str else value
 
 
@@ -140,13 +131,12 @@ def write_report(
     made = cards(examined or groups, findings)
     browser.index["instead"] = [better for one in made for better in one["answer"].instead]
     tell("page")
-    answers = [study.answer for study in studies if study.answer]
     page = page_text(
         title=title,
         sections=sections(probes, groups, compared, drawn, findings),
         comparisons=by_claim(findings[findings["section"] == ACROSS]),
         studies=shown,
-        answers=answers,
+        answers=[study.answer for study in studies if study.answer],
         cards=made if examined else [],
         glances=[glance(one) for one in made],
         untested=[group.title for group in groups if group not in examined],

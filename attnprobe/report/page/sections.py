@@ -30,19 +30,29 @@ def sections(
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Mapping[str, Sequence[Picture]],
-    table: pd.DataFrame,
+    found: pd.DataFrame,
 ) -> list[dict[str, Any]]:
     """The page's sections, one per probe that has something to show; the groups that have it are its columns. `compared`:
-    `attnprobe.evidence.published.compare` of all runs; `table`: the findings."""
+    `attnprobe.evidence.published.compare` of all runs; `found`: the findings."""
     made: list[dict[str, Any]] = []
     said = {""}
     for reading in readings:
         numbers = compared[compared["probe"] == reading.probe]
         there = set(map(str, numbers["run_id"].unique()))
         columns = [group for group in groups if any(run.run_id in there for run in group.runs)]
-        beside = published_rows(numbers, columns)
+        of_runs = {run.run_id: (group, run) for group in columns for run in group.runs}
+        # every number that a paper has too, in the order of the headlines, then of the groups
+        order, places = list(dict.fromkeys(numbers["metric"])), list(of_runs)
+        beside: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
+        for row in beside:
+            group, run = of_runs[str(row["run_id"])]
+            row |= {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "about": ""}
+            if row["group"] != "overall":
+                row["about"] = f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
+        beside.sort(key=lambda row: places.index(str(row["run_id"])))
+        beside.sort(key=lambda row: (order.index(row["metric"]), row["about"] != "", row["group"]))
         # what the manifest of each run says of the probe's table
-        tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for group in columns for run in group.runs]
+        tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for _, run in of_runs.values()]
         notes = [one["notes"] for one in tables if one.get("notes")]
         noted = reading.noted(notes) if reading.noted is not None and notes else ""
         papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
@@ -56,7 +66,7 @@ def sections(
             "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
             "pictures": [one for one in drawn[reading.probe] if one.source],
             "claims": by_claim(
-                table[table["section"] == f"test-{reading.probe}"], [one.name for one in reading.claims]
+                found[found["section"] == f"test-{reading.probe}"], [one.name for one in reading.claims]
             ),
             "noted": "" if noted in said else noted,  # several probes use the same numbers
             "cost": cost_of(tables),
@@ -107,23 +117,8 @@ def cost_of(tables: Tables) -> str:
     return f"{test} Of the importances, which are computed once for all tests: {each}." if each else test
 
 
-def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
-    """Every number that a paper has too, in the order of the headlines, then of the groups."""
-    runs = [(group, run) for group in columns for run in group.runs]
-    places = {run.run_id: place for place, (_, run) in enumerate(runs)}
-    order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
-    rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
-    rows.sort(
-        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
-    )
-    for row in rows:
-        group, run = runs[places[str(row["run_id"])]]
-        of = "" if row["group"] == "overall" else f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
-        row |= {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "group": of}
-    return rows
-
-
 MINUS = "−"
+PRETRAINED = ".PretrainedClassifier"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -139,7 +134,6 @@ def capital(text: str) -> str:
 FILTERS: dict[str, Callable[..., str]] = {
     "in_a_word": in_a_word,
     "plain": lambda value: f"{value:,.0f}" if value == round(value) else number(value, 2),
-    "brief": lambda value: number(value, 2),
     "number": number,
     "capital": capital,
     "signed": lambda value: f"{value:+.3f}".replace("-", MINUS),
@@ -153,9 +147,9 @@ FILTERS: dict[str, Callable[..., str]] = {
 
 def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
     """The findings on each claim, claims in this order and others as they come."""
-    groups = {str(name): [*own.itertuples(index=False)] for name, own in rows.groupby("claim", sort=False)}
-    names = [*(name for name in order if name in groups), *(name for name in groups if name not in order)]
-    return [groups[name] for name in names]
+    places = {name: place for place, name in enumerate(order)}
+    groups = sorted(rows.groupby("claim", sort=False), key=lambda one: places.get(str(one[0]), len(places)))
+    return [[*own.itertuples(index=False)] for _, own in groups]
 
 
 def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -164,16 +158,10 @@ def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
     for group in groups:
         own = table[table["group"] == group.title]
         details = [*own[~own["primary"] & (own["speaks"] == "for")].itertuples(index=False)]
-        lines = card(own)
-        shown = [
-            (
-                name,
-                line,
-                [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)],
-                advice(line, group.runs[0]),
-            )
-            for name, line in zip(lines.index, lines.itertuples(index=False), strict=True)
-        ]
+        lines, shown = card(own), []
+        for name, line in zip(lines.index, lines.itertuples(index=False), strict=True):
+            beneath = [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)]
+            shown.append((name, line, beneath, advice(line, group.runs[0])))
         made.append({"group": group, "answer": answer(own), "lines": shown})
     return made
 
@@ -185,16 +173,11 @@ def advice(line: Any, run: Run) -> tuple[str, str]:
         return "This run lacks the probe. Add it:", f"attnprobe run {directory} '{line.reason}'"
     if line.reason == NEEDS_MARKS:
         return "These texts have no words that people marked. Name their column, in a new run:", line.reason
-    if line.criterion == "leak" and is_pretrained(run):
+    if line.criterion == "leak" and model_setting(run.manifest, "_target_").endswith(PRETRAINED):
         return "It trains other kinds of model, and cannot be asked of a pretrained transformer.", ""
     if run.manifest.get("training", {}).get("training", {}).get("epochs") == 0:
         return "A checkpoint as it is has no second training. Fine-tune it:", f"training=finetune {line.reason}"
     return "It needs more trainings than these. Give the same command with:", line.reason
-
-
-def is_pretrained(run: Run) -> bool:
-    """Whether its model was made by somebody else."""
-    return model_setting(run.manifest, "_target_").endswith(".PretrainedClassifier")
 
 
 def show_study(
@@ -238,14 +221,13 @@ NO_TESTS = {"performance", "training", "teacher"}
 
 
 def glance(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The first screen of one group, by its first run with probes: its card (`cards`); model, data and quality in words; and
-    what is to be known of them."""
+    """The first screen of one group, by its first run with probes: its card (`cards`); model, data and quality in words."""
     runs = card["group"].runs
     run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
     training, checks = run.manifest.get("training", {}), run.manifest.get(SECTION, {}).get("checks", ())
     model, kind = training.get("model", {}), model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
     said = f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
-    if is_pretrained(run):
+    if model_setting(run.manifest, "_target_").endswith(PRETRAINED):
         layer, heads = model.get("layer", -1), model.get("heads")
         where = "the last layer" if layer == -1 else f"layer {layer}"
         which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
@@ -275,8 +257,7 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
 
 def about_runs(groups: Sequence[Group], runs: Sequence[Run], compared: pd.DataFrame) -> dict[str, Any]:
     """Parts of the page: a line of the table of `runs` per group, whose `span` is accuracy's interval, or its range over the
-    seeds; `versions`, every library with those that the runs were made with; `data_checks`, for each data set what was
-    guessed while reading and looked at before training, by the first run that says so; `data_notes` (`notes_of_data`)."""
+    seeds; `versions` of libraries; `data_checks` of each data set, by the first run that says so; `notes_of_data`."""
     lines, accuracy = [], compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
     for group in groups:
         own = compared[compared["run_id"].isin([run.run_id for run in group.runs]) & accuracy]
@@ -293,17 +274,15 @@ def about_runs(groups: Sequence[Group], runs: Sequence[Run], compared: pd.DataFr
             "probes": [probe for probe in probes if probe not in ("performance", "training")],
             "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
         })  # fmt: skip
-    used: dict[str, dict[str, None]] = {}
+    used = pd.DataFrame([run.manifest.get("versions", {}) for run in runs])
     checks: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
     for run in runs:
-        for library, version in run.manifest.get("versions", {}).items():
-            used.setdefault(str(library), {})[str(version)] = None
         section = run.manifest.get(SECTION, {})
         if section.get("checks"):
             checks.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
     return {
         "runs": lines,
-        "versions": [f"{library} {' or '.join(several)}" for library, several in used.items()],
+        "versions": [f"{name} {' or '.join(used[name].dropna().astype(str).unique())}" for name in used],
         "data_checks": list(checks.values()),
         "data_notes": notes_of_data(runs),
     }

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.findings.groups import read_run
-from attnprobe.report.tracking import chosen_examples, example_table
+from attnprobe.report.tracking import example_table
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from tests.runs import seal_again
@@ -16,7 +16,7 @@ from tests.runs import seal_again
 def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
     run = make_run(count=50, classes=3)
     results, examples = read_results(run), read_examples(run)
-    chosen = chosen_examples(read_run(run), 12)
+    chosen = example_table(read_run(run), most=12, log_text=True)
     assert chosen["chosen"].tolist() == ["largest"] * 6 + ["evenly spaced"] * 6
     jsd = results[results["metric"] == "optimum_jsd"].set_index("example_id")["value"]
     decision = examples.set_index("example_id")["prediction"]
@@ -30,7 +30,7 @@ def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
 def test_without_the_adversary_the_largest_weight_counts(make_run):
     run = make_run(count=30, longest=10, probes=("performance", "permutation"))
     examples = read_examples(run)
-    chosen = chosen_examples(read_run(run), 3)
+    chosen = example_table(read_run(run), most=3, log_text=True)
     assert any(len(weights) == 1 for weights in examples["attention"])
     largest = examples["attention"].map(lambda weights: max(weights) if len(weights) > 1 else 0)
     first = examples[examples["prediction"] == examples.loc[largest.idxmax(), "prediction"]]
@@ -40,9 +40,8 @@ def test_without_the_adversary_the_largest_weight_counts(make_run):
 @pytest.mark.parametrize(("most", "rows"), [(0, 0), (1, 1), (2, 2), (9, 9), (100, 9)])
 def test_never_more_than_asked_for(make_run, most, rows):
     run = make_run(count=9)
-    chosen = chosen_examples(read_run(run), most)
-    assert len(chosen) == chosen["example_id"].nunique() == rows
-    assert len(example_table(read_run(run), most=most, log_text=True)) == rows
+    table = example_table(read_run(run), most=most, log_text=True)
+    assert len(table) == table["example_id"].nunique() == rows
 
 
 def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):
