@@ -138,10 +138,8 @@ def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures)
 
 
 def test_seeds_are_one_group_and_settings_are_another(make_run, tmp_path):
-    for seed in range(2):
-        make_run(f"a{seed}", seed=seed)
-    make_run("b", model="cnn_additive")
+    for name, settings in {"a0": {"seed": 0}, "a1": {"seed": 1}, "b": {"model": "cnn_additive"}}.items():
+        make_run(name, **settings)
     found = findings(read_runs(tmp_path))
     assert found["group"].unique().tolist() == ["sst · cnn_additive", "sst · lstm_additive"]
-    by_place = findings(tmp_path)
-    pd.testing.assert_frame_equal(found, by_place)
+    pd.testing.assert_frame_equal(found, findings(tmp_path))

@@ -9,11 +9,8 @@ from attnprobe.results.table import Rows
 
 
 def claim(**changes):
-    fields = {
-        "name": "c", "criterion": "erasure", "statement": "s", "source": "p", "quantity": "q",
-        "measure": lambda rows: Evidence.of(rows["value"]),
-    }  # fmt: skip
-    return Claim(**(fields | changes))
+    fields = {"name": "c", "criterion": "erasure", "statement": "s", "source": "p", "quantity": "q"}
+    return Claim(**fields | {"measure": lambda rows: Evidence.of(rows["value"])} | changes)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +121,6 @@ def test_several_seeds_are_within_the_interval_and_no_further_examples():
 def test_a_share_has_wilsons_interval():
     evidence = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
     assert (evidence.value, evidence.low, evidence.high) == wilson(12, 16)
-    assert share_of("a")(table(a=[1.0] * 10)).low < 0.75  # ten of ten is not everything
 
 
 def test_few_examples_decide_nothing_and_none_have_no_number():

@@ -8,42 +8,14 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.claims import Claim, Finding
-from attnprobe.evidence.evidence import (
-    CANNOT_DECIDE,
-    FAILS,
-    MEETS,
-    NO_DIFFERENCE,
-    NOT_INFORMATIVE,
-    NOT_MEANINGFUL,
-    NOT_TESTED,
-    TOO_RARE,
-    Evidence,
-)
+from attnprobe.evidence.evidence import VERDICTS, Evidence
+from attnprobe.findings import verdicts as rules
 from attnprobe.findings.quality import quality
-from attnprobe.findings.verdicts import (
-    AUDITS,
-    CALIBRATION,
-    CARE,
-    CHIPS,
-    COLUMNS,
-    LINES,
-    MECHANISMS,
-    NO,
-    NONE,
-    ONE_CHECKPOINT,
-    POOR,
-    READ,
-    UNSHOWN,
-    answer_of,
-    encoder_of,
-    guessing,
-    judge,
-    mechanism_of,
-    record_of_seeds,
-    track_record,
-)
+from attnprobe.findings.verdicts import CALIBRATION, CHIPS, LINES, MECHANISMS, NONE, answer_of, judge, track_record
 from attnprobe.models.controls import GivenAttention, LexiconAttention
 
+MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = VERDICTS
+READ, CARE, NO, UNSHOWN, POOR = CHIPS
 ABOVE, BELOW, ACROSS, WITHIN = (0.5, 0.3, 0.7), (-0.5, -0.7, -0.3), (0.1, -0.2, 0.4), (0.0, -0.05, 0.05)
 
 
@@ -129,28 +101,21 @@ def test_a_chip_goes_by_the_words():
 
 @pytest.mark.parametrize(
     ("details", "chip", "word"),
-    [
-        ({}, READ, "also"),
-        ({"weight_reaches": 0.8, "most_texts_are_pointed_at": 0.9, "weights_move_the_prediction": 0.2}, READ, "also"),
-        ({"weight_reaches": 0.3}, CARE, "leans"),
-        ({"most_texts_are_pointed_at": 0.4}, CARE, "leans"),
-        ({"weights_move_the_prediction": 0.002}, CARE, "equal weights"),
-        ({"every_class_has_such_words": 0.2}, CARE, "one class"),
-        ({"stability": WITHIN}, CARE, "elsewhere"),
-        ({"stability": ACROSS}, CARE, "open"),
-        ({"stability": None}, CARE, "untested"),
-        ({"agreement": WITHIN}, CARE, "no"),
-        ({"record": None}, CARE, "unproven"),
-    ],
-)
+    [({}, READ, "also"),
+     ({"weight_reaches": 0.8, "most_texts_are_pointed_at": 0.9, "weights_move_the_prediction": 0.2}, READ, "also"),
+     ({"weight_reaches": 0.3}, CARE, "leans"), ({"most_texts_are_pointed_at": 0.4}, CARE, "leans"),
+     ({"weights_move_the_prediction": 0.002}, CARE, "equal weights"), ({"agreement": WITHIN}, CARE, "no"),
+     ({"every_class_has_such_words": 0.2}, CARE, "one class"), ({"stability": WITHIN}, CARE, "elsewhere"),
+     ({"stability": ACROSS}, CARE, "open"), ({"stability": None}, CARE, "untested"), ({"record": False}, CARE, "unproven")],
+)  # fmt: skip
 def test_read_it_takes_a_yes_with_a_record_and_nothing_against_it(monkeypatch, details, chip, word):
-    given = {"stability": ABOVE, "record": ((40, 38), (60, 0))} | details
-    known = records(*given.pop("record")) if given["record"] else records(None, None)
-    given.pop("record", None)
+    given = {"stability": ABOVE, "agreement": None, "record": True} | details
+    known = records((40, 38), (60, 0)) if given.pop("record") else records(None, None)
     monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: known)
-    stability, agreement = given.pop("stability"), given.pop("agreement", None)
-    found = [finding(ABOVE), *([finding(stability, "stability", "model", name="s")] if stability else [])]
-    found += [finding(agreement, "agreement", name="a")] if agreement else []
+    found, levels = [finding(ABOVE)], {"stability": "model", "agreement": "word"}
+    for criterion, level in levels.items():
+        if (numbers := given.pop(criterion)) is not None:
+            found.append(finding(numbers, criterion, level, name=criterion))
     beside = [finding((value, value, value), primary=False, name=name) for name, value in given.items()]
     found += [replace(one, claim=replace(one.claim, threshold=0.01)) for one in beside]
     table = verdicts(found, encoder="lstm")
@@ -177,7 +142,7 @@ RIGHT_YES, RIGHT, WRONG_YES, WRONG, RIGHT_NO = 316, 332, 2, 436, 1
 def test_the_documented_error_rates_of_the_chip_are_those_of_the_shipped_record():
     """Read it and With care are a yes on words, so their rate together is that of this verdict; No is its no."""
     table = pd.read_parquet(CALIBRATION)
-    table = table[(table["claim"] == "weight_is_on_deciding_words") & ~table["encoder"].isin(ONE_CHECKPOINT)]
+    table = table[(table["claim"] == "weight_is_on_deciding_words") & ~table["encoder"].isin(rules.ONE_CHECKPOINT)]
     sums = table.groupby("rightness")[["asked", "models", "meets"]].sum()
     assert sums.loc["right", ["meets", "asked"]].tolist() == [RIGHT_YES, RIGHT]
     assert sums.loc["wrong", ["meets", "asked"]].tolist() == [WRONG_YES, WRONG]
@@ -208,12 +173,12 @@ def test_five_kinds_of_model_have_their_chips():
     answers = []
     for kind, skill in skills.items():
         target = {"_target_": f"attnprobe.models.controls.{kind}Attention"}
-        known = mechanism_of({"training": {"model": {"attention": target}}})
+        known = rules.mechanism_of({"training": {"model": {"attention": target}}})
         answers.append(answer_of(verdicts([finding(skill)]), mechanism=known))
         assert known in answers[-1][1]
     for predictions in said.values():
         run = SimpleNamespace(quality=quality(labels, predictions, ["bad", "good"]))
-        answers.append(answer_of(verdicts([finding(ABOVE)], guessing=guessing([run]))))
+        answers.append(answer_of(verdicts([finding(ABOVE)], guessing=rules.guessing([run]))))
     assert [chip for chip, _ in answers] == [CARE, NO, NO, POOR, POOR]
 
 
@@ -230,86 +195,63 @@ def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
         "Track record on models of this kind: on right attention this test said yes in 95 % [83, 99] of 40, "
         "on wrong attention in 5 % [1, 14] of 60."
     )
-    for asked in (("erasure", "word", "cnn", "c"), ("erasure", "word", "lstm", "another")):
-        assert track_record(*asked, table=table).words == NONE
-    assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
+    for *asked, known in (("cnn", "c", table), ("lstm", "another", table), ("lstm", "c", table.iloc[:1])):
+        assert track_record("erasure", "word", *asked, table=known).words == NONE
     alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
     assert "95 % [83, 99] of 40. On wrong attention it is unknown" in alone.words
     assert lines([finding(ACROSS)])[5].track_record == ""  # nothing was decided
 
 
+WEAK, LOOSE, GOOD, FEW = ((40, 10), (60, 0)), ((40, 40), (60, 30)), ((40, 40), (60, 0)), ((5, 4), (10, 1))
+
+
 @pytest.mark.parametrize(
-    ("right", "wrong", "of_yes", "of_no"),
-    [((40, 40), (60, 0), MEETS, FAILS),
-     ((40, 40), (60, 30), NOT_INFORMATIVE, FAILS),  # half of the wrong ones pass: a yes says nothing
-     ((40, 10), (60, 0), MEETS, NOT_INFORMATIVE),  # a quarter of the right ones pass: a no says nothing
-     ((5, 4), (10, 1), MEETS, FAILS)],  # too few models to show either
+    ("encoder", "measured", "of_yes", "of_no"),
+    [("kind0", (GOOD,), MEETS, FAILS), ("kind0", (FEW,), MEETS, FAILS),  # too few models to show either
+     ("kind0", (LOOSE,), NOT_INFORMATIVE, FAILS),  # half of the wrong ones pass: a yes says nothing
+     ("kind0", (WEAK,), MEETS, NOT_INFORMATIVE),  # a quarter of the right ones pass: a no says nothing
+     ("other", (WEAK, WEAK), MEETS, NOT_INFORMATIVE), ("other", (LOOSE, LOOSE, LOOSE), NOT_INFORMATIVE, FAILS),
+     ("other", (WEAK, GOOD), MEETS, FAILS), ("other", (WEAK, LOOSE), MEETS, FAILS),  # it may be as the one or as the other
+     ("other", (WEAK,), MEETS, FAILS),  # one kind of model says nothing of another
+     ("other", (((40, 10), None),) * 2, MEETS, FAILS)],  # of words a rate on wrong attention belongs to it
 )  # fmt: skip
-def test_a_test_that_was_shown_not_to_tell_decides_nothing(monkeypatch, right, wrong, of_yes, of_no):
-    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: records(right, wrong))
+def test_what_was_shown_not_to_tell_decides_nothing_of_this_kind_of_model_nor_of_another(
+    monkeypatch, encoder, measured, of_yes, of_no
+):
+    tables = [records(right, wrong).assign(encoder=f"kind{place}") for place, (right, wrong) in enumerate(measured)]
+    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: pd.concat(tables))
+    cited = {"kind0": ("this kind of model", "Track record on models"), "other": ("every kind of model that was", NONE)}
     for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
-        verdict = lines([finding(numbers)], encoder="lstm")[5]
+        verdict = lines([finding(numbers)], encoder=encoder)[5]
         assert verdict.verdict == state
-        assert verdict.track_record.startswith("Track record on models of this kind")
-        assert ("for this kind of model the test says" in verdict.reason) == (state == NOT_INFORMATIVE)
-
-
-def kinds(*counts):
-    """A table of right and wrong attentions, (models, meets) each, for as many kinds of model."""
-    tables = [records(right, wrong).assign(encoder=f"kind{place}") for place, (right, wrong) in enumerate(counts)]
-    return pd.concat(tables)
-
-
-WEAK, LOOSE, GOOD = ((40, 10), (60, 0)), ((40, 40), (60, 30)), ((40, 40), (60, 0))
-
-
-@pytest.mark.parametrize(
-    ("measured", "of_yes", "of_no"),
-    [((WEAK, WEAK), MEETS, NOT_INFORMATIVE),
-     ((LOOSE, LOOSE, LOOSE), NOT_INFORMATIVE, FAILS),
-     ((WEAK, GOOD), MEETS, FAILS),  # it may be as the one or as the other
-     ((WEAK, LOOSE), MEETS, FAILS),
-     ((WEAK,), MEETS, FAILS),  # one kind of model says nothing of another
-     (((*WEAK[:1], None),) * 2, MEETS, FAILS)],  # of words a rate on wrong attention belongs to it
-)  # fmt: skip
-def test_what_no_measured_kind_of_model_could_tell_is_not_told_of_another(monkeypatch, measured, of_yes, of_no):
-    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: kinds(*measured))
-    for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
-        verdict = lines([finding(numbers)], encoder="transformer")[5]
-        assert (verdict.verdict, verdict.track_record) == (state, NONE)
-        assert ("for every kind of model that was measured (kind0, kind1" in verdict.reason) == (
-            state == NOT_INFORMATIVE
-        )
+        assert verdict.track_record.startswith(cited[encoder][1])
+        assert (f"for {cited[encoder][0]}" in verdict.reason) == (state == NOT_INFORMATIVE)
 
 
 def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch, tmp_path):
     rows = [("a", seeds, effect, yes) for seeds, told in {3: (0.02, 0.4, 0.7), 9: (0.01, 0.9, 1.0)}.items()
             for effect, yes in zip((0.0, 0.1, 0.3), told, strict=True)]  # fmt: skip
     table = pd.DataFrame(rows, columns=["claim", "seeds", "effect", "yes"]).assign(models=120)
-    said = record_of_seeds("a", table=table)
-    assert "from 120 small models" in said
-    assert (
-        "With 3 seeds even a gain of 0.30 is shown in only 70 %. With 9 seeds a gain below 0.10 cannot be shown" in said
-    )
-    assert "at most 2 % said yes" in said
-    assert record_of_seeds("b", table=table) == ""  # the null: nothing was measured of it
     table.to_csv(tmp_path / "audits.csv", index=False)
     monkeypatch.setattr("attnprobe.findings.verdicts.AUDITS", tmp_path / "audits.csv")
-    needed = replace(
-        finding(ABOVE), claim=replace(finding(ABOVE).claim, name="a", criterion="necessity", level="model")
-    )
-    assert lines([needed])[0].track_record == said
+    said = rules.record_of_seeds("a")
+    for part in ("from 120 small models", "With 3 seeds even a gain of 0.30 is shown in only 70 %",
+                 "With 9 seeds a gain below 0.10 cannot be shown", "at most 2 % said yes"):  # fmt: skip
+        assert part in said
+    assert rules.record_of_seeds("b") == ""  # the null: nothing was measured of it
+    claim = replace(finding(ABOVE).claim, name="a", criterion="necessity", level="model")
+    assert lines([replace(finding(ABOVE), claim=claim)])[0].track_record == said
     # the shipped table: more seeds show smaller gains, and hardly any yes where there is none
     monkeypatch.undo()
-    audits = pd.read_csv(AUDITS)
+    audits = pd.read_csv(rules.AUDITS)
     for claim in ("attention_is_needed", "attention_guides", "seeds_attend_alike"):
         own = audits[audits["claim"] == claim]
         assert own[own["effect"] == 0]["yes"].max() <= 0.05
         largest = own[own["effect"] == own.groupby("cell")["effect"].transform("max")]
         rates = largest.groupby("seeds")["yes"].mean()
         assert rates.loc[3] <= rates.loc[9]
-        assert record_of_seeds(claim).startswith("Track record, audits drawn from")
-        assert ("a nearness below" in record_of_seeds(claim)) == (claim == "seeds_attend_alike")
+        assert rules.record_of_seeds(claim).startswith("Track record, audits drawn from")
+        assert ("a nearness below" in rules.record_of_seeds(claim)) == (claim == "seeds_attend_alike")
 
 
 def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model():
@@ -320,26 +262,12 @@ def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model():
 
 def test_a_run_says_what_its_encoder_is():
     named = {"training": {"model": {"encoder": {"_target_": "attnprobe.models.encoders.LSTMEncoder"}}}}
-    assert encoder_of(named) == "lstm"
-    assert encoder_of({}) == encoder_of({"training": {"model": None}}) == ""
+    assert rules.encoder_of(named) == "lstm"
+    assert rules.encoder_of({}) == rules.encoder_of({"training": {"model": None}}) == ""
     pretrained = {"training": {"model": {}}, "model_facts": {"family": "bert", "site": "layer -1, heads all, pooled"}}
-    assert encoder_of(pretrained) == "bert"
+    assert rules.encoder_of(pretrained) == "bert"
     other_site = pretrained | {"model_facts": {"family": "bert", "site": "layer 0, heads 3, pooled"}}
-    assert encoder_of(other_site) == ""
-
-
-def test_the_record_of_one_checkpoint_is_cited_and_nothing_goes_by_it():
-    """Of a kind with as many models the same rates let a yes say nothing."""
-    table = records((40, 38), (60, 30))
-    of_kind, of_one = (
-        track_record("erasure", "word", encoder, "c", table=table.assign(encoder=encoder))
-        for encoder in ("lstm", "bert")
-    )
-    assert not of_kind.yes_tells
-    assert of_one.yes_tells
-    assert not of_one.supports
-    assert "MiniLM" in of_one.words
-    assert "50 % [37, 63] of 60" in of_one.words
+    assert rules.encoder_of(other_site) == ""
 
 
 def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
@@ -358,12 +286,14 @@ def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
         assert f"of {counts.loc[kind, 'models']}" in whole.track_record
     assert (whole.verdict, whole.ticked) == (MEETS, False)  # one checkpoint, and too few: nothing goes by it
     assert one_head.track_record == NONE  # the null: it was not asked of one head
+    loose = records((40, 38), (60, 30)).assign(encoder="bert")  # of a kind with as many models a yes would say nothing
+    assert track_record("erasure", "word", "bert", "c", table=loose).yes_tells
+    assert not track_record("erasure", "word", "lstm", "c", table=loose.assign(encoder="lstm")).yes_tells
 
 
 def test_the_rows_are_the_card_and_then_the_details():
-    about_the_test = replace(
-        finding(ABOVE, name="e"), claim=replace(finding(ABOVE).claim, speaks="neither", primary=False, name="e")
-    )
+    claim = replace(finding(ABOVE).claim, speaks="neither", primary=False, name="e")
+    about_the_test = replace(finding(ABOVE), claim=claim)
     rows = verdicts([finding(BELOW, primary=False, name="d"), finding(ABOVE), about_the_test])
     assert rows["primary"].tolist() == [True] * len(LINES) + [False] * 2
     assert rows["claim"].tolist()[5:] == ["c", "", "", "d", "e"]

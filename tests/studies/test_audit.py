@@ -13,7 +13,7 @@ from attnprobe.core.sanitise import quoted
 from attnprobe.data.sources import FileSource
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
-from attnprobe.findings.studies.audit import Audit, rows_within
+from attnprobe.findings.studies.audit import Audit
 from attnprobe.findings.studies.base import Costs, Plan, asked_before
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
@@ -31,32 +31,23 @@ def compose(overrides):
     return composed(*overrides)
 
 
-def written(path, rows, header=("review", "verdict")):
+def written(path, words, count=60, more=()):
+    """Texts of a few words that say nothing and one of their label's."""
+    draw, rows = random.Random(0), []
+    rest = ["the", "a", "film", "plot", "it", "was", "really", "quite", "and", "scenes", "with", "of", "to", "me"]
+    for label, own in words.items():
+        for _ in range(count):
+            sentence = draw.choices(rest, k=draw.randint(4, 9))
+            sentence[draw.randrange(len(sentence))] = draw.choice(own)
+            rows.append((" ".join(sentence), label))
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
+        csv.writer(file).writerows([("review", "verdict"), *more, *rows])
     return path
 
 
-def texts(words, count, draw):
-    rest = ["the", "a", "film", "plot", "it", "was", "really", "quite", "and", "scenes", "with", "of", "to", "me"]
-    for _ in range(count):
-        sentence = draw.choices(rest, k=draw.randint(4, 9))
-        sentence[draw.randrange(len(sentence))] = draw.choice(words)
-        yield " ".join(sentence)
-
-
-def binary(path):
-    draw = random.Random(0)
-    good, bad = texts(["lovely", "superb"], 70, draw), texts(["awful", "dull"], 70, draw)
-    return written(path, [*((text, "good") for text in good), *((text, "bad") for text in bad)])
-
-
-def with_holes(path):
-    words = {"да": ["прекрасно", "чудесно", "素晴らしい"], "нет": ["ужасно", "скучно", "退屈な"]}
-    draw = random.Random(0)
-    rows = [(text, label) for label, own in words.items() for text in texts(own, 60, draw)]
-    rows[5:5] = [("", "да"), ("   ", "нет"), ("<script>alert('x')</script> & прекрасно", "да"), ("без оценки", "")]
-    return written(path, rows)
+WORDS = {"да": ["прекрасно", "чудесно", "素晴らしい"], "нет": ["ужасно", "скучно", "退屈な"]}
+BINARY = {"good": ["lovely", "superb"], "bad": ["awful", "dull"]}
+HOLES = [("", "да"), ("   ", "нет"), ("<script>alert('x')</script> & прекрасно", "да"), ("без оценки", "")]
 
 
 def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
@@ -64,7 +55,7 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
     load = FileSource.load
     monkeypatch.setattr(FileSource, "load", lambda source: reads.append(source.path) or load(source))
     # the file's name goes into directories, and from there into other settings
-    path = with_holes(tmp_path / "Отзывы = März (1).csv")
+    path = written(tmp_path / "Отзывы = März (1).csv", WORDS, more=HOLES)
     command = ["+experiment=audit", "data=files", f"data.path={quoted(str(path))}", "data.text=review", *QUICK,
                "data.label=verdict", "probe=[permutation,adversarial,erasure]", f"output={tmp_path / 'runs'}"]  # fmt: skip
     directory = carry_out_study(command, compose)
@@ -92,13 +83,11 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
 
 
 def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypatch, capsys, no_pictures):
-    path = binary(tmp_path / "reviews.csv")
+    path = written(tmp_path / "reviews.csv", BINARY, 70)
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation]"]
-    monkeypatch.setattr(
-        "attnprobe.runs.studies.measured_costs",
-        lambda config: Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu"),
-    )
+    costs = Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu")
+    monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: costs)
     monkeypatch.setattr("attnprobe.findings.studies.audit.FEWEST", {"train": 60, "test": 20})
     first = carry_out_study(command, compose)
     said = capsys.readouterr().out
@@ -107,13 +96,12 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypa
     assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
     assert set(read_results(first / members[0]["directory"])["probe"]) == {"training", "performance", "permutation"}
     manifest = RunDirectory(first / members[0]["directory"]).manifest()
-    assert manifest["counts"]["test"]["kept"] == 20
-    assert manifest["counts"]["train"]["kept"] == 60
+    assert [manifest["counts"][split]["kept"] for split in ("test", "train")] == [20, 60]
     # no figures, as its experiment says, of which the members know nothing
     assert len(list(first.parent.glob("*-seed*"))) == 4
     assert not list(first.parent.glob("*-seed*/figures"))
     assert asked_before(compose([*command, "verbose=true"])) == first
-    elsewhere = f"data.path={binary(tmp_path / 'b.csv')}"
+    elsewhere = f"data.path={written(tmp_path / 'b.csv', BINARY, 70)}"
     for other in ("seed=1", "on_finished=remeasure", "probe.permutation.samples=9", elsewhere):
         assert asked_before(compose([*command, other])) is None, other
     rows = path.read_bytes()
@@ -189,37 +177,21 @@ def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_
     assert Plan().beside(210) == ""
 
 
-def test_rows_are_left_out_until_the_time_suffices():
-    costs = Costs(
-        {"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu", each=9
-    )
-    for minutes in (20, 60, 120, 600):
-        kept = rows_within(costs, epochs=8, trainings=6, seconds=60 * minutes)
-        sizes = costs.rows | kept
-        planned = Costs(sizes, costs.training, costs.probing, "cpu", costs.each).seconds(8, 6)
-        floor = sizes["train"] == 2000 and sizes["test"] == 50
-        assert sizes["test"] >= 400 or sizes["train"] == 2000  # one after the other
-        assert planned <= 60 * minutes * 1.001 or floor
-        assert not kept or planned > 60 * minutes * 0.9  # no more is left out than needed
+def planned(costs, minutes, epochs, *settings):
+    audit = Audit(probes=("permutation", "skill", "faithfulness"), minutes=minutes, epochs=epochs)
+    return audit.plan(lambda changes: compose([*settings, *changes]), lambda _: costs)
 
 
 def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_named(monkeypatch):
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: 0.0)
     costs = Costs({"test": 101}, 0.0, 3.7, "cpu", shares={"faithfulness": 0.75, "skill": 0.22, "permutation": 0.03})
-
-    def planned(minutes):
-        audit = Audit(probes=("permutation", "skill", "faithfulness"), minutes=minutes, epochs=0)
-        return audit.plan(
-            lambda changes: compose(["model=pretrained", "model.path=x", "training=none", *changes]), lambda _: costs
-        )
-
-    assert planned(30).rows == {}
-    assert "faithfulness 5 minutes, skill 1 minute" in planned(30).words
-    five = planned(5)
+    checkpoint = ("model=pretrained", "model.path=x", "training=none")
+    half, five, two = (planned(costs, minutes, 0, *checkpoint) for minutes in (30, 5, 2))
+    assert half.rows == {}
+    assert "faithfulness 5 minutes, skill 1 minute" in half.words
     assert 75 <= five.rows["test"] <= 300 / 3.7
     assert five.seconds <= 300
     assert "study.minutes=" not in five.words.replace("study.minutes=…", "")
-    two = planned(2)
     assert two.rows == {"test": 50}
     assert "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: without faithfulness" in two.words
     assert "probe=[permutation,skill], would take about 0.8" in two.words
@@ -228,28 +200,18 @@ def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_name
 def test_where_the_trainings_take_the_time_fewer_epochs_are_the_remedy(monkeypatch):
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: 0.0)
     costs = Costs({"train": 2000, "test": 50}, 0.001, 0.4, "cpu", shares={"skill": 0.6, "permutation": 0.4})
-
-    def planned(costs):
-        audit = Audit(probes=("permutation", "skill"), minutes=1, epochs=8)
-        return audit.plan(lambda changes: compose(["training.epochs=8", *changes]), lambda _: costs).words
-
     # 6 trainings of 8 epochs on 2,000 texts: 96 s, and half of it; 50 texts: 20 s, of which skill takes 12
-    assert "training.epochs=4 would take about 1.1" in planned(costs)
-    assert "more than" not in planned(replace(costs, training=0.00005))
+    assert "training.epochs=4 would take about 1.1" in planned(costs, 1, 8, "training.epochs=8").words
+    assert "more than" not in planned(replace(costs, training=0.00005), 1, 8, "training.epochs=8").words
 
 
-def test_slow_probes_are_timed_on_few_texts():
+@pytest.mark.parametrize(("each", "timed"), [(3.7, range(8)), (37, [4]), (0.037, [52])])
+def test_slow_probes_are_timed_on_few_texts(each, timed):
     seen = []
 
     def together(rows):
         seen.append(len(rows))
-        return 3.7 * len(rows)
+        return each * len(rows)
 
-    assert seconds_per_text(together, np.arange(101), batch=64) == pytest.approx(3.7)
-    assert sum(seen) <= 7  # 52 of quick ones
-    seen.clear()
-    assert seconds_per_text(lambda rows: together(rows) * 10, np.arange(101), batch=64) == pytest.approx(37)
-    assert sum(seen) == 4
-    seen.clear()
-    assert seconds_per_text(lambda rows: together(rows) / 100, np.arange(101), batch=64) == pytest.approx(0.037)
-    assert sum(seen) == 52
+    assert seconds_per_text(together, np.arange(101), batch=64) == pytest.approx(each)
+    assert sum(seen) in timed

@@ -13,7 +13,7 @@ from attnprobe.results.files import read_sealed
 from attnprobe.runs.studies import carry_out_study
 from research.calibration.__main__ import main
 from research.calibration.records import SHIPPED, collected, models_in
-from research.calibration.study import Calibration, answer
+from research.calibration.study import Calibration
 from tests.runs import composed
 
 TINY = (
@@ -79,51 +79,34 @@ def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     assert len(reading.tables) >= 3
 
 
-def test_an_encoder_without_context_is_not_asked_what_needs_context():
-    study = Calibration(seeds=[3], encoders=["average", "lstm"], data=["token", "ordered_pair"], controls=["learned"])
-    (stage,) = study.stages(0, "lstm", [])
-    cells = [{one.split("=")[0]: one.split("=")[1] for one in member.overrides} for member in stage]
-    assert [(one["model.name"], one["data.name"]) for one in cells] == [
-        ("average_learned", "token"), ("lstm_learned", "token"), ("lstm_learned", "ordered_pair"),
-    ]  # fmt: skip
-
-
-def test_the_first_sentence_counts_the_tests_that_tell_in_every_kind_of_model():
-    known = {
-        "version": ["current"] * 4 + ["published"], "claim": ["a_b", "a_b", "c", "c", "c"],
-        "AUC": [0.9, 0.8, 0.6, 0.7, 1.0], "AUC low": [0.7, 0.6, 0.4, 0.6, 0.9],
-    }  # fmt: skip
-    assert answer(pd.DataFrame(known)) == (
-        "1 of 2 tests tell right attention from wrong in every kind of model that was tried; “a b” does so best (AUC 0.80 or "
-        "more; a coin has 0.50)."
-    )
-
-
-def test_what_takes_more_to_learn_has_it_and_a_file_is_given_no_sizes():
+def test_what_takes_more_to_learn_has_it_a_file_is_given_no_sizes_and_no_context_is_asked_for_where_none_is_read():
     settings = ["data.source.train_size=1000", "training.epochs=6"]
-    data = ["token", "order", "geco"]
-    study = Calibration(seeds=[0], encoders=["lstm"], data=data, controls=["learned"], settings=settings)
-    (stage,) = study.stages(0, "lstm", [])
-    token, order, geco = (member.overrides for member in stage)
+    data, encoders = ["token", "order", "geco"], ["average", "lstm"]
+    (stage,) = Calibration(seeds=[0], encoders=encoders, data=data, controls=["learned"], settings=settings).stages(
+        0, "", []
+    )
+    cells = {tuple(one.partition("=")[2] for one in member.overrides[-3:-1]): member.overrides for member in stage}
+    assert list(cells) == [("token", "average_learned"), ("token", "lstm_learned"), ("order", "lstm_learned"),
+                           ("geco", "average_learned"), ("geco", "lstm_learned")]  # fmt: skip
 
-    def last(overrides, name):
-        return [one for one in overrides if one.startswith(f"{name}=")][-1:]
+    def last(data, name):
+        return [one for one in cells[data, "lstm_learned"] if one.startswith(f"{name}=")][-1:]
 
-    assert last(token, "data.source.train_size") + last(token, "training.epochs") == settings
-    assert last(order, "data.source.train_size") == ["data.source.train_size=4000"]
-    assert last(order, "training.epochs") == ["training.epochs=10"]
-    assert not [one for one in geco if one.startswith("data.source.")]
+    assert last("token", "data.source.train_size") + last("token", "training.epochs") == settings
+    assert last("order", "data.source.train_size") == ["data.source.train_size=4000"]
+    assert last("order", "training.epochs") == ["training.epochs=10"]
+    assert not [one for one in cells["geco", "lstm_learned"] if one.startswith("data.source.")]
 
 
-def test_settings_that_make_no_study():
-    for settings, message in (
-        ({"seeds": []}, r"study\.seeds is empty"),
-        ({"seeds": [0], "controls": ["rigth"]}, r"study\.controls=\['rigth'\]: expected one or more of learned, word"),
-        ({"seeds": [0], "data": []}, r"study\.data=\[\]"),
-        ({"seeds": [0], "probes": ["erasure"]}, "lacks known_answer"),
-    ):
-        with pytest.raises(UserError, match=message):
-            Calibration(**settings)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"seeds": []}, r"study\.seeds is empty"), ({"seeds": [0], "data": []}, r"study\.data=\[\]"),
+     ({"seeds": [0], "controls": ["rigth"]}, r"study\.controls=\['rigth'\]: expected one or more of learned, word"),
+     ({"seeds": [0], "probes": ["erasure"]}, "lacks known_answer")],
+)  # fmt: skip
+def test_settings_that_make_no_study(settings, message):
+    with pytest.raises(UserError, match=message):
+        Calibration(**settings)
 
 
 def test_the_table_of_another_study_is_refused(tmp_path, capsys):

@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 from hydra.utils import instantiate
 
-from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import Done, read_study
 from attnprobe.report.publish import publish_study
 from attnprobe.results.table import read_results
 from attnprobe.runs.studies import carry_out_study
-from research.methods import Methods, heat, overall
+from research.methods import heat, overall
 from tests.runs import composed
 
 TINY = (
@@ -86,14 +85,3 @@ def test_every_method_of_the_experiment_reaches_its_runs(name):
         every = name == "sanity" or member.role == "transformer"
         expected = [one for one in config.importances if every or one not in of_layers]
         assert f"importances=[{','.join(expected)}]" in member.overrides
-
-
-def test_what_a_study_cannot_do_is_said_first():
-    for settings, message in (
-        ({"seeds": [0], "encoders": ["gru"]}, r"study.encoders=\['gru'\]: expected one or more of average"),
-        ({"seeds": [0], "data": []}, r"study.data=\[\]: expected"),
-        ({}, r"study.seeds is empty"),
-        ({"seeds": [0]}, r"importances=\[…\] is empty"),
-    ):
-        with pytest.raises(UserError, match=message):
-            Methods(**settings)

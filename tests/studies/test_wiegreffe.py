@@ -44,15 +44,12 @@ def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished
         "guide_uniform": 2, "guide_trained": 2, "guide_base": 2, "guide_adversary": 2,
     }  # fmt: skip
     manifests = {row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()}
-    assert all(manifests.values())
     base = runs[runs["role"] == "base"].iloc[0]["run_id"]
-    adversaries = {row.run_id: finished / row.directory for row in runs[runs["role"] == "adversary"].itertuples()}
-    chosen = next(
-        name for name, path in adversaries.items() if path == chosen_adversary(list(adversaries.values()), 0.4)
-    )
+    adversaries = {finished / row.directory: row.run_id for row in runs[runs["role"] == "adversary"].itertuples()}
+    chosen = adversaries[chosen_adversary(list(adversaries), 0.4)]
+    expected = {"uniform": None, "guide_uniform": None, "guide_trained": None, "guide_adversary": chosen}
     for row in runs.itertuples():
         teacher = manifests[row.run_id]["teacher"]
-        expected = {"uniform": None, "guide_uniform": None, "guide_trained": None, "guide_adversary": chosen}
         wanted = expected.get(row.role, None if row.run_id == base else base)
         assert (teacher and teacher["run_id"]) == wanted, row.role
         assert manifests[row.run_id]["experiment"] == f"wiegreffe_{row.role}"
@@ -121,20 +118,16 @@ def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, fi
         run(composed(*SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"))
 
 
-def test_mistakes_in_a_study_are_named():
+def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
+    whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
     for settings, message in (
+        ({"seeds": (1,), "weights": (0.1,), "model_class": whole}, "guide and adversary train models of three stages"),
         ({"tests": ["seed"]}, r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds"),
         ({"tests": ["seeds"]}, r"study\.seeds is empty"),
         ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
     ):
         with pytest.raises(UserError, match=message):
             Wiegreffe(**settings)
-
-
-def test_a_whole_model_has_two_of_the_four_tests():
-    whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
-    with pytest.raises(UserError, match="guide and adversary train models of three stages"):
-        Wiegreffe(seeds=(1,), weights=(0.1,), model_class=whole)
     study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
     stages = study.stages(0, "bert", done := [])
     done += [Done(one, Path("base")) for one in next(stages)]

@@ -16,10 +16,8 @@ def invented_run(
     directory, role, seed, *, f1, alike=0.9, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None,
     texts=EXAMPLES,
 ):  # fmt: skip
-    identity = {
-        "run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
-        "seed": seed, "split": "test",
-    }  # fmt: skip
+    identity = {"run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
+                "seed": seed, "split": "test"}  # fmt: skip
     draw, ids, whole = np.random.default_rng([seed, len(role)]), np.arange(texts), np.array([-1])
     tables = {"performance": Rows(), "training": Rows()}
     # every second text is of class 1; of those that many are missed, others for every seed
@@ -38,24 +36,24 @@ def invented_run(
     tables["performance"].add("f1_macro", whole, np.array([0.6]))
     for name, value in (validation or {}).items():
         tables["training"].add(f"validation_{name}", whole, np.array([[9.0, value]]), np.arange(2))
+    of_texts = {"teacher": {}, "adversarial": {}}
     if teacher:
-        rows = tables["teacher"] = Rows()
         noise = draw.normal(0, 0.01, texts)
-        rows.add("tvd", ids, np.clip(tvd + noise, 0, 1))
-        rows.add("jsd", ids, np.clip(jsd + noise, 0, 0.69))
-        rows.add("teacher_max_attention", ids, np.linspace(0.1, 0.9, texts))
-        rows.add("teacher_predicted_class", ids, ids % 2)
+        of_texts["teacher"] = {"tvd": np.clip(tvd + noise, 0, 1), "jsd": np.clip(jsd + noise, 0, 0.69)}
+        of_texts["teacher"] |= {
+            "teacher_max_attention": np.linspace(0.1, 0.9, texts),
+            "teacher_predicted_class": ids % 2,
+        }
     if adversarial:
-        rows = tables["adversarial"] = Rows()
-        rows.add("max_attention", ids, np.linspace(0.1, 0.9, texts))
-        rows.add("predicted_class", ids, ids % 2)
-        rows.add("is_exact", ids, np.ones(texts))
-        for name, value in {"found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}.items():
-            rows.add(name, ids, np.full(texts, value))
-    listed = {}
+        constant = {"is_exact": 1.0, "found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}
+        of_texts["adversarial"] = {name: np.full(texts, value) for name, value in constant.items()}
+        of_texts["adversarial"] |= {"max_attention": np.linspace(0.1, 0.9, texts), "predicted_class": ids % 2}
+    for probe, columns in of_texts.items():
+        for name, values in columns.items():
+            tables.setdefault(probe, Rows()).add(name, ids, values)
     for probe, rows in tables.items():
         write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
-        listed[probe] = {"settings": None}
+    listed = {probe: {"settings": None} for probe in tables}
     seal(directory, run_id=directory.name, tables=listed, classes=["no", "yes"])
 
 
