@@ -199,14 +199,8 @@ def test_correlations_at_their_limits(measure):
     assert measure(row[:0], row[:0]).isnan()
 
 
-def test_kendall_of_a_long_row():
-    a, b = ranked(2, 401, seed=1, values=50), ranked(2, 401, seed=2, values=300)
-    expected = [stats.kendalltau(x, y).statistic for x, y in zip(a, b, strict=True)]
-    np.testing.assert_allclose(kendall_tau(a, b), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("length", [2, 3, 10, 33, 34, 60])
+@pytest.mark.parametrize("length", [2, 3, 10, 33, 34, 401])
 def test_the_p_value_is_that_of_scipy_on_either_side_of_its_exact_lengths(length, tied):
     generator = torch.Generator().manual_seed(length)
     a, noise = torch.rand(2, 24, length, generator=generator, dtype=torch.float64)
@@ -313,14 +307,3 @@ def test_rows_are_independent_and_leading_axes_broadcast(measure):
 def test_rows_of_different_length_are_refused():
     with pytest.raises(ValueError, match="rows of 3 and 1 entries: expected two rows of the same length"):
         jensen_shannon.__wrapped__(torch.ones(3) / 3, torch.ones(1))
-
-
-def test_the_arguments_stay_as_they_were():
-    a, b, mask = (
-        distributions(4, 5, seed=1),
-        distributions(4, 5, seed=2),
-        torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.5,
-    )
-    before = [x.clone() for x in (a, b, mask)]
-    jensen_shannon(a, b, mask), kendall_tau(a, b, mask), spearman(a, b, mask), top_overlap(a, b, torch.tensor(2), mask)
-    assert all(torch.equal(x, y) for x, y in zip(before, (a, b, mask), strict=True))

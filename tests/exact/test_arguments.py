@@ -11,21 +11,13 @@ def arguments():
     return [torch.full((2, 4), 0.25), torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.bool)]
 
 
-def changed(place, change):
-    result = arguments()
-    result[place] = change(result[place])
-    return result
-
-
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize(
     ("place", "change", "message"),
     [
         (0, lambda x: x[:, :3], r"attention \(2, 3\), position_logits \(2, 4, 3\).*must be the same"),
-        (1, lambda x: x[:1], r"position_logits \(1, 4, 3\).*must be the same"),
         (2, lambda x: x[:, 1:], r"content \(2, 3\).*must be the same"),
         (1, lambda x: x[..., 0], r"expected \[batch, seq\], \[batch, seq, classes\], \[batch, seq\]"),
-        (0, lambda x: x[0], r"attention \(4,\).*expected \[batch, seq\]"),
         (1, lambda x: x[..., :1], r"2 or more classes; give a binary model's single logit s as \[0, s\]"),
         (0, lambda x: x * torch.tensor([[1.0], [0.5]]), r"attention row 1 sums to 0.5, .* sum to 1"),
         (0, lambda x: x + torch.tensor([0.5, -0.5, 0, 0]), r"smallest weight -0.25: expected weights of 0 or more"),
@@ -35,8 +27,10 @@ def changed(place, change):
     ],
 )
 def test_mistakes_name_what_came_and_what_was_expected(solve, place, change, message):
+    given = arguments()
+    given[place] = change(given[place])
     with pytest.raises(UserError, match=message):
-        solve(*changed(place, change))
+        solve(*given)
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
@@ -51,15 +45,10 @@ def test_what_stands_in_the_padding_never_matters(solve):
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
-def test_the_callers_tensors_stay_as_they_were(solve):
+def test_the_callers_tensors_stay_as_they_were_and_an_empty_batch_gives_empty_results(solve):
     before = arguments()
     tensors = [x.clone() for x in before]
     tensors[0].requires_grad_()
     assert not any(value.requires_grad for value in vars(solve(*tensors)).values())
     assert all(torch.equal(x, y) for x, y in zip(before, tensors, strict=True))
-
-
-@pytest.mark.parametrize("solve", SOLVERS)
-def test_an_empty_batch_gives_empty_results(solve):
-    result = solve(*(x[:0] for x in arguments()))
-    assert all(len(value) == 0 for value in vars(result).values())
+    assert all(len(value) == 0 for value in vars(solve(*(x[:0] for x in before))).values())

@@ -1,7 +1,6 @@
 """Three and more classes, and several labels: the attention found and the bound, against grids, scipy and the definition."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from attnprobe.exact import farthest_attention
 from attnprobe.exact.certified import Polytope, certified_interval
 from attnprobe.exact.regions import Region, slope
 from attnprobe.measures import jensen_shannon
-from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
+from tests.exact.test_farthest import best_of, check_claims, edges, free_bound, predict, simplex_grid, texts
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.2])
@@ -24,7 +23,7 @@ from tests.exact.test_farthest import best_of, check_claims, climbed, edges, pre
 def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, epsilon):
     attention, logits, content = texts(20 if exclusive else 15, seq, classes, seed=seq + classes)
     result = farthest_attention(attention, logits, content, epsilon=epsilon, exclusive=exclusive)
-    (check_claims if exclusive else check_labels)(result, attention, logits, content, epsilon)
+    check_claims(result, attention, logits, content, epsilon, exclusive=exclusive)
     grid = torch.cat([simplex_grid(seq, steps).double(), edges(seq, 2000)])
     best = []
     for own, z in zip(attention, logits, strict=True):
@@ -34,27 +33,6 @@ def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, e
     assert (best <= result.upper_bound + 1e-12).all()
     assert (best - result.jsd).clamp(min=0).mean() < 0.005
     assert result.is_exact.any() or epsilon < 0.1 or not exclusive
-
-
-@pytest.mark.parametrize(("seq", "classes"), [(6, 3), (12, 4), (9, 6)])
-def test_the_interval_holds_the_best_of_long_searches(seq, classes):
-    epsilon = 0.03
-    attention, logits, content = texts(2, seq, classes, seed=seq)
-    # with the default of 16 programmes, which vertex is tried first among ties decides at six classes (AVX2: 0.027 short)
-    result = farthest_attention(attention, logits, content, epsilon=epsilon, effort=40)
-    check_claims(result, attention, logits, content, epsilon)
-    starts = (torch.randn(2, seq, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 3).softmax(-1)
-    shares = (torch.randn(20_000, seq, generator=torch.Generator().manual_seed(2)).double() * 4).softmax(-1)
-    for row in range(len(attention)):
-        own, z = attention[row], logits[row]
-        # attentions with few weights and exactly the model's prediction: what random search never meets
-        near = [result.attention[row] + t * (own - result.attention[row]) for t in torch.linspace(0, 1, 20).double()]
-        found = max(best_of(torch.cat([shares, torch.stack(near)]), own, z, epsilon), climbed(own, z, epsilon, starts))
-        assert found <= result.upper_bound[row] + 1e-9
-        assert (
-            found <= result.jsd[row] + 0.05
-        )  # ties between branches fall otherwise on another vector unit: 0.027 was seen
-    assert (result.upper_bound - result.jsd).mean() < 0.1
 
 
 def test_no_feasible_vertex_beats_the_upper_bound():
@@ -93,18 +71,7 @@ def test_effort_closes_the_gap_and_none_leaves_the_free_bound():
     gaps = [(r.upper_bound - r.jsd).mean().item() for r in results]
     assert gaps[3] < gaps[2] / 2 < gaps[1] / 2
     assert gaps[3] < 0.012
-    least = attention.amin(-1)
-    one, least = torch.tensor([1.0, 0.0]).double(), torch.stack([least, torch.zeros_like(least)], -1)
-    free = math.log(2) * (1 - least[:, 0]) / 2 + jensen_shannon(least, one)
-    torch.testing.assert_close(results[0].upper_bound, free)
-
-
-def test_the_least_attended_position_is_the_proved_optimum_where_it_is_feasible():
-    attention = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
-    logits = torch.tensor([[[9.0, 0.0, 0.0], [7.0, 1.0, 0.0], [0.0, 5.0, 5.0], [8.0, 0.0, 1.0]]])
-    result = farthest_attention(attention, logits, torch.ones(1, 4, dtype=torch.bool), epsilon=0.1, effort=0)
-    assert result.attention[0].round(decimals=6).tolist() == [0, 0, 0, 1]
-    assert result.is_exact.all()
+    torch.testing.assert_close(results[0].upper_bound, free_bound(attention, content))
 
 
 @pytest.mark.parametrize(("exclusive", "scale", "epsilons"), [(True, 1.5, (0.05, 0.3)), (False, 2.5, (0.03, 0.25))])
@@ -152,39 +119,9 @@ def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, ends):
     assert (result.upper_bound >= good.jsd).all()
 
 
-def test_classes_that_hardly_count_do_not_loosen_the_bound(monkeypatch):
-    """Six classes, attention with a peak, predictions that leave most classes next to nothing."""
-    generator = torch.Generator().manual_seed(0)
-    attention = (3 * torch.randn(8, 20, generator=generator, dtype=torch.float64)).softmax(-1)
-    topic, own = (1.5 * torch.randn(8, n, 6, generator=generator, dtype=torch.float64) for n in (1, 20))
-    arguments = attention, topic + own, torch.ones(8, 20, dtype=torch.bool)
-
-    def gap():
-        result = farthest_attention(*arguments, epsilon=0.01)
-        check_claims(result, *arguments, 0.01)
-        return (result.upper_bound - result.jsd).mean().item()
-
-    several = gap()
-    monkeypatch.setattr("attnprobe.exact.regions.TANGENTS", (0.0,))
-    assert several < 0.01
-    assert several < 0.8 * gap()
-
-
 def label_distance(attention, others, logits):
     """The mean over the labels of by how much each probability changes, by hand."""
     return ((others @ logits).sigmoid() - (attention @ logits).sigmoid()).abs().mean(-1)
-
-
-def check_labels(result, attention, logits, content, epsilon):
-    torch.testing.assert_close(result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12)
-    assert (result.attention >= 0).all()
-    torch.testing.assert_close(result.attention[~content], attention[~content], rtol=0, atol=1e-12)
-    apart = torch.stack([label_distance(a, b, z) for a, b, z in zip(attention, result.attention, logits, strict=True)])
-    torch.testing.assert_close(result.tvd, apart, rtol=0, atol=1e-12)
-    assert (apart <= epsilon).all()
-    torch.testing.assert_close(result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-9)
-    assert (result.upper_bound >= result.jsd).all()
-    assert (result.upper_bound <= math.log(2)).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.4])
@@ -194,21 +131,12 @@ def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon)
     margin = logits[..., 1:]
     known = farthest_attention(attention, torch.cat([torch.zeros_like(margin), margin], -1), content, epsilon=epsilon)
     constant = torch.full_like(margin, 0.3)
-    result = farthest_attention(
-        attention, torch.cat([constant, margin], -1), content, epsilon=epsilon / 2, exclusive=False
-    )
+    both = torch.cat([constant, margin], -1)
+    result = farthest_attention(attention, both, content, epsilon=epsilon / 2, exclusive=False)
     assert (result.jsd <= known.jsd + 1e-9).all()
     assert (result.upper_bound >= known.jsd - 1e-9).all()
     assert (known.jsd - result.jsd).max() < 1e-4
     assert (result.upper_bound - known.jsd).max() < 1e-4
-
-
-def test_everything_is_allowed_from_one_on():
-    attention, logits, content = texts(5, 6, 3, seed=4)
-    result = farthest_attention(attention, logits, content, epsilon=1.0, exclusive=False)
-    assert result.is_exact.all()
-    assert (result.attention.amax(-1) > 1 - 1e-12).all()
-    assert (result.attention.argmax(-1) == attention.argmin(-1)).all()
 
 
 @pytest.mark.parametrize("own", [-6.0, -1.0, 0.0, 0.7, 5.0])

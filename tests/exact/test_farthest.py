@@ -1,10 +1,8 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 from torch.nn.functional import pad
 
 from attnprobe.core.errors import UserError
@@ -43,25 +41,29 @@ def edges(seq, steps):
     return torch.cat([share * one[i] + (1 - share) * one[j] for i, j in itertools.combinations(range(seq), 2)])
 
 
-def check_claims(result, attention, logits, content, epsilon):
+def check_claims(result, attention, logits, content, epsilon, *, exclusive=True):
     """What must hold of every result, whatever the example."""
+    attention, logits = attention.double(), logits.double()
     assert result.attention.dtype == torch.float64
     assert (result.attention >= 0).all()
     torch.testing.assert_close(result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12)
-    torch.testing.assert_close(result.attention[~content], attention.double()[~content], rtol=0, atol=1e-7)
-    torch.testing.assert_close(result.jsd, jensen_shannon(attention.double(), result.attention), rtol=0, atol=1e-6)
-    tvd = total_variation(
-        *((a.double()[:, None] @ logits.double())[:, 0].softmax(-1) for a in (attention, result.attention))
-    )
+    torch.testing.assert_close(result.attention[~content], attention[~content], rtol=0, atol=1e-7)
+    torch.testing.assert_close(result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-6)
+    own, moved = ((a[:, None] @ logits)[:, 0] for a in (attention, result.attention))
+    of_labels = (own.sigmoid() - moved.sigmoid()).abs().mean(-1)
+    tvd = total_variation(own.softmax(-1), moved.softmax(-1)) if exclusive else of_labels
     torch.testing.assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
     assert (result.tvd <= max(epsilon, 2e-12)).all()
     assert (result.jsd >= 0).all()
     assert (result.upper_bound >= result.jsd).all()
-    least = torch.where(content, attention.double(), 1).amin(-1)
-    free = math.log(2) * (1 - least) / 2 + jensen_shannon(
-        torch.stack([least, torch.zeros_like(least)], -1), torch.tensor([1.0, 0.0]).double()
-    )
-    assert (result.upper_bound <= free + 1e-6).all()
+    assert (result.upper_bound <= free_bound(attention, content) + 1e-6).all()
+
+
+def free_bound(attention, content):
+    """The JSD of all weight on the least attended position."""
+    least = torch.where(content, attention, 1).amin(-1)
+    pair = torch.stack([least, torch.zeros_like(least)], -1)
+    return math.log(2) * (1 - least) / 2 + jensen_shannon(pair, torch.tensor([1.0, 0.0]).double())
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
@@ -77,40 +79,6 @@ def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, st
         assert result.jsd[row] - 0.01 <= on_rim <= result.jsd[row] + 1e-12
     assert result.is_exact.all()
     assert torch.equal(result.upper_bound, result.jsd)
-
-
-@pytest.mark.parametrize("seq", [6, 15])
-def test_no_long_search_is_farther(seq):
-    epsilon = 0.02
-    attention, logits, content = texts(6, seq, seed=seq)
-    result = farthest_attention(attention, logits, content, epsilon=epsilon)
-    generator = torch.Generator().manual_seed(1)
-    shares = (torch.randn(40_000, seq, generator=generator, dtype=torch.float64) * 6).softmax(-1)
-    for row in range(len(attention)):
-        own, z = attention[row], logits[row]
-        mixed = own + torch.rand(40_000, 1, generator=generator) * (shares - own)
-        assert best_of(torch.cat([shares, mixed]), own, z, epsilon) <= result.jsd[row] + 1e-12
-        assert climbed(own, z, epsilon, starts=shares[:2]) <= result.jsd[row] + 1e-9
-
-
-def climbed(own, z, epsilon, starts):
-    """The farthest attention that sequential quadratic programming finds from these starts."""
-
-    def negative(a):
-        a = torch.tensor(a, requires_grad=True)
-        value = -jensen_shannon(a, own)
-        return value.item(), torch.autograd.grad(value, a)[0].numpy()
-
-    def slack(a):
-        return epsilon - total_variation(predict(torch.tensor(a), z), predict(own, z)).item()
-
-    limits = [{"type": "eq", "fun": lambda a: a.sum() - 1}, {"type": "ineq", "fun": slack}]
-    bounds = [(1e-12, 1)] * len(own)
-    runs = [
-        minimize(negative, x, jac=True, bounds=bounds, constraints=limits, method="SLSQP").x for x in starts.numpy()
-    ]
-    candidates = torch.tensor(np.array(runs)).clamp(min=0)
-    return best_of(candidates / candidates.sum(-1, keepdim=True), own, z, epsilon)
 
 
 def test_a_plain_loop_over_all_vertices_agrees():
@@ -168,17 +136,6 @@ def test_claims_hold_at_every_scale(scale, epsilon, classes):
         check_claims(farthest_attention(*arguments, epsilon=epsilon, effort=4), *arguments, epsilon)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_single_precision_is_accepted(classes):
-    attention, logits, content = texts(10, 8, classes)
-    arguments = (attention.float(), logits.float(), content)
-    result = farthest_attention(*arguments, epsilon=0.05)
-    check_claims(result, *arguments, 0.05)
-    torch.testing.assert_close(
-        result.jsd, farthest_attention(attention, logits, content, epsilon=0.05).jsd, rtol=0, atol=1e-4
-    )
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 def test_padding_and_batch_change_nothing(classes):
     arguments = texts(12, 12, classes, seed=8, markers=True)
@@ -202,13 +159,9 @@ def test_repeated_words_give_the_same_answer_in_any_batch():
     whole = farthest_attention(attention, logits, content, epsilon=0.01).attention
     for row in range(9):
         for extra in range(4):
-            one = farthest_attention(
-                pad(attention[[row]], (0, extra)),
-                pad(logits[[row]], (0, 0, 0, extra)),
-                pad(content[[row]], (0, extra)),
-                epsilon=0.01,
-            )
-            assert torch.equal(one.attention[0] > 0, pad(whole[row], (0, extra)) > 0)
+            wide = (pad(one[[row]], (0, 0) * (one.ndim - 2) + (0, extra)) for one in (attention, logits, content))
+            found = farthest_attention(*wide, epsilon=0.01).attention[0]
+            assert torch.equal(found > 0, pad(whole[row], (0, extra)) > 0)
 
 
 @pytest.mark.parametrize(("few", "at_once"), [(0, 1 << 18), (10**9, 1 << 18), (0, 7), (10**9, 7)])
@@ -228,14 +181,7 @@ def test_a_text_of_4000_positions(classes):
     check_claims(farthest_attention(*arguments, epsilon=0.01, effort=1), *arguments, 0.01)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epsilon": -0.01}, r"epsilon is -0.01: expected the largest allowed TVD, 0 or more"),
-        ({"epsilon": math.nan}, r"epsilon is nan"),
-        ({"epsilon": 0.01, "effort": -1}, r"effort is -1: expected how many linear programmes"),
-    ],
-)
-def test_impossible_settings_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        farthest_attention(*texts(1, 3), **settings)
+@pytest.mark.parametrize(("epsilon", "effort"), [(-0.01, 1), (math.nan, 1), (0.01, -1)])
+def test_impossible_settings_are_refused(epsilon, effort):
+    with pytest.raises(UserError, match=r"(epsilon is (-0.01|nan)|effort is -1): expected"):
+        farthest_attention(*texts(1, 3), epsilon=epsilon, effort=effort)

@@ -81,20 +81,6 @@ def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     assert (rivals.amax(-1, keepdim=True) <= own)[~flips].all()
 
 
-def test_hand_computed():
-    # class 0 leads by 0.5·1 + 0.3·2 − 0.2·3 = 0.5: no position alone carries it for class 1 except the second
-    attention = torch.tensor([[0.5, 0.3, 0.2]])
-    logits = torch.tensor([[[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]]])
-    content = torch.ones(1, 3, dtype=torch.bool)
-    found = smallest_flipping_set(attention, logits, content)
-    assert found.size.tolist() == [1]
-    assert found.members.tolist() == [[False, True, False]]
-    assert found.flips_to.tolist() == [1]
-    # where the second may not be erased, 0.3·2 stays against 0.2·3: a tie, and a tie is no flip
-    content = torch.tensor([[True, False, True]])
-    assert smallest_flipping_set(attention, logits, content).size.tolist() == [-1]
-
-
 def test_erasing_everything_is_no_flip_and_a_weight_of_one_never_flips():
     content = torch.ones(1, 3, dtype=torch.bool)
     attention = torch.tensor([[0.0, 1.0, 0.0]])

@@ -57,17 +57,15 @@ def test_ranges_are_those_of_the_corners(rows, seq, dim, zeros, seed):
 def test_more_directions_than_positions_leave_one_attention():
     attention, values = drawn(2, 6, 10, seed=3)
     ranges = weight_ranges(attention, values)
-    assert ranges.unique
-    assert ranges.freedom == 0
-    torch.testing.assert_close(ranges.low, attention.mean(0), atol=1e-12, rtol=0)
-    torch.testing.assert_close(ranges.high, attention.mean(0), atol=1e-12, rtol=0)
+    assert (ranges.unique, ranges.freedom) == (True, 0)
+    for ends in (ranges.low, ranges.high):
+        torch.testing.assert_close(ends, attention.mean(0), atol=1e-12, rtol=0)
 
 
 def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
     attention = torch.tensor([[1.0, 0.0, 0.0]])
     ranges = weight_ranges(attention, torch.tensor([[[0.0], [1.0], [2.0]]]))
-    assert ranges.unique
-    assert ranges.freedom == 1
+    assert (ranges.unique, ranges.freedom) == (True, 1)
     between = weight_ranges(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[[0.0], [1.0], [2.0]]]))
     assert not between.unique
     np.testing.assert_allclose(between.low, [0, 0, 0], atol=1e-9)
@@ -132,29 +130,23 @@ def test_neither_scale_nor_what_all_values_share_matters(scale):
 def test_padding_and_positions_not_asked_for_change_nothing():
     attention, values = drawn(2, 5, 1, seed=6)
     plain = weight_ranges(attention, values)
-    padded = weight_ranges(
-        torch.nn.functional.pad(attention, (0, 2)),
-        torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0),
-        mask=torch.tensor([True] * 5 + [False] * 2),
-        positions=torch.tensor([1, 3, 6]),
-    )
+    wide = torch.nn.functional.pad(attention, (0, 2)), torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0)
+    mask = torch.tensor([True] * 5 + [False] * 2)
+    padded = weight_ranges(*wide, mask=mask, positions=torch.tensor([1, 3, 6]))
     for given, expected in ((padded.low, plain.low), (padded.high, plain.high)):
         torch.testing.assert_close(given[[1, 3]], expected[[1, 3]], atol=1e-9, rtol=0)
         assert given[6] == 0
         assert given[[0, 2, 4, 5]].isnan().all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"attention": torch.ones(2, 3)}, "attention row 0 sums to 3"),
-        ({"attention": torch.full((1, 3), 1 / 3)}, r"expected \[rows, seq\] and \[rows, seq, dim\]"),
-        ({"values": torch.full((2, 3, 1), torch.nan)}, "values are not finite"),
-        ({"mask": torch.tensor([True, True, False])}, "weight outside mask"),
-        ({"mask": torch.ones(2, dtype=torch.bool)}, r"mask is \(2,\) of bool: expected bool \[3\]"),
-        ({"positions": torch.tensor([3])}, r"positions \[3\]: expected numbers from 0 to 2"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"attention": torch.ones(2, 3)}, "attention row 0 sums to 3"),
+    ({"attention": torch.full((1, 3), 1 / 3)}, r"expected \[rows, seq\] and \[rows, seq, dim\]"),
+    ({"values": torch.full((2, 3, 1), torch.nan)}, "values are not finite"),
+    ({"mask": torch.tensor([True, True, False])}, "weight outside mask"),
+    ({"mask": torch.ones(2, dtype=torch.bool)}, r"mask is \(2,\) of bool: expected bool \[3\]"),
+    ({"positions": torch.tensor([3])}, r"positions \[3\]: expected numbers from 0 to 2"),
+])  # fmt: skip
 def test_what_is_no_attention_is_refused(changes, message):
     given = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1), **changes}
     with pytest.raises(UserError, match=message):

@@ -12,15 +12,8 @@ import pytest
 import torch
 
 from attnprobe import UserError
-from attnprobe.exact import (
-    banzhaf_values,
-    complement,
-    minimal_sets,
-    prefix_limits,
-    shapley_interactions,
-    shapley_values,
-    smallest_set,
-)
+from attnprobe.exact import banzhaf_values, complement, minimal_sets, prefix_limits, shapley_values, smallest_set
+from attnprobe.exact.subsets import shapley_interactions
 
 
 def tables(batch, words, *, seed, grid=False):
@@ -51,11 +44,8 @@ def test_limits_are_those_of_all_orders(words, grid):
         assert limits.lower[row].item() == pytest.approx(min(areas.values()), abs=1e-12)
         assert areas[tuple(limits.upper_order[row].tolist())] == pytest.approx(max(areas.values()), abs=1e-12)
         assert areas[tuple(limits.lower_order[row].tolist())] == pytest.approx(min(areas.values()), abs=1e-12)
-
-
-def test_of_equally_good_orders_the_first_is_given():
-    limits = prefix_limits(torch.zeros(1, 16))
-    assert limits.upper_order.tolist() == limits.lower_order.tolist() == [[0, 1, 2, 3]]
+    level = prefix_limits(torch.zeros(1, 2**words))  # of equally good orders the first
+    assert level.upper_order.tolist() == level.lower_order.tolist() == [list(range(words))]
 
 
 @pytest.mark.parametrize("words", [1, 2, 4, 5])
@@ -132,29 +122,18 @@ def test_the_smallest_set_is_the_first_of_the_smallest():
         assert smallest.members[row].tolist() == [bool(members >> word & 1) for word in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (torch.zeros(4), "shape"),
-        (torch.zeros(1, 3), "2\\*\\*n"),
-        (torch.zeros(1, 1), "2\\*\\*n"),
-        (torch.zeros(1, 4, dtype=torch.long), "torch.int64.*double"),
-        (torch.tensor([[0.0, float("nan")]]), "not finite in row 0"),
-        (torch.tensor([[0.0, 0.0], [0.5, 1.0]]), r"drop\[1, 0\] is 0.5: expected 0"),
-    ],
-)
+@pytest.mark.parametrize(("table", "message"), [
+    (torch.zeros(4), "shape"),
+    (torch.zeros(1, 3), "2\\*\\*n"),
+    (torch.zeros(1, 4, dtype=torch.long), "torch.int64.*double"),
+    (torch.tensor([[0.0, float("nan")]]), "not finite in row 0"),
+    (torch.tensor([[0.0, 0.0], [0.5, 1.0]]), r"drop\[1, 0\] is 0.5: expected 0"),
+])  # fmt: skip
 def test_a_table_that_is_none_is_refused(table, message):
     with pytest.raises(UserError, match=message):
         prefix_limits(table)
-
-
-def test_truths_must_be_truths():
-    with pytest.raises(UserError, match=r"torch.float32: expected torch.bool"):
-        minimal_sets(torch.zeros(1, 4))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# the authors' stored outputs and limits (Edin et al. 2025): no model needed
+    with pytest.raises(UserError, match=r"expected torch.bool|2\*\*n"):
+        minimal_sets(table)
 
 
 @pytest.mark.real_data
@@ -162,9 +141,9 @@ def test_truths_must_be_truths():
     ("model", "out_of_reach"), [("bert-base-uncased-SST-2", [19]), ("roberta-base-imdb", [20, 47, 48])]
 )
 def test_limits_are_the_authors(model, out_of_reach):
-    """Two conventions of the released limits explain every difference: the target is the positive class, also where
-    the model decides for the negative one; and the search for the upper limit starts from 0, so that where every
-    order's proper prefixes sum to less, the stored limit is drop(all)/n, which no order reaches."""
+    """Stored outputs and limits of Edin et al. 2025. Two conventions of the released limits explain every difference: the
+    target is the positive class, also where the model decides for the negative one; and the search for the upper limit starts
+    from 0, so that where every order's proper prefixes sum to less, the stored limit is drop(all)/n, which none reaches."""
     folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
     if "ATTNPROBE_DATA_DIR" not in os.environ or not folder.is_dir():
         pytest.skip("no naopc below ATTNPROBE_DATA_DIR")

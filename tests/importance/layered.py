@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-TEXTS = ["the film was fine", "unable people"]
+TEXTS = ["the film was unable", "a long dull story of people"]
+"""`unable` is cut in two."""
 
 
 def words_of(parts, batch, row):
@@ -52,9 +53,7 @@ def followed_by_hand(network, ids, strength, own, normalised, half):
         followed = np.eye(ids.shape[1])
         for number, layer in enumerate(network.bert.encoder.layer):
             vectors, after = mixed_by_hand(layer, states[number][0], own, normalised)
-            shares = np.array(
-                [[strength(vectors[i, j], after[i]) for j in range(len(after))] for i in range(len(after))]
-            )
+            shares = np.array([[strength(one, state) for one in of] for of, state in zip(vectors, after, strict=True)])
             shares /= shares.sum(1, keepdims=True)
             followed = (0.5 * shares + 0.5 * np.eye(len(shares)) if half else shares) @ followed
     return followed[0]

@@ -11,15 +11,19 @@ from tests.importance.layered import TEXTS, inputs_of
 from tests.models.pretrained.families import batch_of, classifier
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
+# those whose code is much like another's are looked at with the slow tests
+KIN = {"electra", "xlm-roberta", "modernbert-mean", "qwen2", "qwen3", "gemma", "mpnet", "deberta-v2"}
+OF_WEIGHTS = {"rollout", "attention_flow"}
+OF_VECTORS = {*OF_WEIGHTS, "vector_norm", "vector_norm_residual", "alti"}
+DEFINED = {
+    **dict.fromkeys(("modernbert-cls", "llama", "modernbert-mean", "qwen2", "qwen3", "gemma"), OF_VECTORS),  # gated
+    **dict.fromkeys(("deberta", "mpnet", "deberta-v2"), OF_WEIGHTS),  # values are not seen
+    "t5": set(),  # an encoder and a decoder
+}
 
-def with_kin(families, kin):
-    """Those whose code is much like another's are looked at with the slow tests."""
-    return [*families, *(pytest.param(family, marks=pytest.mark.slow) for family in kin)]
 
-
-TAKEN_APART = with_kin(["bert", "roberta", "distilbert", "albert", "gpt2"], ["electra", "xlm-roberta"])
-GATED = with_kin(["modernbert-cls", "llama"], ["modernbert-mean", "qwen2", "qwen3", "gemma"])
-UNSEEN = with_kin(["deberta"], ["mpnet", "deberta-v2"])
+def cases(families):
+    return [pytest.param(one, marks=pytest.mark.slow) if one in KIN else one for one in families]
 
 
 def subject(family):
@@ -30,44 +34,22 @@ def subject(family):
     return Subject(model, batch, outputs, model.readout(batch, outputs))
 
 
-@pytest.mark.parametrize("family", TAKEN_APART)
+@pytest.mark.parametrize("family", cases(["bert", "roberta", "distilbert", "albert", "gpt2", "electra", "xlm-roberta"]))
 def test_parts_add_up_to_the_logits(family):
     found = subject(family)
     linearised = found.classifier.linearised(found.batch)
     for text in range(len(TEXTS)):
-        torch.testing.assert_close(
-            parts_of_logits(linearised, text).sum(0), found.outputs.logits[text].detach(), atol=1e-9, rtol=0
-        )
+        together = parts_of_logits(linearised, text).sum(0)
+        torch.testing.assert_close(together, found.outputs.logits[text].detach(), atol=1e-9, rtol=0)
     gap = found.scores("decompx").sum(-1) - found.importance("decompx").total(found)
     assert gap.abs().max() < 1e-9
 
 
-def defined(family):
+@pytest.mark.parametrize("family", cases(DEFINED))
+def test_what_is_known_of_the_layers_is_followed_and_nothing_else(family):
     found = subject(family)
-    names = (
-        "rollout",
-        "attention_flow",
-        "vector_norm",
-        "vector_norm_residual",
-        "vector_norm_normalised",
-        "alti",
-        "decompx",
-    )
-    return {name for name in names if found.importance(name).is_defined(found)}
-
-
-@pytest.mark.parametrize("family", GATED)
-def test_gated_networks_are_not_taken_apart_but_the_vectors_of_their_attention_are_known(family):
-    assert defined(family) == {"rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti"}
-
-
-@pytest.mark.parametrize("family", UNSEEN)
-def test_where_values_are_not_seen_only_the_attention_is_followed(family):
-    assert defined(family) == {"rollout", "attention_flow"}
-
-
-def test_an_encoder_and_decoder_is_left_out():
-    assert defined("t5") == set()
+    every = (*OF_VECTORS, "vector_norm_normalised", "decompx")
+    assert {name for name in every if found.importance(name).is_defined(found)} == DEFINED[family]
 
 
 def held(network, ids):

@@ -12,7 +12,6 @@ from scipy import stats
 
 import attnprobe
 from attnprobe.core.errors import UserError
-from attnprobe.importance.file import File, ScoredTexts
 from attnprobe.report.page.build import write_report
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.run import run
@@ -52,10 +51,9 @@ def measured(directory, path, *overrides, probes=PROBES):
     return run(resumed(composed(*own, "figures=false", *overrides), [*own, *overrides]))
 
 
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [("own.parquet", ("example_id",)), ("own.jsonl", ("example_id", "tokens")), ("own.jsonl.gz", ("tokens",))],
-)
+@pytest.mark.parametrize(("name", "keys"), [
+    ("own.parquet", ("example_id",)), ("own.jsonl", ("example_id", "tokens")), ("own.jsonl.gz", ("tokens",)),
+])  # fmt: skip
 def test_its_numbers_are_those_of_the_file(trained, tmp_path, name, keys):
     directory, rows = trained
     shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
@@ -109,57 +107,23 @@ def test_a_text_without_scores_is_undefined(trained, tmp_path):
     assert of_file[(of_file["metric"] == "tau_attention_file")]["value"].isna().sum() < len(rows) / 2
 
 
-def without(rows, key):
-    return [{name: value for name, value in row.items() if name != key} for row in rows]
-
-
 def changed(rows, place, **values):
     return [*rows[:place], rows[place] | values, *rows[place + 1 :]]
 
 
 WRONG = {
-    "missing": (lambda rows: rows[2:], r"no scores for 2 of the 30 texts of the test split \(example 0, 1\)"),
-    "unknown id": (
-        lambda rows: [*rows, rows[0] | {"example_id": 999}],
-        r"row 31 \(example_id 999\) is about no text of the test split: expected scores for the 30 texts",
-    ),
+    "missing": (lambda rows: rows[2:], r"no scores for 2 of the 30 texts .* \(example 0, 1\)"),
+    "unknown id": (lambda rows: [*rows, rows[0] | {"example_id": 999}], r"row 31 .* about no text of the test"),
     "twice": (lambda rows: [*rows, rows[3]], r"row 4 \(example_id 3\) and row 31 are about the same example"),
-    "short": (
-        lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]),
-        r"row 2 \(example_id 1\) has \d+ scores, and example 1 has \d+ words: expected one number per word",
-    ),
-    "NaN": (
-        lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]),
-        r"row 2 \(example_id 1\): the score of word \d+, '\S+', is nan: expected finite numbers, or null",
-    ),
-    "null in a list": (
-        lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]),
-        r"the score of word 1, '\S+', is nan",
-    ),
-    "other words": (
-        lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]),
-        r"row 2 \(example_id 1\) has other words than this run: there 'other ",
-    ),
-    "no key": (
-        lambda rows: without(without(rows, "tokens"), "example_id"),
-        "does not say which text a row is about: expected one of the columns example_id, tokens, text, found scores",
-    ),
-    "no scores": (
-        lambda rows: [{"score": row["scores"], "example_id": row["example_id"]} for row in rows],
-        r"has no column scores; did you mean score\? Its columns are score, example_id",
-    ),
-    "words for scores": (
-        lambda rows: [row | {"scores": row["tokens"]} for row in rows],
-        r"the column scores has the type list<.*string>: expected a list of numbers in every row",
-    ),
-    "ids are text": (
-        lambda rows: [row | {"example_id": str(row["example_id"])} for row in rows],
-        "the column example_id has the type string in some row: expected a whole number",
-    ),
-    "an id is missing": (
-        lambda rows: changed(rows, 1, example_id=None),
-        "the column example_id has no value in some row: expected a whole number",
-    ),
+    "short": (lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]), r"\d+ scores, and example 1 has \d+ words"),
+    "NaN": (lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]), r"word \d+, '\S+', is nan"),
+    "null": (lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]), r"score of word 1, '\S+', is nan"),
+    "other words": (lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]), "there 'other "),
+    "no key": (lambda rows: [{"scores": row["scores"]} for row in rows], "one of the columns example_id, tokens, text"),
+    "no scores": (lambda rows: [{"score": row["scores"], "example_id": 1} for row in rows], r"did you mean score\?"),
+    "words": (lambda rows: [row | {"scores": row["tokens"]} for row in rows], r"type list<.*expected a list of numbers"),
+    "ids are text": (lambda rows: [row | {"example_id": str(row["example_id"])} for row in rows], "expected a whole number"),
+    "an id is missing": (lambda rows: changed(rows, 1, example_id=None), "no value in some row: expected a whole number"),
 }  # fmt: skip
 
 
@@ -178,12 +142,14 @@ def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name
 
 def test_no_file_is_refused_before_anything_is_read(trained, tmp_path):
     directory, _ = trained
-    with pytest.raises(UserError, match="importance file has no path: name the file with your scores"):
-        measured(directory, "null", "on_finished=remeasure")
-    with pytest.raises(UserError, match=r"missing.parquet does not exist"):
-        measured(directory, tmp_path / "missing.parquet", "on_finished=remeasure")
-    with pytest.raises(UserError, match=r"expected scores in a file that ends in .parquet, .jsonl"):
-        measured(directory, written(tmp_path / "own.csv", []), "on_finished=remeasure")
+    wrong = {
+        "null": "no path",
+        tmp_path / "missing.parquet": "does not exist",
+        written(tmp_path / "own.csv", []): "ends in",
+    }
+    for path, expected in wrong.items():
+        with pytest.raises(UserError, match=expected):
+            measured(directory, path, "on_finished=remeasure")
 
 
 def test_scores_by_the_texts_themselves(tmp_path):
@@ -213,17 +179,6 @@ def test_scores_by_the_texts_themselves(tmp_path):
         run(composed(*settings, f"importance.file.path={path}", "on_finished=remeasure"))
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_text_may_be_stored_in_any_way(kind, tmp_path):
-    """What pandas 3 writes of a column of text is a large string."""
-    path = tmp_path / "own.parquet"
-    columns = {"text": pa.array(["a b", "c"], kind), "tokens": pa.array([["a", "b"], ["c"]], pa.list_(kind)),
-               "example_id": [0, 1], "scores": [[1.0, 2.0], [3.0]]}  # fmt: skip
-    pq.write_table(pa.table(columns), path)
-    assert ScoredTexts.read(path, "scores", ["text"]).keys == ["a b", "c"]
-    assert ScoredTexts.read(path, "scores", ["example_id", "text"]).tokens == [("a", "b"), ("c",)]
-
-
 def test_new_texts_have_their_scores_in_the_file(trained, tmp_path):
     directory, _ = trained
     texts = ["the film was good", "the acting was bad"]
@@ -235,8 +190,3 @@ def test_new_texts_have_their_scores_in_the_file(trained, tmp_path):
     assert explained["file"].tolist() == [[0.0, 0.25, -1.0, 4.0]] * 2
     with pytest.raises(UserError, match=r"no scores for 1 of the 1 texts of those to explain"):
         trained_run.explain(["an unknown text"], importance=["file"])
-
-
-def test_two_settings_are_two_importances():
-    assert File(path="a.jsonl") != File(path="b.jsonl")
-    assert hash(File(path="a.jsonl")) == hash(File(path="a.jsonl"))

@@ -47,13 +47,6 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
     assert (found[~batch.content] == 0).all()
 
 
-def test_holding_the_attention_fixed_makes_a_difference():
-    classifier, batch, _ = subject()
-    found = gradients(classifier, batch)
-    assert (found.embedding - found.embedding_through_attention).abs().max() > 1e-4
-    assert (found.hidden - found.hidden_through_attention).abs().max() > 1e-4
-
-
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
     classifier, batch, outputs = subject(attention=attention)
@@ -96,21 +89,6 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
         torch.testing.assert_close(found[row], expected[row].detach())
 
 
-@pytest.mark.parametrize(("question", "task", "classes"), [
-    (False, Task.SINGLE_LABEL, 2), (False, Task.SINGLE_LABEL, 4), (True, Task.SINGLE_LABEL, 3),
-    (False, Task.MULTI_LABEL, 3),
-])  # fmt: skip
-def test_attention_gradient_equals_autograd_on_free_weights(question, task, classes):
-    classifier, batch, outputs = subject(question=question, task=task, classes=classes)
-    weights = outputs.attention.detach().clone().requires_grad_()
-    p = probabilities(classifier.decode(outputs.hidden, weights, outputs.query), task)
-    (expected,) = torch.autograd.grad(p.amax(-1).sum(), weights)
-    found = classifier.readout(batch, outputs).gradient()
-    torch.testing.assert_close(found, expected.masked_fill(~batch.content, 0), atol=1e-12, rtol=1e-9)
-    assert (found[batch.content] < 0).any()
-    assert (found[batch.content] > 0).any()
-
-
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_batch_and_padding_change_no_number(encoder):
     classifier, batch, outputs = subject(encoder)
@@ -132,10 +110,8 @@ def test_works_where_gradients_are_off_in_float32_and_touches_no_parameter():
     before = [weight.clone() for weight in classifier.parameters()]
     with torch.no_grad():
         found = gradients(classifier, batch)
-        classifier.readout(batch, classifier(batch)).gradient()
         assert not torch.is_grad_enabled()
     torch.testing.assert_close(found.embedding.double(), expected, atol=1e-6, rtol=1e-4)
     assert not found.embedding.requires_grad
     assert all(weight.grad is None and weight.requires_grad for weight in classifier.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, classifier.parameters(), strict=True))
-    assert not classifier.training

@@ -9,7 +9,6 @@ import torch
 from scipy.spatial.distance import cosine
 
 from attnprobe.core.errors import UserError
-from attnprobe.importance.layers import greatest_flow
 from tests.importance.layered import TEXTS, followed_by_hand, inputs_of, length, words_of
 from tests.importance.subjects import LENGTHS, subject_of
 
@@ -55,18 +54,6 @@ def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
         into = [piece for piece, word in enumerate(words) if word == place]
         assert float(scores[row, place]) == pytest.approx(flow_of(attentions, into), abs=1e-5)
     assert not scores[row][~bert.batch.content[row]].any()
-
-
-def test_of_one_layer_it_is_half_of_the_attention():
-    attention = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    width, read = ((attention + np.eye(3)) / 2)[None], np.array([1.0, 0.0, 0.0])
-    assert [greatest_flow(width, read, [part]) for part in range(3)] == pytest.approx([0.6, 0.25, 0.15], abs=1e-7)
-    assert greatest_flow(width, read, [1, 2]) == pytest.approx(0.4, abs=1e-7)
-
-
-def test_a_narrow_lower_layer_holds_it_back():
-    wide, narrow = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[1.0, 0.1], [1.0, 0.1]])
-    assert greatest_flow(np.stack([narrow, wide]), np.array([1.0, 0.0]), [1]) == pytest.approx(0.2, abs=1e-7)
 
 
 def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):

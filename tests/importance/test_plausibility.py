@@ -1,14 +1,20 @@
+"""Agreement with rationales by hand and against scikit-learn, and annotators against each other by a plain loop."""
+
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 
+from attnprobe.data.columns import packed
 from attnprobe.importance.plausibility import (
+    against_others,
     average_precision,
     average_precision_by_chance,
     covered,
+    human,
     mass_inside,
     precision_at_size,
     top_hit,
@@ -27,24 +33,15 @@ def test_the_measures_of_a_short_text_are_those_computed_by_hand():
     assert float(top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
     assert float(top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0
     assert float(mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(0.3)
-
-
-def test_ties_count_in_part():
+    # ties count in part
     assert float(top_hit(row(3, 3, 3, 0), RATIONALE, CONTENT)) == pytest.approx(2 / 3)
     assert float(top_hit(row(0, 0, 0, 0), RATIONALE, CONTENT)) == 0.5
-
-
-def test_undefined_scores_stay_undefined():
+    # undefined scores stay undefined
     assert math.isnan(top_hit(row(1, math.nan, 2, 0), RATIONALE, CONTENT))
     assert math.isnan(mass_inside(row(0, 0, 0, 0), RATIONALE, CONTENT))
     assert math.isnan(mass_inside(row(6, -1, 2, 1), RATIONALE, CONTENT))
-
-
-def test_no_scores_are_undefined_in_a_text_without_rationale_and_with_padding_too():
-    content = torch.tensor([[True, True, False]])
-    nothing = torch.zeros(1, 3)
-    assert mass_inside(nothing, content & False, content).isnan().all()
-    assert mass_inside(nothing + 1, content & False, content).tolist() == [0]
+    assert mass_inside(row(0, 0, 0, 0), RATIONALE & False, CONTENT).isnan().all()
+    assert mass_inside(row(1, 1, 1, 1), RATIONALE & False, CONTENT).tolist() == [0]
 
 
 def rows_with_ties():
@@ -84,3 +81,44 @@ def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
     found = precision_at_size(scores, rationale, content)
     assert found[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
     assert found[1].isnan()
+
+
+WIDE = torch.tensor([[False, True, True, True, True, True, False]])
+
+
+def column_of(masks):
+    column = torch.zeros(1, 7, dtype=torch.long)
+    column[0, 1:6] = torch.from_numpy(packed([np.array(mask, bool) for mask in masks])).long()
+    return column
+
+
+@pytest.mark.parametrize("masks", [
+    [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
+    [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
+])  # fmt: skip
+def test_each_annotator_against_what_half_of_the_others_marked(masks):
+    scores = np.array([0.1, 0.5, 0.3, 0.2, 0.4])
+    f1s, precisions, of_scores = [], [], []
+    for number, own in enumerate(masks):
+        others = [mask for place, mask in enumerate(masks) if place != number]
+        votes = np.sum(others, 0)
+        reference = (votes >= len(others) / 2) & (votes > 0)
+        if reference.any():
+            f1s.append(f1_score(reference, own, zero_division=0))
+            precisions.append(average_precision_score(reference, own))
+            of_scores.append(average_precision_score(reference, scores))
+    found = human(column_of(masks), WIDE)
+    assert found["f1"].item() == pytest.approx(np.mean(f1s))
+    assert found["auprc"].item() == pytest.approx(np.mean(precisions))
+    wide = torch.zeros(1, 7, dtype=torch.float64)
+    wide[0, 1:6] = torch.from_numpy(scores)
+    method = against_others(wide, column_of(masks), WIDE, average_precision)
+    assert method.item() == pytest.approx(np.mean(of_scores))
+
+
+def test_nobody_agrees_with_a_text_that_has_no_marks():
+    column = torch.cat([column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)])
+    found = human(column, WIDE.expand(2, -1))
+    assert found["f1"][0] == 1
+    assert found["f1"][1].isnan()
+    assert human(column[1:], WIDE)["f1"].isnan().all()  # a batch without any

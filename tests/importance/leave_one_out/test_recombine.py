@@ -5,7 +5,7 @@ import torch
 
 from attnprobe.importance.leave_one_out.changed_states import factored_score
 from attnprobe.importance.leave_one_out.recombine import SoftmaxAccumulator
-from attnprobe.importance.leave_one_out.recurrent import Product
+from attnprobe.importance.leave_one_out.recurrent import product_with
 from attnprobe.models.attention import AdditiveAttention, UniformAttention
 from tests.importance.leave_one_out.loops import subject
 
@@ -17,7 +17,7 @@ def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
     left, matrix = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, 128), (128, 512)))
     expected = (left.double() @ matrix.double()).to(dtype)
     near = 1e-12 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(Product(matrix).of(left), expected, atol=near, rtol=0)
+    torch.testing.assert_close(product_with(matrix)(left), expected, atol=near, rtol=0)
 
 
 class Squared(AdditiveAttention):
@@ -49,7 +49,7 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limi
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
     expected = (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
     for cut in (0, 4, 9):
-        part = SoftmaxAccumulator(scores[:, 0].clone(), 2)
+        part = SoftmaxAccumulator(scores[:, 0].clone(), torch.zeros(3, 3).double())
         for position in (torch.randperm(9 - cut, generator=generator) + cut).tolist():
             text = torch.randperm(3, generator=generator)
             part.add(text, scores[text, position], values[text, position])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.models.attention import AdditiveAttention, Attention, ImposedAttention, UniformAttention
+from attnprobe.models.attention import AdditiveAttention, Attention, UniformAttention
 from tests.importance.leave_one_out.loops import each_alone, subject
 from tests.toys import ENCODERS, REENCODED
 
@@ -27,12 +27,6 @@ class RelativeToTheMean(Attention):
         real = (hidden != 0).any(-1, keepdim=True)
         mean = hidden.sum(1, keepdim=True) / real.sum(1, keepdim=True)
         return self.score((hidden - mean).tanh()).squeeze(-1)
-
-
-class Declared(PositionBias):
-    """Says of itself what is not so."""
-
-    positionwise = True
 
 
 @pytest.mark.parametrize("tolerance", [1e-6, 0.0])
@@ -79,17 +73,6 @@ def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attent
     expected = each_alone(classifier, batch, outputs)
     torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     assert found.check.reencoded
-
-
-def test_only_the_class_that_defines_the_scores_can_declare_them_positionwise():
-    class Renamed(AdditiveAttention):
-        pass
-
-    assert Renamed.positionwise
-    assert Declared.positionwise
-    assert not PositionBias.positionwise
-    assert not RelativeToTheMean.positionwise
-    assert not ImposedAttention.positionwise
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "none"])
