@@ -18,8 +18,9 @@ Mask = Bool[Tensor, "*#batch seq"]
 PerRow = Float[Tensor, "*any"]
 
 
-def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both rows in one shape and type. Only leading axes may differ: a last axis of 1 is a mistake, not a scalar."""
+def _masked_rows(a: Tensor, b: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Both rows and their mask in one shape, the rows of one type, and 0 outside the mask. Only leading axes may differ: a
+    last axis of 1 is a mistake, not a scalar."""
     for row in (a, b):
         if not row.ndim or not row.is_floating_point():
             raise ValueError(
@@ -30,17 +31,12 @@ def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(f"rows of {a.shape[-1]} and {b.shape[-1]} entries: expected two rows of the same length")
     dtype = torch.promote_types(a.dtype, b.dtype)
     a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))
-    return a, b
-
-
-def _masked_rows(a: Tensor, b: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Both rows and their mask in one shape, values outside the mask set to 0."""
-    a, b = _same_shape(a.detach(), b.detach())
-    valid = torch.ones_like(a, dtype=torch.bool) if mask is None else mask
-    if valid.dtype != torch.bool:
-        raise ValueError(f"mask is of {valid.dtype}: expected torch.bool, True where an entry counts")
-    a, b, valid = torch.broadcast_tensors(a, b, valid)
-    return torch.where(valid, a, 0), torch.where(valid, b, 0), valid
+    if mask is None:
+        return a, b, torch.ones_like(a, dtype=torch.bool)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask is of {mask.dtype}: expected torch.bool, True where an entry counts")
+    a, b, mask = torch.broadcast_tensors(a, b, mask)
+    return torch.where(mask, a, 0), torch.where(mask, b, 0), mask
 
 
 LN2 = math.log(2)
@@ -86,9 +82,7 @@ def jensen_shannon(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     >>> jensen_shannon(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.5, 0.5, 0.0]))
     tensor(0.)
     """
-    p, q = _same_shape(p, q)
-    if mask is not None:
-        p, q = torch.where(mask, p, 0), torch.where(mask, q, 0)
+    p, q, _ = _masked_rows(p, q, mask)
     # rows that sum to 1 only up to rounding would exceed the bound by the last digit
     return _HalfDivergence.apply(p, q).sum(-1).clamp(max=LN2)
 
@@ -103,9 +97,7 @@ def kullback_leibler(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     >>> kullback_leibler(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
     tensor(0.1438)
     """
-    p, q = _same_shape(p, q)
-    if mask is not None:
-        p, q = torch.where(mask, p, 0), torch.where(mask, q, 0)
+    p, q, _ = _masked_rows(p, q, mask)
     there = p > 0
     # guarded before the logarithm: an excluded branch that is infinite would make the gradient NaN
     ratio = torch.where(there, p, 1) / torch.where(there, q.clamp(min=torch.finfo(q.dtype).tiny), 1)
@@ -118,9 +110,8 @@ def total_variation(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     >>> total_variation(torch.tensor([0.75, 0.25]), torch.tensor([0.5, 0.5]))
     tensor(0.2500)
     """
-    p, q = _same_shape(p, q)
-    difference = (p - q).abs()
-    return (difference if mask is None else torch.where(mask, difference, 0)).sum(-1) / 2
+    p, q, _ = _masked_rows(p, q, mask)
+    return (p - q).abs().sum(-1) / 2
 
 
 def entropy(p: Rows, mask: Mask | None = None) -> PerRow:
@@ -176,8 +167,7 @@ def kendall_tau(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
     pairs by merging (Knight 1966), n log² n per row, instead of comparing all pairs.
 
     Note:
-        The entries outside the mask are left out as scipy would see the shortened row. Padding that takes part (as in
-        the published code) does not add noise but changes the answer: four zeros turn a τ of −1 into +0.6.
+        Padding that takes part (as in the published code) changes the answer: four zeros turn a τ of −1 into +0.6.
     """
     return kendall_tau_test(a, b, mask)[0]
 
@@ -189,7 +179,7 @@ def kendall_tau_test(a: Rows, b: Rows, mask: Mask | None = None) -> tuple[PerRow
     agreement, else the normal approximation. It takes the positions for exchangeable, which the tokens of a text are
     not, and is not corrected for the number of examples.
     """
-    a, b, valid = _masked_rows(a, b, mask)
+    a, b, valid = _masked_rows(a.detach(), b.detach(), mask)
     rank_a, rank_b = _dense_ranks(a, valid), _dense_ranks(b, valid)
     # a's order, ties in a by b: no pair tied in either is an inversion
     both = rank_a * (valid.shape[-1] + 1) + rank_b
@@ -225,10 +215,8 @@ def kendall_tau_test(a: Rows, b: Rows, mask: Mask | None = None) -> tuple[PerRow
 
 @cache
 def _tails() -> Float[Tensor, "sizes inversions"]:
-    """Share of the orders of that many entries (row) that have at most that many inversions (column).
-
-    The next entry comes before 0, 1, … or all of the others, each as likely, and adds as many inversions.
-    """
+    """Share of the orders of that many entries (row) that have at most that many inversions (column). The next entry comes
+    before 0, 1, … or all of the others, each as likely, and adds as many inversions."""
     most = EXACT_UP_TO * (EXACT_UP_TO - 1) // 2
     share = torch.zeros(EXACT_UP_TO + 1, most + 1, dtype=torch.float64)
     share[:2, 0] = 1
@@ -260,7 +248,7 @@ def spearman(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
 
     NaN where it is undefined: a row that is constant, has fewer than two entries or holds a NaN.
     """
-    a, b, valid = _masked_rows(a, b, mask)
+    a, b, valid = _masked_rows(a.detach(), b.detach(), mask)
     centre = (valid.sum(-1, keepdim=True) - 1) / 2
     centred = []
     for row in (a, b):  # average ranks minus their mean, 0 outside the mask
@@ -305,8 +293,7 @@ def top_tau(a: Rows, b: Rows, k: int, mask: Mask) -> PerRow:
 
     NaN in a row of fewer than two entries or one that holds a NaN. Of tied entries the earlier position comes first.
     """
-    size = torch.full(mask.shape[:-1], k, device=mask.device)
-    rank_a, rank_b, size, undefined = _ranks(a, b, size, mask)
+    rank_a, rank_b, size, undefined = _ranks(a, b, torch.tensor(k, device=mask.device), mask)
     # the entries of either list, at most 2k of them, b's only if they are not in a's
     best_a, best_b = rank_a.argsort(-1)[..., :k], rank_b.argsort(-1)[..., :k]
     items = torch.cat([best_a, best_b], -1)
@@ -335,9 +322,7 @@ def rank_biased_overlap(a: Rows, b: Rows, mask: Mask, persistence: float = 0.9) 
     With p = 0.9 the first ten ranks have 86 % of the weight. Of tied entries the earlier position comes first. NaN in an
     empty row and in one that holds a NaN.
     """
-    rank_a, rank_b, size, undefined = _ranks(
-        a, b, torch.full(mask.shape[:-1], mask.shape[-1], device=mask.device), mask
-    )
+    rank_a, rank_b, size, undefined = _ranks(a, b, torch.tensor(mask.shape[-1], device=mask.device), mask)
     both = torch.maximum(rank_a, rank_b)  # from this depth on, counted from 0, both have the entry
     depth = torch.arange(1, mask.shape[-1] + 1, device=mask.device)
     inside = rank_a < size

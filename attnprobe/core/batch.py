@@ -55,22 +55,19 @@ def over(axis: Axis, pad: float | int = 0) -> dict[str, Any]:
 class Batch:
     """One padded batch of texts. A new column is one line here: its axis and its padding.
 
-    `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
-    is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
-    sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
-    generator gave as the reason for the label (no True in a row: none was given). `annotators` holds what each of several
-    people marked: of person k bit 2k says that there is one, and bit 2k + 1 that this token is marked (a row of 0: not
-    known). `counterfactual` holds the ids of the
-    same text with its reason changed, so that it is of the next class (of two: the other one); a row of 0: none was
-    given. `question`, `question_mask` and
-    `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
-    answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
-    says about these texts; they are there where a teacher is named. `pieces`, their words (`piece_word`: a
-    position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the second text of a pair) are there for models
-    with a tokenizer of their own. `segment` says of which text of a pair a token is, 0 or 1 (−1 at markers and padding).
-    `asked` is 1 at the word whose class is asked for, where a model gives one to every word, and 0 at the others.
-    `extra` holds the data's own numbers per word
-    (`data.per_word`) by name, NaN at markers, padding and texts without them.
+    `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id` is the row
+    number within the split. `sentence` numbers the sentence of every token from 0 (−1 on markers and padding). `rationale`
+    marks the tokens that a human or the generator gave as the reason for the label (no True in a row: none was given).
+    `annotators` holds what each of several people marked (of person k bit 2k says that there is one, and bit 2k + 1 that
+    this token is marked; a row of 0: not known). `counterfactual` holds the ids of the same text with its reason changed,
+    so that it is of the next class (of two: the other one); a row of 0: none was given. `question`, `question_mask` and
+    `candidates` (which classes this instance may be answered with) are there for tasks with a question. `teacher_attention`
+    (0 outside `content`) and `teacher_probability` are what another run, the teacher, says about these texts, where one is
+    named. `pieces`, their words (`piece_word`: a position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the
+    second text of a pair) are there for models with a tokenizer of their own. `segment` says of which text of a pair a
+    token is, 0 or 1 (−1 at markers and padding). `asked` is 1 at the word whose class is asked for, where a model gives one
+    to every word. `extra` holds the data's own numbers per word (`data.per_word`) by name, NaN at markers, padding and
+    texts without them.
     """
 
     ids: Int[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
@@ -143,12 +140,11 @@ class Batch:
 class Outputs:
     """What one forward pass yields.
 
-    `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
-    and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is
-    there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere. `off_text` is the
-    share of the rows behind `attention` that is on no word of the text (special tokens, the other text of a pair), 0 to 1;
-    None: all of it is on words. `piece_attention` is the mean of those rows: it sums to 1 over all pieces, special tokens
-    included; None for models that read no pieces.
+    `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content` and is
+    exactly 0 elsewhere. `query` is the question's last state. `word_attention`, of hierarchical models, sums to 1 over the
+    words of each sentence, and is 0 elsewhere. `off_text` is the share of the rows behind `attention` that is on no word of
+    the text (special tokens, the other text of a pair), 0 to 1; None: all of it is on words. `piece_attention`, of models
+    that read pieces, is the mean of those rows: it sums to 1 over all pieces, special tokens included.
     """
 
     logits: Float[Tensor, "batch classes"]
@@ -161,14 +157,14 @@ class Outputs:
     off_text: Float[Tensor, "batch"] | None = None
     piece_attention: Float[Tensor, "batch pieces"] | None = None
 
-    def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
-        """Those of some of the examples, with all their padding."""
-        return replace(self, **{name: value[chosen] for name, value in vars(self).items() if value is not None})
-
-    def cut(self, width: int) -> "Outputs":
-        """The first `width` positions of every text."""
-        per_position = {name: getattr(self, name)[:, :width] for name in ("attention", "scores", "hidden", "content")}
-        return replace(self, **per_position)
+    def rows(self, chosen: slice | Int[Tensor, "chosen"], width: int | None = None) -> "Outputs":
+        """Those of some of the examples, with all their padding, or with the first `width` positions."""
+        parts = {}
+        for name, value in vars(self).items():
+            if value is not None:
+                per_position = name in ("attention", "scores", "hidden", "content")
+                parts[name] = value[chosen][:, :width] if per_position else value[chosen]
+        return replace(self, **parts)
 
     @classmethod
     def joined(cls, parts: "Sequence[Outputs]") -> "Outputs":

@@ -25,14 +25,8 @@ class UserError(ValueError):
 
 @contextmanager
 def answering_disk(place: Path | None = None) -> Iterator[None]:
-    """What a disk refuses while results are written is no bug.
-
-    Args:
-        place: the directory that is written to; None: the file that the system names.
-
-    Raises:
-        UserError: the disk is full or failing, or the directory was removed meanwhile.
-    """
+    """What a disk refuses while results are written to `place` (None: to the file that the system names) is no bug: raises
+    `UserError` where it is full or failing, or the directory was removed meanwhile."""
     try:
         yield
     except Exception as error:

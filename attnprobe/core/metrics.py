@@ -1,8 +1,5 @@
-"""What a metric is: its unit, its range, and which way speaks for the attention.
-
-Every probe declares its metrics (`Probe.metrics`). A run compares what it writes with them and puts them into its manifest,
-so that the report, W&B and docs/reference.md know them without importing a probe.
-"""
+"""What a metric is: its unit, its range, and which way speaks for the attention. A run compares what its probes write with
+what they declare (`Probe.metrics`), and puts that into its manifest for the report, W&B and docs/reference.md."""
 
 import math
 import re
@@ -25,12 +22,19 @@ class Scale:
 
     @property
     def range(self) -> str:
-        """The range in words; empty where the unit says it: `0 to ln 2`, `1 or more`."""
+        """The range in words; empty where the unit says it.
+
+        >>> JSD_DIFFERENCE.range, COUNT.range
+        ('−ln 2 to ln 2', '0 or more')
+        """
         if self.unit == "0/1":
             return ""
         if math.isinf(self.low):
             return "any number"
-        return f"{bound(self.low)} or more" if math.isinf(self.high) else f"{bound(self.low)} to {bound(self.high)}"
+        named = {math.log(2): "ln 2", math.sqrt(2): "√2"}
+        ends = (self.low, self.high)
+        low, high = (f"{'−' if end < 0 else ''}{named.get(abs(end), f'{abs(end):g}')}" for end in ends)
+        return f"{low} or more" if math.isinf(self.high) else f"{low} to {high}"
 
     @property
     def words(self) -> str:
@@ -119,13 +123,8 @@ def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
 def warn_of_undeclared(
     probe: str, extremes: Mapping[str, tuple[float, float] | None], metrics: Sequence[Metric]
 ) -> None:
-    """Warn of what a table holds and its probe does not declare. A probe that declares no metric is not checked.
-
-    Args:
-        probe: its name.
-        extremes: metric → its smallest and its largest number; None where all are undefined.
-        metrics: what the probe declares.
-    """
+    """Warn of what a table holds and its probe does not declare, where it declares any metric. `extremes`: metric → its
+    smallest and its largest number; None where all are undefined."""
     for name, ends in extremes.items() if metrics else ():
         one, message = declared(name, metrics), ""
         if one is None:
@@ -147,15 +146,3 @@ def sureness(probability: Iterable[float], chosen: float) -> str:
     ('p = 0.750', '1.500 units from the threshold')
     """
     return f"p = {chosen:.3f}" if sum(probability) > 0.5 else f"{chosen:.3f} units from the threshold"
-
-
-NAMED = {math.log(2): "ln 2", math.sqrt(2): "√2"}
-
-
-def bound(value: float) -> str:
-    """An end of a range as it is written.
-
-    >>> bound(-1.0), bound(math.log(2)), bound(0.5)
-    ('−1', 'ln 2', '0.5')
-    """
-    return f"{'−' if value < 0 else ''}{NAMED.get(abs(value), f'{abs(value):g}')}"

@@ -37,19 +37,13 @@ class Halving:
     def __call__(
         self, task: str, batch: Batch, work: Callable[[slice], Result], *, rows_at_once: int | None = None
     ) -> list[Result]:
-        """`work` on successive rows of the batch, normally on all of them at once.
-
-        What did not fit is not tried again: later batches start with parts of fewer positions.
+        """`work` on successive rows of the batch, normally on all of them at once; raises `UserError` where a single text
+        does not fit. What did not fit is not tried again: later batches start with parts of fewer positions.
 
         Args:
             task: what is done, in words that fit "… does not fit into memory".
-            batch: whose rows are meant.
             work: is given the rows; must leave nothing behind when it fails.
-            rows_at_once: parts of more rows are halved without being tried (a single row is always tried); such halves
-                are not counted.
-
-        Raises:
-            UserError: a single text does not fit.
+            rows_at_once: parts of more rows are halved without being tried (a single row is always tried), nor counted.
         """
         width = batch.ids.shape[1]
         parts, results = [slice(0, len(batch))], []
@@ -61,15 +55,12 @@ class Halving:
             if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
                 parts += halves
                 continue
-            failed = False
             try:
                 results.append(work(part))
+                continue
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                failed = True
-            if not failed:
-                continue
             # not in the handler: the error holds on to the memory of what failed
             if size == 1:
                 raise UserError(

@@ -11,8 +11,6 @@ from typing import NoReturn
 
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Ctrl-C; the polite end, sent by SLURM, timeout, systemd and a plain kill; a closed terminal."""
-
-
 WATCH = "ATTNPROBE_ENDS_WITH_STDIN"
 """Set in a job's environment: its standard input is a pipe from the pool, and closed when the pool dies."""
 IS_JOB = "ATTNPROBE_JOB"
@@ -62,15 +60,8 @@ def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
 def answering_signals(
     program: str = "attnprobe", then: str = "keeps what is finished; a training that was cut off begins again"
 ) -> Iterator[None]:
-    """For a command line: a signal ends it with one line and status 128 + its number, whatever its end breaks on the way.
-
-    Args:
-        program: begins the line.
-        then: what the same command does when it is given again.
-
-    Raises:
-        SystemExit: a signal came.
-    """
+    """For a command line: a signal ends it with one line, which begins with `program`, and status 128 + its number, whatever
+    its end breaks on the way. `then`: what the same command does when it is given again."""
     received: list[int] = []
     try:
         with ended_by_signals() as received:
@@ -84,11 +75,8 @@ def answering_signals(
 
 
 def end_with_pool() -> None:
-    """Called first by a job: when the pool that started it dies, even by SIGKILL, this process ends as well.
-
-    A pool that is ended by a signal it can handle ends its jobs itself; this is for the others, so that no job
-    goes on unseen and writes where a restarted sweep writes.
-    """
+    """Called first by a job: when the pool that started it dies, even by SIGKILL, this process ends as well, so that no job
+    goes on unseen and writes where a restarted sweep writes."""
     if os.environ.pop(WATCH, None) is None:  # removed, so that a process started by this job is not taken for the job
         return
 
@@ -103,10 +91,8 @@ def end_with_pool() -> None:
 
 
 def wait_briefly() -> None:
-    """Let threads that wait for each other give up their core soon, unless the user has said how they wait.
-
-    Call it before torch is imported. As it comes, a thread of libgomp spins for milliseconds: where another program had
-    one of two cores, a run of 24 s took several minutes. So it took 40 s, and on the idle machine 25 s.
-    """
+    """Let threads that wait for each other give up their core soon, unless the user has said how they wait. Call it before
+    torch is imported. As it comes, a thread of libgomp spins for milliseconds: where another program had one of two cores, a
+    run of 24 s took several minutes. So it took 40 s, and on the idle machine 25 s."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = "300"

@@ -77,11 +77,7 @@ class Checked(ABCMeta):
     settings_place: str = "{name}"
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Construct an instance.
-
-        Raises:
-            UserError: an argument is unknown, or has a wrong type, range or choice.
-        """
+        """Construct an instance; raises `UserError` for an argument that is unknown, or of a wrong type, range or choice."""
         place = cls.settings_place.format(name=getattr(cls, "name", cls.__name__))
         check_arguments(place, dict(zip(arguments(cls), args, strict=False)) | kwargs, cls)
         return super().__call__(*args, **kwargs)
@@ -112,16 +108,12 @@ def arguments(kind: type) -> Mapping[str, inspect.Parameter]:
 
 
 def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Mapping[str, Any] | None = None) -> None:
-    """Refuse arguments that a class does not take, or whose values it does not.
+    """Refuse arguments that a class does not take, or whose values it does not: raises `UserError`, one line with the
+    setting, its value, what was expected, and the nearest known name.
 
     Args:
         place: where they stand in a configuration, `probe.permutation`.
-        given: value by name; all that is not given has a default, or is given later.
-        kind: the class.
         limits: types in place of annotations that say less, for classes of other packages.
-
-    Raises:
-        UserError: one line with the setting, its value, what was expected, and the nearest known name.
     """
     known = arguments(kind)
     types = {name: setting_type(one.annotation) for name, one in known.items()} | dict(limits or {})
@@ -130,11 +122,8 @@ def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Ma
 
 
 def check_settings(place: str, given: Mapping[str, Any], known: Mapping[str, Any], *, others: bool = False) -> None:
-    """Refuse names that are not known, unless `others`, and values of another type than is known of their names.
-
-    Raises:
-        UserError: one line, as `check_arguments`.
-    """
+    """Refuse names that are not known, unless `others`, and values of another type than is known of their names, as
+    `check_arguments` does."""
     for name, value in given.items():
         setting = f"{place}.{name}" if place else str(name)
         if name in known:
@@ -147,11 +136,7 @@ def check_settings(place: str, given: Mapping[str, Any], known: Mapping[str, Any
 
 
 def check_value(setting: str, value: Any, kind: Any) -> None:
-    """Refuse a value that is not of this type (as `setting_type` gives it).
-
-    Raises:
-        UserError: one line, as `check_arguments`.
-    """
+    """Refuse a value that is not of this type (as `setting_type` gives it), as `check_arguments` does."""
     value = _plain(value)
     with suppress(ValidationError, RecursionError):
         _adapter(kind).validate_python(value)
@@ -195,7 +180,13 @@ def setting_type(hint: Any) -> Any:
     if part_of(hint) is not None and origin not in (Union, UnionType):
         return Part
     if origin in (Union, UnionType):
-        kinds = [Object if _is_of_objects(one) else setting_type(one) for one in inner]
+        kinds = []
+        for one in inner:
+            bare = get_args(one)[0] if get_origin(one) is Annotated else one
+            kind = get_origin(bare) or bare
+            plain = kind is NoneType or getattr(kind, "__module__", "") in ("builtins", "collections.abc")
+            of_objects = isinstance(kind, type) and not plain and part_of(one) is None  # a tensor, a path
+            kinds.append(Object if of_objects else setting_type(one))
         return Any if Any in kinds or set(kinds) <= {Object, NoneType} else Union[tuple(kinds)]  # noqa: UP007
     kind = origin or hint
     if not isinstance(kind, type) or kind in (str, bytes):
@@ -206,14 +197,6 @@ def setting_type(hint: Any) -> Any:
         one_type = len(inner) == 1 or (len(inner) == 2 and inner[1] is ...)
         return list[setting_type(inner[0]) if one_type else Any]  # type: ignore[misc]
     return Any
-
-
-def _is_of_objects(hint: Any) -> bool:
-    """Whether an annotation is a class of things that no YAML can hold: a tensor, a path."""
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    kind = get_origin(bare) or bare
-    is_plain = kind is NoneType or getattr(kind, "__module__", "") in ("builtins", "collections.abc")
-    return isinstance(kind, type) and not is_plain and part_of(hint) is None
 
 
 @cache

@@ -44,9 +44,10 @@ class Polytope:
 
     def __init__(self, example: Region) -> None:
         self.example = example
-        rows, limits, self.extra = example.outer()
+        pairs, self.extra = example.outer_of_classes() if example.exclusive else example.outer_of_labels()
+        limits = np.concatenate([np.atleast_1d(limit) for _, limit in pairs]) + example.ranges()[2]
         total = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
-        self.rows, self.limits = np.vstack([rows, total]), np.r_[limits, example.mass]
+        self.rows, self.limits = np.vstack([*(row for row, _ in pairs), total]), np.r_[limits, example.mass]
         floor, nothing = np.r_[np.full(len(limits), -np.inf), example.mass], np.zeros(len(total))
         self.programme = Programme(self.rows, floor, self.limits, nothing, nothing, simplex=Simplex.DUAL)
 
@@ -61,10 +62,16 @@ class Polytope:
         share = np.divide(left, above, out=np.full_like(above, np.inf), where=above > 0).min(1, initial=np.inf)
         return np.clip(share, 0, example.mass)
 
-    def maximise(self, lowest: np.ndarray, highest: np.ndarray) -> tuple[float, Float[np.ndarray, "seq"]] | None:
-        """Upper bound on the JSD over l ≤ a ≤ u, and the programme's solution; None where nothing is feasible."""
-        seq = len(self.example.alpha)
-        intercept, slope = _chord(self.example.alpha, lowest, highest)
+    def maximise(
+        self, lowest: np.ndarray, highest: np.ndarray
+    ) -> tuple[float, Float[np.ndarray, "seq"], Float[np.ndarray, "seq"]] | None:
+        """Upper bound on the JSD over l ≤ a ≤ u, the programme's solution, and how far each chord is above its term there;
+        None where nothing is feasible."""
+        alpha, seq, width = self.example.alpha, len(self.example.alpha), highest - lowest
+        # the line through f(α, ·) at both ends of [l, u]; flat where they coincide
+        start = term(alpha, lowest)
+        slope = np.divide(term(alpha, highest) - start, width, out=np.zeros_like(width), where=width > 0)
+        intercept = start - slope * lowest
         cost = np.r_[-slope, np.zeros(len(self.extra))]
         self.programme.bound(np.r_[lowest, self.extra[:, 0]], np.r_[highest, self.extra[:, 1]])
         solution = self.programme.minimise(cost)  # it starts from its last solution
@@ -74,7 +81,8 @@ class Polytope:
             price, a = np.r_[np.zeros(len(self.limits) - 1), -slope.max()], (lowest + highest) / 2
         else:
             price, a = solution.price, np.clip(solution.at[:seq], lowest, highest)
-        return float(intercept.sum() - self.programme.bound_below(cost, price)), a
+        bound = float(intercept.sum() - self.programme.bound_below(cost, price))
+        return bound, a, intercept + slope * a - term(alpha, a)
 
 
 def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
@@ -94,12 +102,10 @@ def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
         feasible = inner is not None and best.offer_all(_repaired(example, inner[1]))
 
     ticket = count()  # settles ties in the heap
-    parts = [(-root[0], next(ticket), lowest, highest, root[1])]
+    parts = [(-root[0], next(ticket), lowest, highest, root)]
     while parts and spent + 2 <= effort and -parts[0][0] > best.jsd + NEGLIGIBLE:
         # the position at which the chord is farthest above its term
-        lowest, highest, a = parts[0][2:]
-        intercept, slope = _chord(example.alpha, lowest, highest)
-        loss = intercept + slope * a - term(example.alpha, a)
+        lowest, highest, (_, a, loss) = parts[0][2:]
         split = int(loss.argmax())
         if loss[split] < NEGLIGIBLE / 10:
             break  # the chords are tight here: what is left is the polytope's distance from the true TVD
@@ -111,16 +117,9 @@ def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
             result = polytope.maximise(low, high) if (high >= low).all() else None
             if result is not None:
                 best.offer_all(_repaired(example, result[1]))
-                heapq.heappush(parts, (max(-result[0], bound), next(ticket), low, high, result[1]))
+                heapq.heappush(parts, (max(-result[0], bound), next(ticket), low, high, result))
         spent += 2
     return max([best.jsd, *(-part[0] for part in parts)])
-
-
-def _chord(alpha: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intercept and slope of the line through f(α, ·) at both ends of [l, u]; flat where they coincide."""
-    start, width = term(alpha, lowest), highest - lowest
-    slope = np.divide(term(alpha, highest) - start, width, out=np.zeros_like(width), where=width > 0)
-    return start - slope * lowest, slope
 
 
 def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray, "samples seq"]:

@@ -82,18 +82,13 @@ class Region:
         effect = self.shift * (q * expit(-self.own - moved))
         return q - expit(self.own), effect, len(self.own) * self.epsilon
 
-    def outer(
-        self,
-    ) -> tuple[Float[np.ndarray, "rows variables"], Float[np.ndarray, "rows"], Float[np.ndarray, "more 2"]]:
-        """A tighter polytope around the region, as rows of a linear programme over the weights and some variables of its own,
-        which follow them: rows · v ≤ limits. And the least and the most of each of its own variables."""
-        rows, extra = self._outer_of_classes() if self.exclusive else self._outer_of_labels()
-        limits = np.concatenate([np.atleast_1d(limit) for _, limit in rows]) + self.ranges()[2]
-        return np.vstack([np.atleast_2d(row) for row, _ in rows]), limits, extra
+    def outer_of_classes(self) -> tuple[list[tuple[Any, Any]], Float[np.ndarray, "more 2"]]:
+        """A tighter polytope around the region, as rows of a linear programme, row · v ≤ limit, over the weights and some
+        variables of its own, which follow them; and the least and the most of each of these.
 
-    def _outer_of_classes(self) -> tuple[list[tuple[Any, Any]], Float[np.ndarray, "more 2"]]:
-        """Over (a, s, rises, falls): s is by how much the logarithm of the normaliser changes, rises and falls are the
-        probabilities'. `attnprobe.exact.certified` has the proof."""
+        Over (a, s, rises, falls): s is by how much the logarithm of the normaliser changes, rises and falls are the
+        probabilities'. `attnprobe.exact.certified` has the proof.
+        """
         seq, classes = self.shift.shape
         low, high, rounding = self.ranges()
         p = np.exp(self.own)
@@ -132,8 +127,8 @@ class Region:
         moves = [0.0, self.epsilon + rounding]
         return rows, np.array([[-largest, largest], *[[0.0, 1.0]] * classes, *[moves] * (2 * classes)])
 
-    def _outer_of_labels(self) -> tuple[list[tuple[Any, Any]], Float[np.ndarray, "more 2"]]:
-        """Over (a, rises, falls): by how much each logit rises or falls.
+    def outer_of_labels(self) -> tuple[list[tuple[Any, Any]], Float[np.ndarray, "more 2"]]:
+        """The same over (a, rises, falls): by how much each logit rises or falls.
 
         q_c = σ(own_c + x_c), and x_c = Σ a_t shift_tc is linear in the weights. A mean of ε over C labels lets no label move
         by more than Cε, which bounds each x_c. From x = 0 to such a bound the slope of the secant, (σ(own + x) − σ(own)) / x,

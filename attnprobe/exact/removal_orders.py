@@ -65,16 +65,11 @@ def erasure_limits(
         UserError: see `attnprobe.exact.checks.checked`.
     """
     attention, position_logits, content = checked(attention, position_logits, content)
-    attention = torch.where(attention < LEAST_MASS, 0, attention)
-    lead = _lead(position_logits, class_, rival)
+    attention, rows = torch.where(attention < LEAST_MASS, 0, attention), torch.arange(len(attention)).to(class_)
+    lead = position_logits[rows, :, class_] - position_logits[rows, :, rival]
     lowest, lowest_nested = _least(attention, lead, content)
     highest, highest_nested = _least(attention, -lead, content)
     return ErasureLimits(lowest, -highest, lowest_nested, highest_nested)
-
-
-def _lead(position_logits: Tensor, class_: Tensor, rival: Tensor) -> Weights:
-    rows = torch.arange(len(position_logits), device=position_logits.device)
-    return position_logits[rows, :, class_] - position_logits[rows, :, rival]
 
 
 def _least(attention: Weights, lead: Weights, content: Content) -> tuple[Weights, Bool[Tensor, "batch"]]:
@@ -182,8 +177,12 @@ def order_limits(
         UserError: see `attnprobe.exact.checks.checked`.
     """
     limits = erasure_limits(attention, position_logits, content, class_=class_, rival=rival)
-    attention, position_logits = attention.double(), position_logits.double()
-    lead = _lead(position_logits, class_, rival)
+    attention, position_logits, rows = (
+        attention.double(),
+        position_logits.double(),
+        torch.arange(len(attention)).to(class_),
+    )
+    lead = position_logits[rows, :, class_] - position_logits[rows, :, rival]
     found = torch.full((4, len(attention)), torch.nan, dtype=torch.float64, device=attention.device)
     for row in range(len(attention)):
         at = content[row]

@@ -183,11 +183,11 @@ def built_in(name: str) -> Importance:
 
 @cache
 def classes() -> dict[str, type[Importance]]:
-    """The built-in classes by name: whatever the modules of this room hold."""
+    """The built-in classes by name: whatever the modules of this room hold that has a name of its own."""
     package = importlib.import_module("attnprobe.importance")
     modules = [f"{package.__name__}.{one.name}" for one in pkgutil.iter_modules(package.__path__)]
     held = [one for module in modules for one in vars(importlib.import_module(module)).values() if inspect.isclass(one)]
-    return {one.name: one for one in held if issubclass(one, Importance) and hasattr(one, "name")}
+    return {one.name: one for one in held if issubclass(one, Importance) and "name" in vars(one)}
 
 
 def names() -> list[str]:

@@ -44,16 +44,8 @@ class ScoredTexts:
 
     @classmethod
     def read(cls, path: Path, column: str, keys: Sequence[str]) -> "ScoredTexts":
-        """Read a parquet or JSON-lines file.
-
-        Args:
-            path: the file.
-            column: that of the scores.
-            keys: columns that may say which text a row is about; of those that are there the first counts.
-
-        Raises:
-            UserError: the file cannot be read, has no such columns, or something else in them.
-        """
+        """Read a parquet or JSON-lines file; raises `UserError` where it cannot be read, has no such columns, or something
+        else in them. `keys`: columns that may say which text a row is about, of those that are there the first counts."""
         if ending_of(path) not in ENDINGS:
             raise UserError(f"{path}: expected scores in a file that ends in .parquet, .jsonl or .jsonl.gz")
         table: pa.Table = read_file(path).data.table
@@ -80,16 +72,14 @@ class ScoredTexts:
     def matched(
         self, texts: Mapping[int, Sequence[str]], keys: Mapping[int, Any], where: str, *, others: bool = False
     ) -> dict[int, np.ndarray | None]:
-        """The scores of every text, by its number; None where the file says that there are none.
+        """The scores of every text, by its number; None where the file says that there are none. Raises `UserError` where a
+        text has no row, a row no text, a text two rows, or a row does not fit its text.
 
         Args:
             texts: the words of each text, by its number.
             keys: what a row about each text has in the column `key`, by the text's number.
             where: what the texts are, for the messages.
             others: the file may have rows about other texts.
-
-        Raises:
-            UserError: a text has no row, a row no text, a text two rows, or a row does not fit its text.
         """
         row_of: dict[Any, int] = {}
         for row, key in enumerate(self.keys):
@@ -161,16 +151,13 @@ class File(Importance):
     words, as there) or by `text` (as in the data). `tokens` beside `example_id` are compared with the run's own, so that
     scores of another tokenisation are noticed. A row whose list is null says that its text has no scores: undefined.
 
-    Whatever leaves a doubt is refused: a text without a row, an `example_id` that no text of the split has, two rows about
-    one text, a list of another length than the text, a score that is not a finite number. Rows by `tokens` or `text` may be
-    about other texts as well: one file serves all splits, and rows that are drawn from.
+    Whatever leaves a doubt is refused. Rows by `tokens` or `text` may be about other texts as well: one file serves all
+    splits.
 
     Attributes:
         path: the file, in the working directory or in `ATTNPROBE_DATA_DIR`.
         column: the column with the lists of numbers.
-        title: in figures, tables and pages.
-        colour: in figures, `#RRGGBB`.
-        signed: below 0 speaks against the decision.
+        title, colour, signed: as of every importance.
     """
 
     name = "file"

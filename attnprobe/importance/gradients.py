@@ -262,13 +262,6 @@ class IntegratedGradients(Attribution):
         yield Note(f"largest_gap_{self.name}", float(gap.max()), max)
 
 
-def _hookable(explained: Explained) -> nn.Module:
-    """What is explained, as a module whose parts captum may hook."""
-    module = nn.Module()
-    module.model, module.forward = explained.model, explained.__call__
-    return module
-
-
 @dataclass(frozen=True)
 class DeepLift(Attribution):
     """DeepLIFT's rescale rule (Shrikumar et al. 2017, captum), signed; the scores of a text add up to target(text) −
@@ -288,9 +281,11 @@ class DeepLift(Attribution):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """Raises `UserError` where they add up in no text of the batch."""
         explained, total = subject.cached(self.explained), subject.cached(self.total)
+        hooked = nn.Module()  # captum hooks the parts of the model that it finds in it
+        hooked.model, hooked.forward = explained.model, explained.__call__
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Setting forward, backward hooks and attributes")
-            at_vectors = explained.attribute(lambda of: CaptumDeepLift(_hookable(of)), explained.baseline)
+            at_vectors = explained.attribute(lambda _: CaptumDeepLift(hooked), explained.baseline)
         scores = per_word(at_vectors.sum(-1).double(), subject)
         apart = (scores.sum(-1) - total).abs()
         adds_up = apart <= self.gap * total.abs().clamp(min=1)

@@ -1,6 +1,5 @@
 """Importances of transformers: what each state owes to each part, followed from the deciding state down to the words."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -48,17 +47,28 @@ def linearised_parts(subject: Subject) -> Iterator[tuple[slice, Linearised]]:
         yield rows, linearised
 
 
-class Followed(Importance):
-    """An importance that says of every layer what each state owes to each part, and follows it through all of them."""
+class Rollout(Importance):
+    """How much of the deciding state comes from each word, if every layer passed on what it attends to, and its own input as
+    much again: the row of ½ (A_L + I) … ½ (A_1 + I), A the mean over a layer's heads. Pieces of a word are added up. 0 to 1.
 
+    Others say otherwise what a state owes to each part (`maps`), and are followed through the layers in the same way.
+
+    Note:
+        Values, output projections and feed-forward networks play no part in it.
+    """
+
+    name, title, colour = "rollout", "attention rollout", "#B8860B"
     shares = of_layers = of_words = True
 
     def is_defined(self, subject: Subject) -> bool:
         return subject.cached(layers_of) is not None
 
-    @abstractmethod
     def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
-        """What each state after a layer (row) owes to each state before it (column), layer by layer."""
+        """What each state after a layer (row) owes to each state before it (column), layer by layer. An input that a
+        layer adds counts as much as all that it attends to."""
+        own = torch.eye(layers.mask.shape[1]).to(layers.weights[0])
+        means = [one.mean(1) for one in layers.weights]
+        return [(one + own) / 2 if adds else one for one, adds in zip(means, layers.own, strict=True)]
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         layers = subject.cached(layers_of)
@@ -74,8 +84,8 @@ class Followed(Importance):
         return per_word(read.double(), subject)
 
 
-class Moved(Followed):
-    """An importance of the vectors that a layer adds up in each of its states: what each part contributes to each.
+class Moved(Rollout):
+    """What each part contributes to the vectors that a layer adds up in each of its states.
 
     Attributes:
         own: the layer's input is one of the vectors (of the state's own part), where the layer adds it; else ½ I is.
@@ -124,14 +134,7 @@ class Moved(Followed):
                 else:
                     strengths[text, queries] = vectors.norm(dim=-1)
         shares = normalised(strengths).nan_to_num(nan=0)
-        return shares if self.own else with_own(shares, mixing.own)
-
-
-def with_own(maps: Maps, own: bool) -> Maps:
-    """½ (A + I), as if a layer passed on as much of its own input as of all that it attends to; A where it adds no input."""
-    if not own:
-        return maps
-    return (maps + torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)) / 2
+        return shares if self.own or not mixing.own else (shares + torch.eye(parts).to(shares)) / 2
 
 
 class Alti(Moved):
@@ -238,20 +241,6 @@ def shared(vectors: Float[Tensor, "*any parts features"], bias: Float[Tensor, "f
     return vectors + share.unsqueeze(-1) * bias
 
 
-class Rollout(Followed):
-    """How much of the deciding state comes from each word, if every layer passed on what it attends to, and its own input as
-    much again: the row of ½ (A_L + I) … ½ (A_1 + I), A the mean over a layer's heads. Pieces of a word are added up. 0 to 1.
-
-    Note:
-        Values, output projections and feed-forward networks play no part in it.
-    """
-
-    name, title, colour = "rollout", "attention rollout", "#B8860B"
-
-    def maps(self, subject: Subject, layers: Layers) -> Sequence[Maps]:
-        return [with_own(one.mean(1), own) for one, own in zip(layers.weights, layers.own, strict=True)]
-
-
 UNIT = 1 << 28
 """The flow is computed in whole numbers; this is a flow of 1."""
 
@@ -301,7 +290,7 @@ def greatest_flow(
     return float(maximum_flow(graph, source, sink).flow_value) / UNIT
 
 
-class ValueZeroing(Followed):
+class ValueZeroing(Rollout):
     """How far each state after a layer turns (cosine distance) when the value of one piece counts as 0 in this layer, made to
     sum to 1 for each state; followed through the layers as `rollout` does, without the ½ I, since a layer's own input is in
     it. Pieces of a word are added up. 0 to 1. (Mohebbi et al. 2023, section 3)

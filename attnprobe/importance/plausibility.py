@@ -129,9 +129,12 @@ def precision_at_size(scores: Scores, rationale: Marks, content: Marks) -> PerTe
 # Several people marked a text: against the same references an annotator and a method can be compared.
 
 
-def mean_of(value: Callable[..., PerText], annotators: Int[Tensor, "batch seq"], content: Marks) -> PerText:
-    """The mean of value(what one annotator marked, what at least half of the others marked) over the annotators (as
-    `attnprobe.core.batch.Batch` has them) who saw the text; NaN where no reference holds anything."""
+def against_others(
+    scores: Scores | None, annotators: Int[Tensor, "batch seq"], content: Marks, measure: Measure
+) -> PerText:
+    """The measure of a scoring, or of what each annotator marked (None), against what at least half of the others marked: the
+    mean over the annotators (as `attnprobe.core.batch.Batch` has them) who saw the text; NaN where no reference holds
+    anything."""
     bits = (annotators >> torch.arange(2 * MOST_ANNOTATORS, device=annotators.device).view(-1, 1, 1)) & 1
     marks = bits.bool() & content
     masks, seen = marks[1::2], marks[::2].any(-1, keepdim=True)
@@ -141,23 +144,16 @@ def mean_of(value: Callable[..., PerText], annotators: Int[Tensor, "batch seq"],
         others = votes - mask.long()
         reference = (2 * others >= voters - 1) & (others > 0) & there
         if there.any():
-            found.append(torch.where(reference.any(-1), value(mask, reference), torch.nan))
+            value = measure(mask.double() if scores is None else scores, reference, content)
+            found.append(torch.where(reference.any(-1), value, torch.nan))
     return torch.stack(found).nanmean(0)
-
-
-def against_others(scores: Scores, annotators: Int[Tensor, "batch seq"], content: Marks, measure: Measure) -> PerText:
-    """The measure of a scoring, mean over the references of `mean_of`; NaN where there is none."""
-    return mean_of(lambda mask, reference: measure(scores, reference, content), annotators, content)
 
 
 def human(annotators: Int[Tensor, "batch seq"], content: Marks) -> dict[str, PerText]:
     """What the annotators reach themselves, each against the others, mean over them: `top` and `mass` (share of what one
     marked that the others marked; where nothing is marked `top` is chance and `mass` undefined), `f1` and `auprc`."""
     own: dict[str, Measure] = {"top": top_hit, "mass": mass_inside, "f1": f1, "auprc": average_precision}
-    return {
-        name: mean_of(lambda mask, reference, of=measure: of(mask.double(), reference, content), annotators, content)
-        for name, measure in own.items()
-    }
+    return {name: against_others(None, annotators, content, measure) for name, measure in own.items()}
 
 
 def f1(scores: Scores, reference: Marks, content: Marks) -> PerText:

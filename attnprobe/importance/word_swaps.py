@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pad_sequence
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
-from attnprobe.data.batching import TextSplit, short_enough
+from attnprobe.data.batching import short_enough
 from attnprobe.models.base import Model
 
 FEWEST_DONORS = 20
@@ -26,32 +26,17 @@ AT_ONCE = 8192
 """Positions of changed texts that go through a model at a time."""
 
 
-@dataclass(frozen=True)
-class Donors:
-    """The texts of a split, whose labels are not looked at, and the class that a model decides for in each. A text borrows
-    words of those that are decided differently: of the others it would get the same evidence back."""
-
-    split: TextSplit
-    decisions: Int[np.ndarray, " rows"]
-
-    def pool(self, row: int) -> Int[np.ndarray, " donors"]:
-        """Rows of the texts that lend words to the one at `row`: those of its length, and of the nearest lengths until there
-        are `FEWEST_DONORS`; none where the model decides alike in all texts."""
-        apart = np.abs(self.split.words.lengths - self.split.words.lengths[row])
-        other = self.decisions != self.decisions[row]
-        known = np.sort(apart[other])
-        if not len(known):
-            return np.zeros(0, np.int64)
-        return np.flatnonzero(other & (apart <= known[min(FEWEST_DONORS, len(known)) - 1]))
-
-    @classmethod
-    def of(cls, run: Callable[[Batch], Outputs], split: TextSplit, device: torch.device) -> "Donors":
-        """The texts, once the model has read them all."""
-        found = np.zeros(len(split), np.int64)
-        for rows in short_enough(split.words.lengths, most=AT_ONCE):
-            with torch.no_grad():
-                found[rows] = run(split[rows].to(device)).logits.argmax(-1).cpu().numpy()
-        return cls(split, found)
+def donors_of(
+    row: int, lengths: Int[np.ndarray, " rows"], decisions: Int[np.ndarray, " rows"]
+) -> Int[np.ndarray, " donors"]:
+    """Rows of the texts of a split that lend words to the one at `row`: those of its length, and of the nearest lengths until
+    there are `FEWEST_DONORS`. A text borrows of those that the model decides differently: of the others it would get the same
+    evidence back. None where all are decided alike."""
+    apart, other = np.abs(lengths - lengths[row]), decisions != decisions[row]
+    known = np.sort(apart[other])
+    if not len(known):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(other & (apart <= known[min(FEWEST_DONORS, len(known)) - 1]))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,22 @@ from attnprobe.core.batch import Batch, Outputs
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.data.batching import TextSplit
+from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, share_of, values_of
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table
 from attnprobe.evidence.statistics import bernstein, pseudovalues, ratio_of
 from attnprobe.exact.nulls import even
-from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
+from attnprobe.importance.word_swaps import (
+    AT_ONCE,
+    Swapper,
+    donors_of,
+    drawn_by,
+    effects,
+    in_single,
+    prefixes,
+    rearranged,
+)
 from attnprobe.models.base import Unit
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 
@@ -69,10 +78,10 @@ class Swaps(Probe):
     texts: Annotated[int, Ge(20)] = 400
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
-    _donors: Donors | None = field(default=None, init=False, repr=False)
+    _decisions: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        self._split, self._donors = splits["test"], None
+        self._split, self._decisions = splits["test"], None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         if subject.classifier.unit is not Unit.WORD:
@@ -82,14 +91,17 @@ class Swaps(Probe):
         content, readout = subject.batch.content, subject.readout
         predicted = readout.prediction()
         run = in_single(subject.classifier)
-        if self._donors is None:
-            self._donors = Donors.of(run, self._split, content.device)
+        if self._decisions is None:
+            self._decisions = np.zeros(len(self._split), np.int64)
+            for rows in short_enough(self._split.words.lengths, most=AT_ONCE):
+                with torch.no_grad():
+                    self._decisions[rows] = run(self._split[rows].to(content.device)).logits.argmax(-1).cpu().numpy()
         names = ["swap_gain", "swap_scale", *(["swap_best"] if self.reach else []), "swap_bound", "top_word_effect",
                  "swap_passes"]  # fmt: skip
         columns = {name: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for name in names}
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
         for row in range(len(content)):
-            found = self._of_text(subject, run, self._donors, row, predicted[row], draws)
+            found = self._of_text(subject, run, self._split, row, predicted[row], draws)
             if found is not None:
                 values, word_effects[row, content[row].cpu()] = found
                 for name, column in columns.items():
@@ -104,7 +116,7 @@ class Swaps(Probe):
         self,
         subject: Subject,
         run: Callable[[Batch], Outputs],
-        donors: Donors,
+        split: TextSplit,
         row: int,
         predicted: Tensor,
         draws: Draws,
@@ -113,10 +125,11 @@ class Swaps(Probe):
         batch, weights = subject.batch, subject.readout.attention[row]
         content = batch.content[row]
         words, number = int(content.sum()), int(batch.example_id[row])
-        place, texts = donors.split.row_of(number), len(donors.split)
+        place, texts = split.row_of(number), len(split)
         # the first of each of `texts` equal parts of the split
         examined = words > 1 and place * self.texts % texts < self.texts
-        pool = donors.pool(place) if examined else np.zeros(0, np.int64)
+        assert self._decisions is not None
+        pool = donors_of(place, split.words.lengths, self._decisions) if examined else np.zeros(0, np.int64)
         if not len(pool):
             return None
         decision = int(predicted.argmax())
@@ -125,7 +138,7 @@ class Swaps(Probe):
         text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
         lots = torch.randint(len(pool), (4 * pairs + random_sets,), generator=generator)
         used, donor = lots.unique(return_inverse=True)
-        lenders = donors.split[pool[used.numpy()].tolist()].to(device)
+        lenders = split[pool[used.numpy()].tolist()].to(device)
         reader = getattr(subject.classifier, "reader", None)
         longest = None if reader is None else reader.longest
         swapper = Swapper(run, subject.classifier.task, text, lenders, decision, longest)

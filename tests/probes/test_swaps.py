@@ -14,7 +14,7 @@ from attnprobe.data.examples import Ragged
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.findings.verdicts import NONE, judge
 from attnprobe.importance.base import Subject
-from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
+from attnprobe.importance.word_swaps import Swapper, donors_of, drawn_by, effects, in_single, prefixes, rearranged
 from attnprobe.models.base import Model
 from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
 from tests.probes.tables import subject_of, values
@@ -121,10 +121,10 @@ def test_words_come_with_all_their_pieces(family):
 def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
     split = split_of([[4] * length for length in [5] * 30 + [6] * 30 + [20] * 5])
     decisions = np.array([0, 1] * 15 + [0] * 30 + [1] * 5)
-    pool = Donors(split, decisions).pool
-    assert pool(0).tolist() == [*range(1, 30, 2), *range(60, 65)]  # fifteen of its length, and the next
-    assert pool(1).tolist() == [*range(0, 30, 2), *range(30, 60)]
-    assert not len(Donors(split, decisions * 0).pool(0))
+    lengths = split.words.lengths
+    assert donors_of(0, lengths, decisions).tolist() == [*range(1, 30, 2), *range(60, 65)]  # fifteen of its length
+    assert donors_of(1, lengths, decisions).tolist() == [*range(0, 30, 2), *range(30, 60)]
+    assert not len(donors_of(0, lengths, decisions * 0))
 
 
 def test_orders_by_weights_are_draws_without_replacement():
@@ -246,7 +246,7 @@ def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
     # every text has one that is decided differently
     probe = Swaps(passes=100)
     probe.prepare({"test": split})
-    probe._donors = Donors(split, np.arange(7) % 2)
+    probe._decisions = np.arange(7) % 2
 
     together = values(probe, subject_of(classifier, batch))
     alone = [values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)]

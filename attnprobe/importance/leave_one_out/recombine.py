@@ -1,8 +1,8 @@
 """Predictions of shortened texts from the unchanged text's states and the few that change."""
 
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -26,21 +26,23 @@ SINGLE = 1e-6
 ranks of nearly equal distances that shows."""
 
 
+@dataclass
 class SoftmaxAccumulator:
     """The softmax-weighted means of many texts, whose positions come in any order, in float64.
 
     Positions wait until there are many: a few long operations instead of many short ones.
+
+    Attributes:
+        top: any finite score for a start, best the largest that is to be expected.
+        sums: of the weights relative to it, and of the weighted values; 0 at first.
     """
 
-    LIMIT = 2**20
+    LIMIT: ClassVar[int] = 2**20
     """Numbers that may wait."""
-
-    def __init__(self, top: Float[Tensor, "texts"], values: int) -> None:
-        """`top`: any finite score for a start, best the largest that is to be expected."""
-        self.top = top
-        self.sums = top.new_zeros(len(top), values + 1)
-        self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.count = 0
+    top: Float[Tensor, "texts"]
+    sums: Float[Tensor, "texts values_and_1"]
+    waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    count: int = 0
 
     def add(self, text: Int[Tensor, "new"], score: Float[Tensor, "new"], value: Float[Tensor, "new values"]) -> None:
         """One more position for each of these texts; a score of −inf adds nothing."""
@@ -119,7 +121,8 @@ class Recombination:
         example, removed = batch.content.nonzero(as_tuple=True)
         first, last = removed.clone(), removed.clone()
         own = outputs.scores.double()
-        changed = SoftmaxAccumulator(own.amax(1)[example], len(as_value.bias))
+        top = own.amax(1)[example]
+        changed = SoftmaxAccumulator(top, top.new_zeros(len(top), len(as_value.bias) + 1))
         skipped = changed.top.new_zeros(len(example))
         for text, position, seen, rejoined, difference in changed_states(self.encoder, texts, both, self.tolerance):
             if rejoined is not None and difference is not None:

@@ -1,6 +1,6 @@
 """Leave-one-out's short cuts for the LSTM and the convolutions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float, Int
@@ -15,51 +15,38 @@ FEWEST, IMAGES = 128, 16
 convolutions of fewer images to MKL where there is one thread."""
 
 
-class Product:
+def product_with(matrix: Float[Tensor, "into out"]) -> Callable[[Tensor], Tensor]:
     """rows ↦ rows · matrix, for many products with the same matrix.
 
     A matrix product is also a convolution one token wide. For float32 on a CPU PyTorch computes matrix products by MKL and
     convolutions by oneDNN, and on an AMD processor with AVX-512 only oneDNN uses it: twice as fast, and equal up to rounding.
     """
+    matrix, filters = matrix.t().contiguous().t(), None  # column by column, as the product reads it fastest on a CPU
+    if matrix.device.type == "cpu" and matrix.dtype == torch.float32 and torch.backends.mkldnn.is_available():
+        filters = matrix.t()[:, :, None, None].contiguous(memory_format=torch.channels_last)
 
-    def __init__(self, matrix: Float[Tensor, "into out"]) -> None:
-        self.matrix = matrix.t().contiguous().t()  # column by column, as the product reads it fastest on a CPU
-        self.filters: Tensor | None = None
-        if matrix.device.type == "cpu" and matrix.dtype == torch.float32 and torch.backends.mkldnn.is_available():
-            self.filters = matrix.t()[:, :, None, None].contiguous(memory_format=torch.channels_last)
-
-    def of(self, rows: Float[Tensor, "rows into"]) -> Float[Tensor, "rows out"]:
-        """The product."""
+    def product(rows: Float[Tensor, "rows into"]) -> Float[Tensor, "rows out"]:
         count, width = rows.shape
-        if self.filters is None or count < FEWEST:
-            return rows @ self.matrix
+        if filters is None or count < FEWEST:
+            return rows @ matrix
         images = F.pad(rows, (0, 0, 0, -count % IMAGES)).view(IMAGES, 1, -1, width).permute(0, 3, 1, 2)
-        return F.conv2d(images, self.filters).permute(0, 2, 3, 1).flatten(0, 2)[:count]
+        return F.conv2d(images, filters).permute(0, 2, 3, 1).flatten(0, 2)[:count]
+
+    return product
 
 
-class Gates:
-    """One LSTM's arithmetic, with tanh(x) = 2σ(2x) − 1: PyTorch computes sigmoids several times faster than tanh. Cells are
-    kept as 2c, hidden states as h/2 (powers of two change no digit and save two passes)."""
-
-    def __init__(self, rnn: nn.LSTM, words: Float[Tensor, "distinct embed"]) -> None:
-        weights = (getattr(rnn, f"{name}_l0").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        of_inputs, of_states, bias, other_bias = weights
-        # rows i f g o; the factor 2 of g's argument goes into its weights
-        factor = torch.ones_like(bias)
-        factor[2 * rnn.hidden_size : 3 * rnn.hidden_size] = 2
-        self.inputs = (
-            Product((of_inputs * factor.unsqueeze(1)).t()).of(words.detach()).add_((bias + other_bias) * factor)
-        )
-        self.recurrent = Product((of_states * 2 * factor.unsqueeze(1)).t())
-
-    def advance(
-        self, state: Float[Tensor, "rows hidden"], cell: Float[Tensor, "rows hidden"], word: Int[Tensor, "rows"]
-    ) -> None:
-        """h/2 and 2c after one more word, in place of those before it."""
-        gates = self.recurrent.of(state).add_(self.inputs.index_select(0, word)).sigmoid_()
-        let_in, keep, new, show = gates.chunk(4, -1)
-        cell.mul_(keep).addcmul_(let_in, new, value=4).sub_(let_in, alpha=2)
-        torch.sigmoid(cell, out=state).sub_(0.5).mul_(show)
+def gates_of(
+    rnn: nn.LSTM, words: Float[Tensor, "distinct embed"]
+) -> tuple[Float[Tensor, "distinct gates"], Callable[[Tensor], Tensor]]:
+    """What each word and what a state gives to one LSTM's gates, with tanh(x) = 2σ(2x) − 1: PyTorch computes sigmoids several
+    times faster than tanh. Cells are kept as 2c, hidden states as h/2 (powers of two change no digit and save two passes)."""
+    weights = (getattr(rnn, f"{name}_l0").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    of_inputs, of_states, bias, other_bias = weights
+    # rows i f g o; the factor 2 of g's argument goes into its weights
+    factor = torch.ones_like(bias)
+    factor[2 * rnn.hidden_size : 3 * rnn.hidden_size] = 2
+    inputs = product_with((of_inputs * factor.unsqueeze(1)).t())(words.detach()).add_((bias + other_bias) * factor)
+    return inputs, product_with((of_states * 2 * factor.unsqueeze(1)).t())
 
 
 CHECK_EVERY = 4
@@ -117,26 +104,28 @@ def recurrent_changes(
     which, other_direction, starts, numbers = by_step
     # below some units in the last place float32 states never meet again
     near = max(tolerance, 16 * torch.finfo(texts.words.dtype).eps) if tolerance else 0.0
-    gates, seeing = Gates(rnn, texts.words), Product((2 * weight).t())
+    (inputs, recurrent), seeing = gates_of(rnn, texts.words), product_with((2 * weight).t())
     # rows: the unchanged texts, then the shortened ones; of each its text, and which of the shortened ones it is
     columns = len(last)
     text, number = torch.arange(columns, device=order.device), torch.full_like(last, -1)
-    state = gates.inputs.new_zeros(columns, rnn.hidden_size)
+    state = inputs.new_zeros(columns, rnn.hidden_size)
     cell = torch.zeros_like(state)
     for step, going_on in enumerate((last > steps.unsqueeze(1)).sum(1).tolist()):
         before = state[:columns].clone(), cell[:columns].clone()
-        gates.advance(state, cell, which[step].index_select(0, text))
+        gates = recurrent(state).add_(inputs.index_select(0, which[step].index_select(0, text))).sigmoid_()
+        let_in, keep, new, show = gates.chunk(4, -1)
+        cell.mul_(keep).addcmul_(let_in, new, value=4).sub_(let_in, alpha=2)
+        torch.sigmoid(cell, out=state).sub_(0.5).mul_(show)
         staying = text < going_on
         if len(text) > columns:
             shortened = text[columns:]
-            seen = seeing.of(state[columns:]).add_(other_direction[step].index_select(0, shortened))
+            seen = seeing(state[columns:]).add_(other_direction[step].index_select(0, shortened))
             rejoined = skipped = None
             if near and step >= FIRST_LOOK and step % CHECK_EVERY == 0:
-                # `Gates` keeps half of the one and twice the other
+                # `gates_of`: half of the one is kept, and twice the other
                 parts = ((state, 2.0), (cell, 0.5))
-                apart = torch.stack([(x - x.index_select(0, text)).abs().amax(-1) * scale for x, scale in parts]).amax(
-                    0
-                )
+                both = [(x - x.index_select(0, text)).abs().amax(-1) * scale for x, scale in parts]
+                apart = torch.maximum(*both)
                 back = ~(apart > near) & staying & (number >= 0)
                 rejoined, skipped, staying = number[back], apart[back], staying & ~back
             yield ChangedStates(number[columns:], position[step].index_select(0, shortened), seen, rejoined, skipped)

@@ -135,7 +135,7 @@ def _without_each(
     for some in short_enough(batch.content.sum(1).cpu().numpy() - 2, most=chunk):
         rows = torch.tensor(some, device=batch.content.device)
         width = int(batch.mask[rows].sum(1).max())
-        shortened = way.removed(batch.rows(rows).cut(width), outputs.rows(rows).cut(width))
+        shortened = way.removed(batch.rows(rows).cut(width), outputs.rows(rows, width))
         yield shortened._replace(example=rows[shortened.example])
 
 
