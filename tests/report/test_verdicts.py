@@ -186,7 +186,7 @@ def records(right, wrong, level="word"):
     """A table of one claim `c`; each of (models, meets)."""
     kinds = {"right": right, "wrong": wrong}
     rows = [("erasure", level, "lstm", kind, *counts, "c") for kind, counts in kinds.items() if counts]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=rules.COLUMNS)
 
 
 def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
@@ -277,7 +277,7 @@ def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
             "training": {"model": {}},
         }
         asked = replace(finding(ABOVE), claim=replace(finding(ABOVE).claim, name="weight_is_on_deciding_words"))
-        return lines([asked], encoder=encoder_of(facts))[5]
+        return lines([asked], encoder=rules.encoder_of(facts))[5]
 
     whole, one_head = of("all"), of("3")
     counts = pd.read_parquet(CALIBRATION).query("encoder == 'bert'").set_index("rightness")
