@@ -1,3 +1,4 @@
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_unknown_words_and_markup():
 
 def test_explain_leaves_the_classifier_as_it_was():
     loaded = toy_run()
-    before = {name: weight.clone() for name, weight in loaded.classifier.state_dict().items()}
+    before = deepcopy(loaded.classifier.state_dict())
     pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
     assert all((before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items())
     assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
@@ -120,12 +121,9 @@ def test_explain_leaves_the_classifier_as_it_was():
         (["a film", " "], None, "text 1 "),
     ],
 )
-def test_explain_wants_texts(texts, importance, message):
+def test_explain_wants_texts_and_load_run_a_finished_run(texts, importance, message, tmp_path):
     settings = {} if importance is None else {"importance": importance}
     with pytest.raises(UserError, match=message):
         toy_run().explain(texts, **settings)
-
-
-def test_load_run_wants_a_finished_run(tmp_path):
     with pytest.raises(UserError, match=r"no manifest\.json"):
         attnprobe.load_run(tmp_path)

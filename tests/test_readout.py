@@ -21,7 +21,7 @@ def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, questio
 
     def predict(weights):
         with torch.no_grad():
-            logits = classifier.decode(outputs.hidden, weights, outputs.query)
+            logits = classifier.decoder.decode(outputs.hidden, weights, outputs.query)
         return probabilities(logits, task).gather(-1, predicted[:, None]).squeeze(-1)
 
     found = readout.gradient()
@@ -37,7 +37,7 @@ def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, questio
 @pytest.mark.parametrize("question", [False, True])
 def test_unattended_is_what_the_decoder_makes_of_nothing(question):
     classifier, _, outputs, readout = parts(question=question)
-    nothing = classifier.decode(outputs.hidden, torch.zeros_like(outputs.attention), outputs.query)
+    nothing = classifier.decoder.decode(outputs.hidden, torch.zeros_like(outputs.attention), outputs.query)
     torch.testing.assert_close(readout.unattended, nothing)
 
 

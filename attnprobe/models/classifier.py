@@ -16,7 +16,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
-from attnprobe.models.decoders import Decoder, LinearDecoder, decoded
+from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.linearised_layers import Affine, Block, Linearised, Mixing, Stage, affine_of, norm_of
 from attnprobe.models.recipe import Recipe
@@ -28,7 +28,7 @@ EXCLUDED = 64.0
 
 
 class AttentionClassifier(TrainedModel):
-    """Embeddings → encoder → `attend` → `decode`. Every experiment of the field replaces one stage's result.
+    """Embeddings → encoder → `attend` → decoder. Every experiment of the field replaces one stage's result.
 
     Args:
         embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
@@ -117,16 +117,6 @@ class AttentionClassifier(TrainedModel):
         scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)
         return scores, self.attention.weights(scores, content)
 
-    def decode(
-        self,
-        hidden: Float[Tensor, "batch seq hidden"],
-        attention: Float[Tensor, "*samples batch seq"],
-        query: Float[Tensor, "batch query"] | None = None,
-        candidates: Bool[Tensor, "batch classes"] | None = None,
-    ) -> Float[Tensor, "*samples batch classes"]:
-        """Logits under any attention, −inf for classes that this instance may not be answered with."""
-        return decoded(self.decoder, hidden, attention, query, candidates)
-
     def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
         return self.embedding(batch.ids)
 
@@ -143,11 +133,11 @@ class AttentionClassifier(TrainedModel):
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         else:
             scores = attention.log()
-        logits = self.decode(hidden, attention, query, batch.candidates)
+        logits = self.decoder.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, within)
 
     def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
-        logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
+        logits = self.decoder.decode(outputs.hidden, attention, outputs.query, batch.candidates)
         return replace(outputs, logits=logits, attention=attention, scores=attention.log())
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
@@ -173,7 +163,7 @@ class AttentionClassifier(TrainedModel):
             return Readout(position_logits=logits.transpose(0, 1), unattended=bias, **facts)
         # the attended vectors, and what the decoder makes of them
         facts["activations"] = 2 * len(hidden) * hidden.shape[-1]
-        decode = partial(decoded, decoder, hidden, query=query, candidates=batch.candidates)
+        decode = partial(decoder.decode, hidden, query=query, candidates=batch.candidates)
         return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), **facts)
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:

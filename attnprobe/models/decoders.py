@@ -24,6 +24,17 @@ class Decoder(nn.Module, metaclass=Checked):
 
     linear: ClassVar[bool]
 
+    def decode(
+        self,
+        hidden: Float[Tensor, "batch seq hidden"],
+        attention: Float[Tensor, "*samples batch seq"],
+        query: Query | None = None,
+        candidates: Bool[Tensor, "batch classes"] | None = None,
+    ) -> Float[Tensor, "*samples batch classes"]:
+        """Logits of Σ_t a_t h_t, for any attention; −inf for classes that are not candidates."""
+        logits: Tensor = self(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
+        return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)
+
 
 class LinearDecoder(Decoder):
     """W v + b. Two exclusive classes get a single logit s, read as [0, s], as a sigmoid output is."""
@@ -84,15 +95,3 @@ class QuestionDecoder(Decoder):
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         return self.output((self.document(attended) + self.question(query)).tanh())
-
-
-def decoded(
-    decoder: Decoder,
-    hidden: Float[Tensor, "batch seq hidden"],
-    attention: Float[Tensor, "*samples batch seq"],
-    query: Float[Tensor, "batch query"] | None = None,
-    candidates: Bool[Tensor, "batch classes"] | None = None,
-) -> Float[Tensor, "*samples batch classes"]:
-    """decoder(Σ_t a_t h_t), −inf for classes that are not candidates."""
-    logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
-    return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)

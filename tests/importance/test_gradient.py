@@ -22,7 +22,7 @@ def number(classifier, batch, embeddings, row, target, attention=None):
     query = classifier.query(batch, hidden)
     if attention is None:
         _, attention = classifier.attend(hidden, batch.content, query)
-    logits = classifier.decode(hidden, attention, query, batch.candidates)
+    logits = classifier.decoder.decode(hidden, attention, query, batch.candidates)
     return probabilities(logits, classifier.task)[row, target]
 
 
@@ -59,7 +59,7 @@ def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
 def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
     classifier, batch, outputs = subject(question=True)
     hidden = outputs.hidden.clone().requires_grad_()
-    logits = classifier.decode(hidden, outputs.attention, outputs.query)
+    logits = classifier.decoder.decode(hidden, outputs.attention, outputs.query)
     (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, 2].sum(), hidden)
     tau = kendall_tau(gradient.sum(-1).abs(), outputs.attention, batch.content)
     torch.testing.assert_close(tau[[0, 2, 3]], torch.ones(3).double())

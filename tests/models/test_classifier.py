@@ -20,7 +20,7 @@ def test_readout_agrees_with_the_decoder_for_any_attention(classes):
     outputs, readout = toy_readout(classifier, batch)
     other = torch.rand(3, 2, *batch.content.shape, dtype=torch.float64).masked_fill(~batch.content, 0)
     other = other / other.sum(-1, keepdim=True)
-    expected = classifier.decode(outputs.hidden, other).softmax(-1)
+    expected = classifier.decoder.decode(outputs.hidden, other).softmax(-1)
     torch.testing.assert_close(readout.predict(other), expected)
     torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
     assert readout.position_logits.shape == (3, 7, classes)

@@ -26,7 +26,7 @@ def asked(classes, *, candidates=False, seed=0):
 
     def decide(attention):
         with torch.no_grad():
-            return classifier.decode(outputs.hidden, attention, outputs.query, batch.candidates)
+            return classifier.decoder.decode(outputs.hidden, attention, outputs.query, batch.candidates)
 
     return batch, outputs, readout, decide
 

@@ -15,15 +15,14 @@ from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, T
 from tests.toys import ENCODERS, VOCABULARY, assert_same_alone, toy_batch, toy_classifier, toy_readout
 
 
-def pooled(layers=1):
+def pooled(layers=1, **extra):
     torch.manual_seed(0)
     encoder = partial(TransformerEncoder, hidden_size=12, layers=layers, heads=3, asks=True)
-    rest = {"attention": PooledRowAttention, "decoder": PooledRowDecoder, "classes": 3}
+    rest = {"attention": PooledRowAttention, "decoder": PooledRowDecoder, "classes": 3} | extra
     return AttentionClassifier(embeddings=torch.randn(VOCABULARY, 8), encoder=encoder, **rest).eval().double()
 
 
-def test_a_layer_is_pytorchs_own():
-    """The same weights in torch.nn.TransformerEncoderLayer, which is written otherwise."""
+def test_a_layer_is_pytorchs_own_and_positions_are_added_before_the_first():
     torch.manual_seed(0)
     encoder = TransformerEncoder(8, hidden_size=12, layers=2, heads=3).eval().double()
     batch = toy_batch([5, 2])
@@ -37,15 +36,13 @@ def test_a_layer_is_pytorchs_own():
         theirs.load_state_dict({a + part: own[b + part] for a, b in names.items() for part in ("weight", "bias")})
         states, expected = layer(states, batch.mask), theirs(expected, src_key_padding_mask=~batch.mask)
         torch.testing.assert_close(states[batch.mask], expected[batch.mask], atol=1e-12, rtol=0)
-
-
-def test_the_position_signals_are_those_computed_by_hand():
-    encoder = TransformerEncoder(4, hidden_size=4, heads=2).eval().double()
+    encoder = TransformerEncoder(4, hidden_size=4, heads=2).eval().double()  # the position signals by hand
     torch.nn.init.zeros_(encoder.projection.bias)
     [found] = encoder.below(torch.zeros(1, 3, 4).double())
-    for position in range(3):
-        near, far = torch.tensor(float(position)).double(), torch.tensor(position / 100).double()
-        torch.testing.assert_close(found[position], torch.stack([near.sin(), near.cos(), far.sin(), far.cos()]))
+    near, far = torch.arange(3).double(), torch.arange(3).double() / 100
+    torch.testing.assert_close(found, torch.stack([near.sin(), near.cos(), far.sin(), far.cos()], -1))
+    with pytest.raises(UserError, match=r"hidden_size=10 does not divide .*hidden_size=8"):
+        TransformerEncoder(8, hidden_size=10, heads=4)
 
 
 def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
@@ -61,19 +58,10 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     x = query + decoder.values((outputs.attention.unsqueeze(-1) * outputs.hidden).sum(1))
     x = x + decoder.inner(decoder.before_inner(x))
     torch.testing.assert_close(decoder.output(decoder.norm(x)), outputs.logits)
-
-
-def test_what_cannot_be():
-    pooled_row = {"attention": PooledRowAttention, "decoder": PooledRowDecoder, "classes": 2}
-    with pytest.raises(UserError, match=r"hidden_size=10 does not divide .*hidden_size=8"):
-        TransformerEncoder(8, hidden_size=10, heads=4)
     with pytest.raises(UserError, match=r"needs model=transformer"):
         PooledRowAttention(8)
     with pytest.raises(UserError, match="take one of them"):
-        AttentionClassifier(
-            embeddings=torch.zeros(5, 8), encoder=partial(TransformerEncoder, asks=True), **pooled_row,
-            question_encoder=ENCODERS["lstm"],
-        )  # fmt: skip
+        pooled(question_encoder=ENCODERS["lstm"])
 
 
 METHODS = ["rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti", "value_zeroing"]

@@ -46,7 +46,7 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
         attention=linear.attention,
         content=linear.content,
         example_id=linear.example_id,
-        decode=lambda attention: classifier.decode(outputs.hidden, attention),
+        decode=lambda attention: classifier.decoder.decode(outputs.hidden, attention),
     )
     attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)
 

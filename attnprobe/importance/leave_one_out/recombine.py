@@ -146,7 +146,7 @@ class Recombination:
         if not linear:
             attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
             question = None if outputs.query is None else outputs.query[example]
-            logits = classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
+            logits = classifier.decoder.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
             return Removed(example, removed, logits, skipped)
         if outputs.query is not None:  # what the question adds is the same at every position
             nothing = torch.zeros_like(outputs.hidden[:, 0])

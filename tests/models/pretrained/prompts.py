@@ -26,25 +26,23 @@ def tokenizer(family="gpt2"):
 
     special = ["<unk>", "<s>", "</s>"]
     corpus = [PROMPT.format(text=" ".join(WORDS)) + label for label in LABELS.values()] * 20
-    if family in ("llama", "gemma2"):
+    spaced = family in ("llama", "gemma2")
+    if spaced:
         inner = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=False))
         inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
         inner.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-        inner.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
-        )
-        trainer = trainers.BpeTrainer(vocab_size=200, special_tokens=special, show_progress=False)
+        shown = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
+        inner.decoder = decoders.Sequence(shown)
+        inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     else:
         inner = Tokenizer(models.BPE())
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         inner.decoder = decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(
-            vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-        )
-    inner.train_from_iterator(corpus, trainer)
-    if family in ("llama", "gemma2"):
-        inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    alphabet = [] if spaced else pre_tokenizers.ByteLevel.alphabet()
+    size = 200 if spaced else 400
+    inner.train_from_iterator(corpus, trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    ))  # fmt: skip
     return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 

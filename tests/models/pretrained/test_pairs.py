@@ -71,6 +71,10 @@ def test_a_prompt_has_a_place_for_either_text():
         batch_of(model, ["fine"])
     with pytest.raises(UserError, match=r"as data.text2 gives a second text"):
         batch_of(prompted("gpt2"), ["fine"], ["dull"])
+    with pytest.raises(UserError, match=r"data.text2=b and data.question=c exclude each other"):
+        Columns(text2="b", question="c")
+    with pytest.raises(UserError, match=r"data.attend_to=first or second"):
+        Columns(text2="b", rationale="r", rationale_kind="characters")
 
 
 def test_words_change_places_within_their_text_of_a_pair():
@@ -130,10 +134,3 @@ def test_the_other_text_has_its_name_and_a_checkpoint_that_changed_in_place_is_n
     save_file({name: one + 0.25 for name, one in weights.items()}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=r"the content of model.path/model.safetensors has changed since"):
         run(config, sweep=True)
-
-
-def test_a_second_text_and_a_question_exclude_each_other():
-    with pytest.raises(UserError, match=r"data.text2=b and data.question=c exclude each other"):
-        Columns(text2="b", question="c")
-    with pytest.raises(UserError, match=r"data.attend_to=first or second"):
-        Columns(text2="b", rationale="r", rationale_kind="characters")

@@ -28,10 +28,9 @@ PROBES = ("permutation", "adversarial", "gradient", "leave_one_out", "correlatio
 def test_prediction_and_attention_are_the_librarys_own(family):
     model = prompted(family)
     batch = batch_of(model)
-    model.prepare(batch)
-    assert model.found.queries == "last"
     with torch.no_grad():
         outputs = model(batch)
+    assert model.found.queries == "last"
     read = tokenizer(family)
     for row, text in enumerate(TEXTS):
         string = PROMPT.format(text=text)
@@ -168,7 +167,6 @@ def test_the_layer_that_decides_shows_the_planted_word(seed):
     model = prompted("gpt2", path=str(stored(network, read)), class_names=list(labels), **settings)
     texts = [text(number % 2) for number in range(40)]
     batch = batch_of(model, texts)
-    model.prepare(batch)
     place = torch.tensor([next(at for at, word in enumerate(one.split(), 1) if word in planted) for one in texts])
     with torch.no_grad():
         assert (model(batch).logits.argmax(-1) == torch.arange(40) % 2).float().mean() > 0.95

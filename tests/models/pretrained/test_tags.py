@@ -76,7 +76,7 @@ def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_pat
         if row.question[0] == NAMED:
             found.append(row.tokens[int(weights.argmax())] in ("fine", "dull"))
     skill = skill_of("word_mass")(table[table.probe == "skill"])
-    (row,) = examples.head(1).to_dict("records")
+    row = examples.iloc[0]
     at, loaded = int(row["question"][1].strip("()")), load_run(directory)
     (told,) = loaded.explain([" ".join(row["tokens"])], [str(at - 1)]).to_dict("records")
     assert told["question"] == f"{row['question'][0]} (word {at})"
