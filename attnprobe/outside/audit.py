@@ -2,11 +2,8 @@
 
 import hashlib
 import os
-import platform
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +26,21 @@ from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
 from attnprobe.probes.swaps import Swaps
-from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file
+from attnprobe.results.directory import CONFIG, TRAINED
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, chosen, whole_rows, write_tables
+from attnprobe.runs.collecting import (
+    PlaygroundCollector,
+    PredictionCollector,
+    made_with,
+    whole_rows,
+    write_measurements,
+)
 
 AT_ONCE = 32
 """Texts in a batch."""
-SPLIT, LIBRARIES = "test", ("attnprobe", "torch", "numpy")
+SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -96,36 +99,41 @@ def audit_model(
     directory = OwnRunDirectory(Path(output) / "run")
     directory.refuse_foreign()
     directory.path.parent.mkdir(parents=True, exist_ok=True)
-    names = dict.fromkeys(one for probe in probes for one in probe.uses)
-    runner = ProbeRunner(list(probes), seed, None, {one: built_in(one) for one in names}, split.classes)
-    predictions, playground = PredictionCollector(), PlaygroundCollector(chosen(split), epsilon)
-    # an earlier audit stays until this one is measured: a model that fails leaves it as it was
-    performance = examined(model, split, (runner, predictions, playground))
+    importances = {one: built_in(one) for probe in probes for one in probe.uses}
+    runner = ProbeRunner(list(probes), seed, None, importances, split.classes)
+    listeners = (runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
+    performance = Performance(model.task, model.classes)
+    trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
+    model.eval().to(model.precision)
+    trainer: Any = None  # the callbacks ask it for nothing
+    listener: Any
+    try:  # an earlier audit stays until this one is measured: a model that fails leaves it as it was
+        with torch.no_grad():
+            for first in range(0, len(split), AT_ONCE):
+                batch = split[range(first, min(first + AT_ONCE, len(split)))]
+                outputs = {"outputs": model.predict_step(batch)}
+                performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
+                for listener in listeners:
+                    listener.on_test_batch_end(trainer, model, outputs, batch, first)
+    finally:
+        model.to(kind).train(trains)
+    found = {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
     directory.clear()
     directory.mark()
     try:
         write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
         directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []})
-        predictions.write(split, directory.place(examples_file(SPLIT)))
-        playground.write(directory.place(PLAYGROUND))
-        identity = {
-            "run_id": run_id,
-            "experiment": "outside",
-            "data": data,
-            "model": name,
-            "seed": seed,
-            "split": SPLIT,
-        }
-        rows = {"performance": whole_rows(performance | {"examples": np.array(len(split))})} | runner.rows
-        tables = write_tables(directory, runner, rows, lambda probe: identity | {"probe": probe}, {})
+        names = {"run_id": run_id, "experiment": "outside", "data": data, "model": name}
+        identity: dict[str, Any] = names | {"seed": seed, "split": SPLIT}
+        rows = {"performance": whole_rows(found | {"examples": np.array(len(split))})}
+        tables = write_measurements(directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {})
         content = identity | {
             "classes": list(split.classes),
             "counts": {SPLIT: {"kept": len(split)}},
             "tables": tables,
             "training": facts,
             "training_fingerprint": fingerprint(facts),
-            "versions": {one: version(one) for one in LIBRARIES} | {"python": platform.python_version()},
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **made_with(),
         }
         directory.finish(content, directory.read_listing(TRAINED)["files"])
     except BaseException:
@@ -149,25 +157,6 @@ def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
         Skill(words=False),
         Swaps(),
     ]
-
-
-def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The performance on all texts, the model in eval mode and in its precision; the listeners hear of each batch."""
-    performance = Performance(model.task, model.classes)
-    trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
-    model.eval().to(model.precision)
-    trainer: Any = None  # the callbacks ask it for nothing
-    try:
-        with torch.no_grad():
-            for first in range(0, len(split), AT_ONCE):
-                batch = split[range(first, min(first + AT_ONCE, len(split)))]
-                outputs = {"outputs": model.predict_step(batch)}
-                performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
-                for listener in listeners:
-                    listener.on_test_batch_end(trainer, model, outputs, batch, first)
-    finally:
-        model.to(kind).train(trains)
-    return {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
 
 
 def split_of(

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task
@@ -120,18 +120,13 @@ class TensorModel(TrainedModel):
             outputs.attention, outputs.content, batch.example_id, position_logits=logits, unattended=unattended
         )
 
-    def inputs(self, batch: Batch) -> NoReturn:
-        """Unavailable: only tensors are known."""
+    def inputs(self, *_: Any, **__: Any) -> NoReturn:
         raise UserError(
             "audit_tensors: one of probes= runs the model itself, and only tensors are known: leave it out, or describe the "
             "model and use attnprobe.audit_model (docs/own_model.md)"
         )
 
-    def outputs_from(self, batch: Batch, inputs: Tensor | None = None, attention: Tensor | None = None) -> Outputs:
-        self.inputs(batch)
-
-    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
-        self.inputs(batch)
+    outputs_from = without = inputs
 
 
 def linear_parts(

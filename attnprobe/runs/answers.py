@@ -34,9 +34,8 @@ EXTRAS = {
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     """The one line that a mistake is answered with that was raised while the configuration of a command line was composed,
     resolved or constructed."""
-    for one in (error, error.__cause__):  # a mistake that a constructor found comes wrapped
-        if isinstance(one, UserError):
-            return str(one)
+    if found := next((one for one in (error, error.__cause__) if isinstance(one, UserError)), None):
+        return str(found)  # a mistake that a constructor found comes wrapped
     kind, text = type(error).__name__, str(error)
     if kind == "MissingConfigException":
         missing = str(getattr(error, "missing_cfg_file", "") or "")
@@ -73,18 +72,15 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         whole = re.search(rf"full_key: (\S+\.{re.escape(match[1])})\s*$", text, re.M)
         name = match[1] if whole is None else whole[1]
         return f"{name}=???: a value must be given{f'. {CHECKPOINT}' if name == 'model.path' else ''}"
+    # a foreign message on one line, without the parts that say nothing to a user
+    kept = [part for part in text.splitlines() if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", part)]
+    line = visible(" ".join(" ".join(kept).split()))[:LONGEST]
     if "Config group override must be a string or a list" in text:
         chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
         return f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"
     if "Multiple values for" in text and (match := re.search(r"Multiple values for (\S+?)\.", text)):
-        return f"{match[1]} is given twice: {_one_line(text)}"
-    return _one_line(text) or kind
-
-
-def _one_line(text: str) -> str:
-    """A foreign message on one line, without the parts that say nothing to a user."""
-    kept = [line for line in text.splitlines() if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", line)]
-    return visible(" ".join(" ".join(kept).split()))[:LONGEST]
+        return f"{match[1]} is given twice: {line}"
+    return line or kind
 
 
 def choices(group: str) -> list[str]:

@@ -1,6 +1,9 @@
 """What a pass over a split leaves: every example's prediction and attention, the playground's texts, and the tables."""
 
+import platform
+import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.results.directory import WHOLE_SPLIT, table_file
+from attnprobe.results.directory import PLAYGROUND, WHOLE_SPLIT, examples_file, table_file
 from attnprobe.results.files import records_of, write_table
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import Rows
@@ -51,21 +54,18 @@ class PredictionCollector(Callback):
         self.spell: Any = None
         self.shares: dict[str, float] = {}
 
-    def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
-    ) -> None:
-        self.take(pl_module, outputs["outputs"], batch)
-
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:  # fmt: skip
         if dataloader_idx == self.loader:
-            self.take(pl_module, outputs, batch)
+            self.on_test_batch_end(trainer, pl_module, {"outputs": outputs}, batch)
 
-    def take(self, pl_module: LightningModule, forward: Outputs, batch: Batch) -> None:
-        """Take in what the model says about one batch."""
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
+    ) -> None:
         assert isinstance(pl_module, TrainedModel)
+        forward: Outputs = outputs["outputs"]
         self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
         columns: dict[str, list[Any]] = {
@@ -77,35 +77,30 @@ class PredictionCollector(Callback):
         if forward.off_text is not None:
             columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
-            columns |= self.pieces(pl_module, batch, forward.piece_attention)
+            # the pieces of every text, the word that each belongs to, from 0 (−1: none of the text), and what is given to it
+            assert pl_module.reader is not None
+            assert batch.pieces is not None
+            assert batch.piece_word is not None
+            self.spell = pl_module.reader.tokenizer.convert_ids_to_tokens
+            attention, there = forward.piece_attention, batch.piece_word != -2
+            word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is not a word
+            columns |= {
+                "pieces": _numbers(batch.pieces, there),
+                "piece_word": _numbers(word, there),
+                "piece_attention": _numbers(attention, there),
+                "start_mass": _numbers(attention[:, 0]),
+                "first_word_mass": _numbers((attention * (batch.piece_word == 1)).sum(-1)),
+            }
+            if batch.segment is not None and batch.question is None:  # both texts of a pair
+                second = (batch.segment == 1).gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word > 0)
+                columns["second_mass"] = _numbers((attention * second).sum(-1))
+                columns["first_words"] = _numbers((batch.segment == 0).sum(-1))
         if forward.word_attention is not None:
             weights, lengths = _numbers(forward.word_attention, batch.content), words_per_sentence(batch)
             columns["word_attention"] = [by_sentence(*one) for one in zip(weights, lengths, strict=True)]
             columns["words"] = list(lengths)
         for number, *values in zip(batch.example_id.tolist(), *columns.values(), strict=True):
             self.rows[number] = dict(zip(columns, values, strict=True))
-
-    def pieces(self, model: TrainedModel, batch: Batch, attention: Tensor) -> dict[str, list[Any]]:
-        """The pieces of every text, the word that each belongs to, counted from 0 (−1: none of the text), and what is given
-        to it."""
-        assert model.reader is not None
-        assert batch.pieces is not None
-        assert batch.piece_word is not None
-        self.spell = model.reader.tokenizer.convert_ids_to_tokens
-        there = batch.piece_word != -2
-        word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is not a word
-        columns = {
-            "pieces": _numbers(batch.pieces, there),
-            "piece_word": _numbers(word, there),
-            "piece_attention": _numbers(attention, there),
-            "start_mass": _numbers(attention[:, 0]),
-            "first_word_mass": _numbers((attention * (batch.piece_word == 1)).sum(-1)),
-        }
-        if batch.segment is not None and batch.question is None:  # both texts of a pair
-            second = (batch.segment == 1).gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word > 0)
-            columns["second_mass"] = _numbers((attention * second).sum(-1))
-            columns["first_words"] = _numbers((batch.segment == 0).sum(-1))
-        return columns
 
     def write(self, part: TextSplit, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
@@ -140,24 +135,24 @@ class PredictionCollector(Callback):
         masses = {name: sum(float(row[name]) for row in self.rows.values()) for name in MASSES if name in there}
         self.shares = {name: round(total / len(part), 4) for name, total in masses.items()}
         schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in there])
-        write_table(self.tables(part, schema), path, schema)
 
-    def tables(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The table, `EXAMPLES` rows at a time."""
-        ids = part.example_id.tolist()
-        for start in range(0, len(ids), EXAMPLES):
-            rows = []
-            for number in ids[start : start + EXAMPLES]:
-                row = self.rows.pop(number) | {"example_id": number, "tokens": part.tokens(number)}
-                row |= {"question": part.question(number), "candidates": part.candidates(number)}
-                if self.spell is not None:
-                    row["pieces"] = self.spell(row["pieces"].astype(int).tolist())
-                if "words" in row:
-                    row["words"] = by_sentence(row["tokens"], row["words"])
-                    row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
-                rows.append(row)
-            arrays = [pa.array([row[one.name] for row in rows], from_pandas=False).cast(one.type) for one in schema]
-            yield pa.Table.from_arrays(arrays, schema=schema)
+        def tables() -> Iterator[pa.Table]:
+            ids = part.example_id.tolist()
+            for start in range(0, len(ids), EXAMPLES):
+                rows = []
+                for number in ids[start : start + EXAMPLES]:
+                    row = self.rows.pop(number) | {"example_id": number, "tokens": part.tokens(number)}
+                    row |= {"question": part.question(number), "candidates": part.candidates(number)}
+                    if self.spell is not None:
+                        row["pieces"] = self.spell(row["pieces"].astype(int).tolist())
+                    if "words" in row:
+                        row["words"] = by_sentence(row["tokens"], row["words"])
+                        row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
+                    rows.append(row)
+                arrays = [pa.array([row[one.name] for row in rows], from_pandas=False).cast(one.type) for one in schema]
+                yield pa.Table.from_arrays(arrays, schema=schema)
+
+        write_table(tables(), path, schema)
 
 
 def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
@@ -166,13 +161,6 @@ def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
     if keep is None:
         return list(numbers)
     return [row[kept] for row, kept in zip(numbers, keep.cpu().numpy(), strict=True)]
-
-
-def chosen(split: TextSplit) -> list[int]:
-    """Ids of the texts to play with: evenly spaced among those that are short enough."""
-    lengths = split.words.lengths
-    longest = max(LONGEST, int(np.sort(lengths)[: min(TEXTS, len(lengths))].max(initial=0)))
-    return list(select_examples(split.example_id, TEXTS, prefer=lengths <= longest))
 
 
 def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
@@ -205,11 +193,13 @@ def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
 
 
 class PlaygroundCollector(Callback):
-    """Listens to the test loop, and solves the chosen texts (`ids`) as they come; `epsilon`: see `played`."""
+    """Listens to the test loop, and solves a few texts as they come: evenly spaced among those that are short enough."""
 
-    def __init__(self, ids: list[int], epsilon: float) -> None:
-        self.ids, self.epsilon = set(ids), epsilon
-        self.rows: dict[int, Mapping[str, Any]] = {}
+    def __init__(self, split: TextSplit, epsilon: float) -> None:
+        lengths = split.words.lengths
+        longest = max(LONGEST, int(np.sort(lengths)[: min(TEXTS, len(lengths))].max(initial=0)))
+        self.ids = {*select_examples(split.example_id, TEXTS, prefer=lengths <= longest)}
+        self.epsilon, self.rows = epsilon, dict[int, Mapping[str, Any]]()
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
@@ -222,9 +212,6 @@ class PlaygroundCollector(Callback):
                 readout = pl_module.readout(batch.rows(one), forward.rows(one))
                 self.rows |= {row["example_id"]: row for row in played(readout, self.epsilon)}
 
-    def write(self, path: Path) -> None:
-        write_playground(self.rows.values(), path)
-
 
 def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
     """Numbers about the whole split as rows; a metric with several has a row for each, by step from 0 (epoch, class)."""
@@ -235,22 +222,27 @@ def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
     return rows
 
 
-def write_tables(
+def write_measurements(
     directory: OwnRunDirectory,
-    runner: ProbeRunner,
+    split: TextSplit,
+    listeners: tuple[ProbeRunner, PredictionCollector, PlaygroundCollector],
     rows: Mapping[str, Rows],
     identity: Callable[[str], dict[str, Any]],
     settings: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Write one table per probe; what the manifest says of each.
+    """Write the examples, the playground and one table per probe; what the manifest says of each table.
 
     Args:
         directory: where.
-        runner: the probes and importances that measured.
-        rows: what they measured, by probe.
+        split: what was measured.
+        listeners: what listened.
+        rows: numbers about the whole split, by the name of their table.
         identity: probe → the identifying columns of its table.
         settings: those of the probes (`probe`) and the importances (`importance`), by name; either may be left out.
     """
+    runner, predictions, playground = listeners
+    predictions.write(split, directory.place(examples_file("test")))
+    write_playground(playground.rows.values(), directory.place(PLAYGROUND))
     of_importance, of_probe = settings.get("importance", {}), settings.get("probe", {})
     told_of = {
         name: one.facts
@@ -263,7 +255,7 @@ def write_tables(
     if runner.scored:
         metrics = {name: tuple(one.of_scores for one in own) for name, own in metrics.items()}
     tables = {}
-    for name, collected in rows.items():
+    for name, collected in {**rows, **runner.rows}.items():
         written = collected.write(directory.place(table_file(name)), identity(name))
         warn_of_undeclared(name, written.extremes, metrics[name])
         declarations = {key: declared(key, metrics[name]) for key in written.extremes}
@@ -277,3 +269,10 @@ def write_tables(
             "importances": filed.get(name, {}),
         }
     return tables
+
+
+def made_with(*libraries: str) -> dict[str, Any]:
+    """What a manifest says of the moment and of the versions of these libraries."""
+    versions = {name: version(name) for name in ("attnprobe", "torch", "numpy", *libraries)}
+    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"versions": versions | {"python": platform.python_version()}, "finished": finished}

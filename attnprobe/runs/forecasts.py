@@ -38,7 +38,7 @@ PER_PARAMETER = 4
 """Numbers that are kept for each parameter: itself, its gradient, and AdamW's two means."""
 BATCHES, TIMED, FEW, AT_MOST = 5, 16, 4, 15.0
 """For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that, to
-tell what a batch costs from what its texts cost; seconds that the groups may take, about: of slow probes fewer are timed."""
+tell what a batch costs from what its texts cost; seconds that the groups may take, or else only the few are timed."""
 PER_FIGURE = 3.5
 """What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts beside it."""
 
@@ -53,15 +53,25 @@ class Forecast(Callback):
         self.split, self.batch_size, self.runner = split, min(batch_size, len(split)), runner
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Memory, then time: where memory ends, the system stops the process without a word."""
+        """Memory, then time: where memory ends, the system stops the process without a word. Memory is what a step with the
+        longest texts takes at least: what lives for a moment comes on top of it (a third more was seen)."""
         assert isinstance(pl_module, TrainedModel)
         if pl_module.reader is None or not trainer.is_global_zero or len(self.split) < LONGEST:
             return
         training, epochs = pl_module.training, trainer.max_epochs or 1
+        longest = np.argsort(self.split.words.lengths, kind="stable")[-LONGEST:].tolist()
         try:
             with torch.random.fork_rng():
                 pl_module.train()
-                self.tell_memory(pl_module)
+                per_text = saved_bytes(pl_module, self.split[longest].to(pl_module.device)) / LONGEST
+                own = PER_PARAMETER * sum(part.numel() * part.element_size() for part in pl_module.parameters())
+                expected, fewer = own + per_text * self.batch_size, max(1, self.batch_size // 4)
+                if expected >= MUCH:
+                    print(
+                        f"training takes at least {expected / 1e9:.0f} GB of memory for a step with {self.batch_size} of the "
+                        f"longest texts; data.batch_size={fewer} would take {(own + per_text * fewer) / 1e9:.0f}",
+                        flush=True,
+                    )
                 self.tell_time(f"training for {epochs} epochs", epochs, TRAINED, training_seconds, pl_module)
         finally:
             pl_module.train(training)
@@ -86,20 +96,6 @@ class Forecast(Callback):
             timed = f"{len(self.split):,} texts, {GROUPS * each} of them timed"
             print(
                 f"{what} will take about {duration(seconds)} on this machine ({model.device.type}): {timed}", flush=True
-            )
-
-    def tell_memory(self, model: TrainedModel) -> None:
-        """Print what a step with the longest texts takes at least, in full precision: the parameters, and what is kept for
-        the way back. What lives for a moment comes on top of it (a third more was seen)."""
-        longest = np.argsort(self.split.words.lengths, kind="stable")[-LONGEST:].tolist()
-        per_text = saved_bytes(model, self.split[longest].to(model.device)) / LONGEST
-        own = PER_PARAMETER * sum(part.numel() * part.element_size() for part in model.parameters())
-        expected, fewer = own + per_text * self.batch_size, max(1, self.batch_size // 4)
-        if expected >= MUCH:
-            print(
-                f"training takes at least {expected / 1e9:.0f} GB of memory for a step with {self.batch_size} of the longest "
-                f"texts; data.batch_size={fewer} would take {(own + per_text * fewer) / 1e9:.0f}",
-                flush=True,
             )
 
 
@@ -213,20 +209,12 @@ def measured_costs(config: DictConfig) -> Costs:
 def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:
     """What a text costs in batches of so many, from a few short, middling and long ones; `together`: seconds that rows take
     as one batch."""
-    groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
-    middle = groups[len(groups) // 2]
+    groups = groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS)))
+    middle = groups[GROUPS // 2]
     few, alone = min(FEW, len(middle)), together(middle[:FEW])
-    most = int(AT_MOST * few / max(alone, 1e-9) / GROUPS)
-    if (
-        most < len(middle) and most <= FEW
-    ):  # too few to know a batch's part: a quarter of the four's, a longer text's more
-        each = [together(rows) for rows in groups_of(lengths, 1)] if most else [1.0]
-        return alone / few * sum(each) / len(each) / each[len(each) // 2]
-    if most < len(middle):
-        groups = groups_of(lengths, most)
-        middle = groups[len(groups) // 2]
-    seconds = [together(rows) for rows in groups]
-    spare = len(middle) - few
-    once = max(0.0, (len(middle) * alone - few * seconds[len(groups) // 2]) / spare) if spare else 0.0
-    per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
-    return sum(per_text) / len(per_text) + once / batch
+    if few < len(middle) and alone / few * GROUPS * len(middle) > AT_MOST:
+        return alone / few
+    seconds = [together(rows) for rows in groups if rows]
+    per_text, more = sum(seconds) / len(seconds) / len(middle), len(middle) - few
+    once = max(0.0, (len(middle) * alone - few * seconds[len(seconds) // 2]) / more) if more else 0.0
+    return max(0.0, per_text - once / len(middle)) + once / batch

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,9 @@ from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, WATCH, ended_by_signals
 from attnprobe.core.sanitise import visible
 
-GRACE_SECONDS = 10.0
-"""How long a job that is told to end may take before it is killed."""
-LOST_SECONDS = 30.0
-"""A cluster's job that has been out of the queue for so long and left no result was ended by the cluster."""
-TOLD_SECONDS = 60.0
-"""How often a line says what waits in a cluster's queue."""
+GRACE_SECONDS, LOST_SECONDS, TOLD_SECONDS = 10.0, 30.0, 60.0
+"""How long a job that is told to end may take before it is killed; how long a cluster's job without a result may be out of
+the queue before it counts as ended by the cluster; how often a line says what waits in that queue."""
 SHOWN_PROBES = 4
 """The closing table shows the first headline number of at most this many probes; the report shows all."""
 
@@ -72,8 +69,8 @@ class Outcome:
 def run_jobs(
     jobs: Sequence[Job], places: "Machine | Cluster", on_end: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
-    """Run jobs that do not need each other in the order given, as far as `directory` allows. One that fails stops no other.
-    `on_end` is called with every outcome as it comes; returned are all in the order of the jobs.
+    """Run jobs in the order given, as far as `directory` allows; one that fails stops no other. `on_end` is called with every
+    outcome as it comes; returned are all in the order of the jobs.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the running jobs are ended first.
@@ -99,28 +96,25 @@ def run_jobs(
                         error = "" if status == 0 else last_error(jobs[number].log, status)
                         outcomes[number] = Outcome(jobs[number], status, time.monotonic() - began, error)
                         on_end(outcomes[number])
-                if time.monotonic() - told > TOLD_SECONDS:
+                if isinstance(places, Cluster) and time.monotonic() - told > TOLD_SECONDS:
                     told = time.monotonic()
                     if queue := places.waiting():
                         say(queue)
                 if running and len(running) == before:
                     time.sleep(places.poll_seconds)
         finally:
-            _end_all([started for _, started, _ in running.values()])
+            left = [started for _, started, _ in running.values()]
+            for one in left:
+                one.stop()
+            last = time.monotonic() + GRACE_SECONDS
+            try:
+                while any(one.poll() is None for one in left) and time.monotonic() < last:
+                    time.sleep(0.05)
+            finally:  # a second Ctrl-C ends the waiting
+                for one in left:
+                    if one.poll() is None:
+                        one.stop(kill=True)
     return [outcomes[number] for number in range(len(jobs))]
-
-
-def _end_all(started: Sequence["_Process | _Submitted"]) -> None:
-    for one in started:
-        one.stop()
-    last = time.monotonic() + GRACE_SECONDS
-    try:
-        while any(one.poll() is None for one in started) and time.monotonic() < last:
-            time.sleep(0.05)
-    finally:  # a second Ctrl-C ends the waiting
-        for one in started:
-            if one.poll() is None:
-                one.stop(kill=True)
 
 
 def safe_path() -> dict[str, str]:
@@ -182,15 +176,12 @@ class Machine:
         self.threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, cores // self.count))}
         self.gpus = list(gpus)
         cards = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
-        own = _counted(self.count, "worker" if gpus else "CPU worker")
+        own = f"{self.count} {'worker' if gpus else 'CPU worker'}{'s' * (self.count != 1)}"
         self.words = own if not gpus else cards if workers is None else f"{own} on {cards}"
 
     def start(self, job: Job, place: int) -> _Process:
         card = {"CUDA_VISIBLE_DEVICES": self.gpus[place % len(self.gpus)]} if self.gpus else {}
         return _Process(job, self.threads | card)
-
-    def waiting(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True)
@@ -217,12 +208,14 @@ class RemoteJob:
         return submitit.helpers.DelayedSubmission(self)
 
 
+@dataclass
 class _Submitted:
     """A job in a cluster's queue, or running there. SLURM's queue says what became of it (`sacct` needs accounting)."""
 
-    def __init__(self, submitted: Any, cluster: "Cluster", log: Path) -> None:
-        self.submitted, self.cluster, self.log = submitted, cluster, log
-        self.seen = time.monotonic()
+    submitted: Any
+    cluster: "Cluster"
+    log: Path
+    seen: float = field(default_factory=time.monotonic)
 
     def poll(self) -> int | None:
         import submitit
@@ -276,8 +269,8 @@ class Cluster:
         if given.get("gpus_per_node") is None and self.on_slurm:
             partition = given.get("slurm_partition")
             here = [f"--partition={partition}"] if partition else []
-            has_any = "gpu" in (_asked_of("sinfo", "--noheader", "--format=%G", *here) or "")
-            given["gpus_per_node"] = 1 if on_gpu and has_any else None
+            found = self.answer_of("sinfo", "--noheader", "--format=%G", *here) or ""
+            given["gpus_per_node"] = 1 if on_gpu and "gpu" in found else None
         given = {name: one for name, one in given.items() if one is not None and (name, one) != ("gpus_per_node", 0)}
         path = " ".join(f"{name}={shlex.quote(value)}" for name, value in safe_path().items())
         try:
@@ -305,10 +298,17 @@ class Cluster:
                 f"says what a job needs; NAME=null leaves it to the cluster"
             ) from None
 
+    def answer_of(self, *command: str) -> str | None:
+        """What one of SLURM's commands prints; None where it fails."""
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        except (OSError, subprocess.SubprocessError):
+            return None
+
     def queue(self) -> Mapping[str, tuple[str, str]] | None:
         """Job id → its state and the reason for it, of this user's jobs; asked at most once in `poll_seconds`."""
         if time.monotonic() - self._asked >= self.poll_seconds:
-            asked = _asked_of("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r")
+            asked = self.answer_of("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r")
             if asked is not None:  # a queue that does not answer says nothing of its jobs
                 rows = [line.strip().split("|") for line in asked.splitlines()]
                 self._queue = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
@@ -322,28 +322,19 @@ class Cluster:
         return f"{len(reasons)} queued: {', '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
-def _asked_of(*command: str) -> str | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def visible_gpus() -> list[str]:
-    """The graphics cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them (numbers or UUIDs)."""
-    import torch  # takes seconds, which a sweep on a cluster need not wait for
-
-    count = torch.cuda.device_count()
-    listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return listed[:count] if listed else [str(number) for number in range(count)]
-
-
 def places_of(launcher: Mapping[str, Any], *, on_gpu: bool, logs: Path) -> Machine | Cluster:
     """Where jobs run by the settings of conf/launcher; `on_gpu`: they may use graphics cards."""
     if launcher["name"] == "submitit":
         folder = logs / "submitit"
         return Cluster(launcher["workers"], launcher["cluster"], launcher["parameters"], folder, on_gpu=on_gpu)
-    return Machine(launcher["workers"], visible_gpus() if on_gpu else [])
+    gpus: list[str] = []
+    if on_gpu:
+        import torch  # takes seconds, which a sweep on a cluster need not wait for
+
+        count = torch.cuda.device_count()
+        listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+        gpus = listed[:count] if listed else [str(number) for number in range(count)]
+    return Machine(launcher["workers"], gpus)
 
 
 def last_error(log: Path, status: int) -> str:
@@ -420,7 +411,7 @@ def launch(jobs: Sequence[Job], places: Machine | Cluster, *, logs: Path, title:
     """As `run_jobs`, and say on standard output what happens; the first line begins with `title`."""
     left = sum(not job.done for job in jobs)
     rest = f"{left} to run on {places.words}; logs in {logs}" if left else "nothing to run"
-    say(f"{title}{_counted(len(jobs), 'job')}: {len(jobs) - left} done, {rest}")
+    say(f"{title}{len(jobs)} job{'s' * (len(jobs) != 1)}: {len(jobs) - left} done, {rest}")
     ended = 0
 
     def on_end(outcome: Outcome) -> None:
@@ -430,10 +421,6 @@ def launch(jobs: Sequence[Job], places: Machine | Cluster, *, logs: Path, title:
         say(f"[{ended}/{left}] {outcome.job.name}: {state}")
 
     return run_jobs(jobs, places, on_end)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def say(line: str) -> None:

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
-from attnprobe.core.readout import Readout
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
@@ -131,8 +130,28 @@ class TrainedRun:
             flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         seconds = [None] * len(texts) if questions is None else questions
         tokens = [self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)]
-        subject = self._subject(texts, tokens, batch, outputs, readout, importance)
-        measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
+        parts = self.config.get("importance") or {}
+        known = sorted({*parts, *built_in_names()})
+        if importance is not None and (
+            not isinstance(importance, list | tuple | set | frozenset) or not all(name in known for name in importance)
+        ):
+            raise UserError(f"importance={importance!r}: expected a list of any of {', '.join(known)}, or None")
+        names = (self.config.get("importances") or BESIDE_ATTENTION) if importance is None else importance
+        chosen, seed = importances_of(names, parts), int(self.config.get("seed", 0))
+        words = self.vocabulary.words
+        subject = Subject(self.classifier, batch, outputs, readout, words, chosen, seed, self.classes)
+        for name, one in list(chosen.items()):
+            try:
+                one.refuse(self.classifier)
+                one.prepare_texts(texts, tokens)
+                is_defined = one.is_defined(subject)
+            except UserError:
+                if importance is not None:
+                    raise
+                is_defined = False
+            if not is_defined:
+                del chosen[name]
+        measured = {name: one.shown(subject) for name, one in chosen.items() if name != "attention"}
         rows = []
         for number, text in enumerate(texts):
             content = outputs.content[number]
@@ -161,41 +180,8 @@ class TrainedRun:
             rows.append(row)
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence
-        explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
+        explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in chosen.items()}}
         return explanation
-
-    def _subject(
-        self,
-        texts: Sequence[str | Sequence[str]],
-        tokens: Sequence[Sequence[str]],
-        batch: Batch,
-        outputs: Outputs,
-        readout: Readout,
-        names: Sequence[str] | None,
-    ) -> Subject:
-        """The new texts with the chosen importances, those that are not defined for this model left out if nobody named
-        them; see `explain`."""
-        parts = self.config.get("importance") or {}
-        known = sorted({*parts, *built_in_names()})
-        if names is not None and (
-            not isinstance(names, list | tuple | set | frozenset) or not all(name in known for name in names)
-        ):
-            raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
-        chosen = importances_of(self.config.get("importances") or BESIDE_ATTENTION if names is None else names, parts)
-        seed, words = int(self.config.get("seed", 0)), self.vocabulary.words
-        subject = Subject(self.classifier, batch, outputs, readout, words, chosen, seed, self.classes)
-        for name, one in list(chosen.items()):
-            try:
-                one.refuse(self.classifier)
-                one.prepare_texts(texts, tokens)
-                is_defined = one.is_defined(subject)
-            except UserError:
-                if names is not None:
-                    raise
-                is_defined = False
-            if not is_defined:
-                del chosen[name]
-        return subject
 
 
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:

@@ -59,9 +59,12 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
     trained = run.training()
     if trained.get("training_fingerprint") != fingerprint(settings.training):
         state = "a finished run" if manifest is not None else "a run, not finished,"
+        theirs, ours = flattened(trained.get("training", {})), flattened(settings.training)
+        keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
+        shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]] + ["…"] * (len(keys) > 3)
         raise UserError(
-            f"{run.path} already holds {state} with other settings ({differing(trained, settings)}): choose another "
-            f"run_dir, or on_finished=replace to lose the old one"
+            f"{run.path} already holds {state} with other settings ({'; '.join(shown)}): choose another run_dir, or "
+            f"on_finished=replace to lose the old one"
         )
     before, now = trained.get("inputs", {}), records_of(settings.input_files())
     if changed := sorted(name for name in before if before[name] != now.get(name)):
@@ -97,11 +100,3 @@ def is_finished(settings: Settings) -> bool:
     run = OwnRunDirectory(settings.directory)
     manifest = run.read_manifest()
     return manifest is not None and not standing(run, manifest, settings)
-
-
-def differing(trained: dict[str, Any], settings: Settings) -> str:
-    """The first few settings in which a trained run differs, as `key: theirs → ours`."""
-    theirs, ours = flattened(trained.get("training", {})), flattened(settings.training)
-    keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
-    shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]]
-    return "; ".join(shown + (["…"] if len(keys) > 3 else []))

@@ -1,11 +1,9 @@
 """One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
 
 import os
-import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
     CONFIG,
     PIPELINE,
-    PLAYGROUND,
     SECTION,
     UNTESTED,
     VOCABULARY,
@@ -45,14 +42,18 @@ from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
-from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, chosen, whole_rows, write_tables
+from attnprobe.runs.collecting import (
+    PlaygroundCollector,
+    PredictionCollector,
+    made_with,
+    whole_rows,
+    write_measurements,
+)
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tracked
-
-LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
@@ -79,13 +80,15 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: expected --ntasks=1. "
             f"For several devices ask for them with --gpus-per-node, and set trainer.devices, which starts their processes"
         )
+    # Lightning starts further processes to train on several devices; the first alone writes and examines
+    is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
     settings = Settings.of(config)
     directory = settings.directory
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
     for importance in importances.values():
         importance.files()  # refuses those that are missing
-    if is_worker_rank():
+    if is_worker:
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
@@ -111,12 +114,6 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     return directory
 
 
-def is_worker_rank() -> bool:
-    """Whether this is one of the processes that Lightning started in addition to the first one, to train on several devices.
-    The first alone claims the run directory, writes and examines."""
-    return int(os.environ.get("LOCAL_RANK", 0)) > 0
-
-
 def carry_out(
     settings: Settings,
     directory: OwnRunDirectory,
@@ -132,7 +129,7 @@ def carry_out(
     data.setup("fit")
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
     classifier = untrained(config, data)
-    if not is_worker_rank():
+    if int(os.environ.get("LOCAL_RANK", 0)) == 0:
         tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)
@@ -147,7 +144,7 @@ def carry_out(
 
     runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
     predictions = PredictionCollector()
-    playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
+    playground = PlaygroundCollector(data.splits[SPLIT], config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     forecast = [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]  # a study has said how long its runs take
     examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
@@ -156,32 +153,23 @@ def carry_out(
 
     curve = {name for epoch in trained["curve"] for name in epoch}
     performance = {name: value.double().cpu().numpy() for name, value in classifier.performance.items()}
+    epochs = {name.replace("/", "_"): np.array([one.get(name, np.nan) for one in trained["curve"]]) for name in curve}
     rows = {
-        "training": whole_rows(
-            {
-                name.replace("/", "_"): np.array([epoch.get(name, np.nan) for epoch in trained["curve"]])
-                for name in curve
-            }
-        ),
+        "training": whole_rows(epochs),
         "performance": whole_rows(performance | {"examples": np.array(data.sizes[SPLIT])}),
-        **runner.rows,
     }
     before = directory.read_manifest() or {"tables": {}, "files": {}}
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
-    predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
-    playground.write(directory.place(PLAYGROUND))
-    tables = before["tables"] | write_tables(directory, runner, rows, settings.identity, settings.config)
+    heard = (runner, predictions, playground)
+    written = write_measurements(directory, data.splits[SPLIT], heard, rows, settings.identity, config)
+    tables = before["tables"] | written
     if config["figures"]:
-        files = {probe: directory.file(table_file(probe)) for probe in rows}
+        files = {probe: directory.file(table_file(probe)) for probe in written}
         numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
         for path in save_figures([directory], numbers, directory.folder("figures/")):
             directory.place(f"figures/{path.name}")  # its name is known only now
     content = {
-        "run_id": settings.run_id,
-        "experiment": config["experiment"],
-        "data": config["data"]["name"],
-        "model": config["model"]["name"],
-        "seed": config["seed"],
+        **{name: one for name, one in settings.identity("all").items() if name not in ("split", "probe")},
         "classes": data.classes,
         "counts": data.counts,
         SECTION: data.section,
@@ -194,8 +182,7 @@ def carry_out(
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},
-        "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **made_with("lightning", "torchmetrics", "scipy", "datasets", "spacy"),
     }
     # a figure that somebody has deleted is no loss to those that are made now
     kept = {
@@ -225,7 +212,7 @@ def train(
     epoch: int | None = None
     curve: list[dict[str, float]] = []
     if config["training"]["epochs"]:
-        if isinstance(logger, NamedWandbLogger) and logger.tells_names:
+        if isinstance(logger, NamedWandbLogger) and config["logger"]["log_text"]:
             logger.classes = data.classes
         epoch, curve = fit(
             classifier,

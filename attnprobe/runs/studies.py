@@ -41,13 +41,11 @@ def carry_out_study(
     options: Sequence[str] = (),
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Path:
-    """Carry out all members of a study, or what is left of them.
-
-    Returns the study's directory, `<output>/<data>/<study>-<fingerprint>`, whose study.json lists the members.
+    """Carry out all members of a study, or what is left of them. Returns its directory,
+    `<output>/<data>/<study>-<fingerprint>`, whose study.json lists the members.
 
     Args:
-        overrides: the user's command line.
-        compose: makes a configuration of it.
+        overrides: the user's command line, of which `compose` makes a configuration.
         options: what else stands on the command line (`launching.options_of`), for members that are jobs.
         on_plan: is given the plan.
 

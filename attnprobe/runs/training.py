@@ -31,8 +31,18 @@ from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.settings import Settings
 
 
-class StopOnNaN(Callback):
-    """Ends a training whose loss is no longer a number, before it fills tables with NaN."""
+class TrainingCurve(Callback):
+    """Keeps the metrics of every epoch (`epochs[k]`: those of epoch k, by name), and ends a training whose loss is no longer
+    a number, before it fills tables with NaN.
+
+    Any epoch from number `skip` on (from 0) is better than all before it, which are chosen only among themselves: whatever
+    compares epochs forgets the best value so far when epoch `skip` begins. The checkpoint itself stays, for a training that
+    ends before.
+    """
+
+    def __init__(self, skip: int) -> None:
+        self.skip = skip
+        self.epochs: list[dict[str, float]] = []
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -45,40 +55,16 @@ class StopOnNaN(Callback):
                 f"and look for extreme values in data.vectors."
             )
 
-
-class TrainingCurve(Callback):
-    """Keeps the metrics of every epoch: `epochs[k]` holds those of epoch k, by name."""
-
-    def __init__(self) -> None:
-        self.epochs: list[dict[str, float]] = []
-
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the validation metrics, which are computed within the epoch."""
         metrics = {name: float(one) for name, one in trainer.callback_metrics.items() if name.startswith("validation/")}
         del metrics["validation/selection"]
         self.epochs.append(metrics)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
+        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end; forget what was skipped."""
         if self.epochs and "train/loss" in trainer.callback_metrics:
             self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.on_train_epoch_start(trainer, pl_module)
-
-
-class SkippedEpochs(Callback):
-    """Lets any epoch from number `count` on (from 0) be better than all before it, which are chosen only among themselves.
-
-    Whatever compares epochs forgets the best value so far when epoch `count` begins; the checkpoint itself stays, for a
-    training that ends before.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.current_epoch != self.count or self.count == 0:
+        if trainer.current_epoch != self.skip or self.skip == 0:
             return
         worst = torch.tensor(-torch.inf)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
@@ -156,9 +142,10 @@ def fit(
     patience: int | None = None,
 ) -> tuple[int, list[dict[str, float]]]:
     """Train in place, leave the chosen epoch's weights in the classifier, and say which it is, from 0, and every epoch's
-    metrics by name. The best epoch so far is kept in the folder `checkpoints`; None for `patience` trains all epochs."""
+    metrics by name. The best epoch so far is kept in the folder `checkpoints`; None for `patience` trains all epochs. Of
+    several devices' processes all but the first end here, by a SystemExit with status 0."""
     assert classifier.recipe is not None
-    curve, skipped, chosen_by = TrainingCurve(), SkippedEpochs(classifier.recipe.skip_epochs), "validation/selection"
+    curve, chosen_by = TrainingCurve(classifier.recipe.skip_epochs), "validation/selection"
     best = ModelCheckpoint(checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}")
     stopping = [] if patience is None else [EarlyStopping(chosen_by, mode="max", patience=patience)]
     with quiet_lightning():
@@ -168,7 +155,7 @@ def fit(
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
-            callbacks=[best, skipped, StopOnNaN(), curve, *stopping, *callbacks],
+            callbacks=[best, curve, *stopping, *callbacks],
             num_sanity_val_steps=0,
             enable_model_summary=False,
             use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets
@@ -185,27 +172,21 @@ def fit(
                 f"training does not fit into memory: set a smaller data.batch_size, or shorten the texts with "
                 f"data.max_tokens ({said})"
             ) from error
-        leave_process_group(trainer)
+        if trainer.callback_metrics.get("train/loss") is not None:
+            curve.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
+        if trainer.world_size > 1:
+            # the first process continues alone; as long as its group stands, torchmetrics waits for those that have left
+            if torch.distributed.is_initialized():
+                torch.distributed.barrier()
+                torch.distributed.destroy_process_group()
+            if trainer.global_rank > 0:
+                raise SystemExit(0)
+            # Lightning's notes for the others: in a second training this process would be taken for one of them
+            for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
+                os.environ.pop(name, None)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
-
-
-def leave_process_group(trainer: Trainer) -> None:
-    """After a training on several devices the first process continues alone; the others leave, by a SystemExit with status 0.
-
-    The process group is taken down first: as long as it stands, torchmetrics would wait for processes that have left.
-    """
-    if trainer.world_size == 1:
-        return
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
-    if trainer.global_rank > 0:
-        raise SystemExit(0)
-    # Lightning left its notes for the others here, and would take this process for one of them in a second training
-    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
-        os.environ.pop(name, None)
 
 
 @contextmanager
@@ -249,11 +230,9 @@ def listen(
 
 
 class NamedWandbLogger(WandbLogger):
-    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names. `tells_names`: whether
-    these may leave the machine."""
+    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names."""
 
     classes: Sequence[str] = ()
-    tells_names = True
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         from attnprobe.report.tracking import curve
@@ -291,9 +270,7 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         directory.checked(TRACKING)
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
-            logger = NamedWandbLogger(experiment=run)
-            logger.tells_names = choice["log_text"]
-            yield logger
+            yield NamedWandbLogger(experiment=run)
         finally:
             run.finish()  # else the next run of this process would go into this one
 
@@ -301,22 +278,17 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
 class Progress(TQDMProgressBar):
     """Lightning's bars on standard error, where a log file gets few lines. `test_title`: what the test loop is called."""
 
+    test_description = "test"
+
     def __init__(self, test_title: str = "test") -> None:
         super().__init__(refresh_rate=1 if sys.stderr.isatty() else 200, leave=True)
-        self.test_title = test_title
+        self.test_description = test_title
 
-    def _bar(self, title: str, leave: bool) -> Tqdm:
+    def init_train_tqdm(self, title: str = "train", *, leave: bool = True) -> Tqdm:
         return Tqdm(desc=title, leave=leave, dynamic_ncols=True, file=sys.stderr, disable=self.is_disabled, smoothing=0)
 
-    def init_train_tqdm(self) -> Tqdm:
-        return self._bar("train", True)
-
     def init_validation_tqdm(self) -> Tqdm:
-        return self._bar("validate", False)
+        return self.init_train_tqdm("validate", leave=False)
 
     def init_test_tqdm(self) -> Tqdm:
-        return self._bar(self.test_title, True)
-
-    @property
-    def test_description(self) -> str:
-        return self.test_title
+        return self.init_train_tqdm(self.test_description)

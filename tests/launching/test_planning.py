@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -15,7 +16,6 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.runs import launching
 from attnprobe.runs.launching import Job, Machine, Outcome, command, conclude, launch, objective, places_of, planned
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
@@ -94,13 +94,15 @@ def test_jobs_leave_finished_runs_as_they_are_unless_told_otherwise():
 
 
 def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "visible_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-7f,5")
 
     def words(workers, on_gpu=True):
         places = places_of({"name": "local", "workers": workers}, on_gpu=on_gpu, logs=tmp_path)
         return places.count, places.words
 
-    assert words(None) == (2, "GPUs 0, 1")
+    assert words(None) == (2, "GPUs 3, GPU-7f")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert words(6) == (6, "6 workers on GPUs 0, 1")
     assert words(1, on_gpu=False) == (1, "1 CPU worker")
 

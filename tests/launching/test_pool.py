@@ -150,20 +150,27 @@ def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status
 
 def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "GRACE_SECONDS", 0.2)
-    code = """
-        import signal, time
+    deaf = """
+        import os, signal, time
+        from pathlib import Path
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("deaf", flush=True)
+        Path("pid").write_text(str(os.getpid()))
         time.sleep(3600)
     """
-    deaf = job(tmp_path, "deaf", code)
-    running = Machine(1).start(deaf, 0)
-    try:
-        wait_for(lambda: deaf.log.read_text().endswith("deaf\n") or running.poll() is not None)
-        launching._end_all([running])
-        assert running.poll() == -signal.SIGKILL
-    finally:
-        running.stop(kill=True)
+    heard = """
+        import time
+        from pathlib import Path
+        while not (Path("pid").exists() and Path("pid").read_text()):
+            time.sleep(0.02)
+    """
+
+    def interrupted(outcome):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([job(tmp_path, "deaf", deaf), job(tmp_path, "heard", heard)], Machine(2), interrupted)
+    assert not is_alive(int(Path("pid").read_text()))
 
 
 def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch):

@@ -54,7 +54,7 @@ OTHERS = {
     "results/writer": ["results/test_transaction.py", "results/test_directory.py"],
     "runs/launching": [f"launching/test_{name}.py" for name in ("pool", "cluster", "planning")],
     "runs/lock": ["running/test_lock.py"],
-    "runs/prepare": ["running/test_prepare.py", "running/test_run.py"],
+    "runs/prepare": ["running/test_run.py"],
     "runs/settings": ["running/test_allowed.py", "running/test_run.py"],
     "runs/validation": ["running/test_allowed.py", "running/test_validation.py"],
 }

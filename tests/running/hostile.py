@@ -18,90 +18,8 @@ from hydra._internal.instantiate import _instantiate2
 from attnprobe.core.errors import UserError
 from attnprobe.runs.load import checked_settings
 from attnprobe.runs.settings import Settings, resumed
+from tests.running.test_allowed import ARGUMENTS, ELSEWHERE, ENCODER, MALFORMED, OURS, REFERENCES, places
 from tests.runs import composed
-
-ELSEWHERE = [
-    "os.system",
-    "subprocess.Popen",
-    "pathlib.Path.touch",
-    "builtins.eval",
-    "functools.partial",
-    "importlib.import_module",
-    "shutil.rmtree",
-    "pickle.loads",
-    "yaml.unsafe_load",
-    "hydra.utils.instantiate",
-    "hydra.utils.get_method",
-    "omegaconf.OmegaConf.load",
-    "pandas.read_pickle",
-    "torch.load",
-    "torch.hub.load",
-    "torch.ops.load_library",
-    "torch.utils.collect_env.run",
-    "torch.nn.Linear",
-    "torch.distributed.run.run_script_path",
-    "torch.optim.Optimizer",
-    "torch.optim.Adam.step",
-    "torch.optim.optimizer.os.system",
-    "torch.optim.swa_utils.AveragedModel",
-    "torch.optim.lr_scheduler.LRScheduler",
-    "torch.optim.lr_scheduler.warnings.warn",
-    "torch.optim.torch.load",
-    "tests.runs.composed",
-    "hydra_plugins.attnprobe_launcher.PoolLauncher",
-    "not_installed_anywhere.Encoder",
-]
-OURS = [
-    f"attnprobe.{name}"
-    for name in [
-        "runs.launching._Process",
-        "runs.launching.RemoteJob.__call__",
-        "results.files.write_json",
-        "results.files.os.system",
-        "runs.prepare.discard",
-        "runs.load.load_run",
-        "runs.load.torch.load",
-        "runs.load.TrainedRun",
-        "report.page.browser.base64.b64decode",
-        "models.encoders.Encoder",
-        "models.encoders.nn.Linear",
-        "models.encoders.both_ways",
-        "models.encoders.LSTMEncoder.__init__",
-        "models.encoders.LSTMEncoder.__init__.__globals__",
-        "models.encoders.__dict__",
-        "models.encoders.__builtins__.eval",
-        "models.encoders.__loader__.load_module",
-        "models.classifier.Encoder",
-        "models.classifier.AttentionClassifier",
-        "core.errors.UserError",
-        "findings.studies.audit.Audit",
-        "load_run",
-        "__main__.main",
-        "runs.run.run",
-        "nowhere.Encoder",
-        "probes.base.Probe",
-        "probes.base.ProbeRunner",
-        "data.sources.Source",
-    ]
-]
-MALFORMED = ["", ".", "..", "attnprobe..models", ".attnprobe.models.encoders.LSTMEncoder", "attnprobe.models.encoders.",
-    " attnprobe.models.encoders.LSTMEncoder", "attnprobe.models.encoders.LSTMEncoder\n", "ａttnprobe.models.encoders.LSTMEncoder",
-    "attnprobe/models/encoders.LSTMEncoder", "attnprobe.models.encoders:LSTMEncoder", "attnprobe.0", "a" * 10_000, "\x1b]0;x.y",
-    None, 3, True, 1.5, [], ["os.system"], {}, {"_target_": "os.system"}]  # fmt: skip
-REFERENCES = ["${oc.env:HOME}", "${oc.env:SECRET_TOKEN,none}", "${oc.decode:'1'}", "${oc.select:seed}", "${seed}", "${.name}", "${nope}",
-    "${oc.create:'{_target_: pathlib.Path.touch, self: PWNED}'}", "a${seed}b", "\\${seed}", "${", "${oc.dict.keys:model}", "${hydra:job.name}",
-    "${oc.deprecated:seed}", "${${seed}}", "${oc.env:${experiment}}", "${python:1}", "${now:%Y}"]  # fmt: skip
-ARGUMENTS = [{}, {"command": "touch PWNED"}, {"self": "PWNED"}, {"args": ["touch", "PWNED"]}, {"f": "PWNED", "weights_only": False},
-    {"path": "PWNED", "content": "x"}, {"directory": "."}, {"_args_": ["touch PWNED"]}, {"_partial_": True}, {"_recursive_": False},
-    {"_partial_": True, "hidden_size": 3}, {"_convert_": "none"}, {"_partial_": "yes"}]  # fmt: skip
-
-
-def places(content: Any, place: tuple = ()) -> Iterator[tuple]:
-    """Every place of nested settings."""
-    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
-        yield (*place, key)
-        if isinstance(value, (dict, list)):
-            yield from places(value, (*place, key))
 
 
 def placed(settings: dict, place: tuple, change: Any) -> dict:
@@ -128,7 +46,7 @@ def hostile(settings: dict, generator: random.Random) -> tuple[str, dict]:
                 container[key] = text
 
         return f"{text} at {place}", placed(settings, place, refer)
-    target = generator.choice([*ELSEWHERE, *OURS, generator.choice(MALFORMED)])
+    target = generator.choice([*ELSEWHERE, *(f"attnprobe.{one}" for one in OURS), generator.choice(MALFORMED)])
     payload = {"_target_": target, **generator.choice(ARGUMENTS)}
     form = generator.choice(["instead", "within", "list", "target", "nested"])
 
@@ -141,11 +59,7 @@ def hostile(settings: dict, generator: random.Random) -> tuple[str, dict]:
         elif form == "list":
             container[key] = [value, [payload]]
         elif form == "nested":
-            container[key] = {
-                "_target_": "attnprobe.models.encoders.LSTMEncoder",
-                "_partial_": True,
-                "hidden_size": payload,
-            }
+            container[key] = {"_target_": ENCODER, "_partial_": True, "hidden_size": payload}
         else:
             container[key] = payload
 
