@@ -145,14 +145,11 @@ def test_each_fault_is_warned_of(tmp_path, name):
     assert sentence in found[name].sentence
 
 
-def test_texts_that_are_cut_are_warned_of(tmp_path):
-    found = checked(tmp_path, clean(), max_tokens=5)
-    assert found["cut texts"].value == 1
-    assert found["cut texts"].warns
-    assert "cut" not in checked(tmp_path, clean())["length"].sentence
-
-
-def test_a_single_text_that_is_cut_is_said_with_the_lengths(tmp_path):
+def test_cut_texts_are_counted_and_many_classes_not_all_named(tmp_path):
+    found = checked(tmp_path, clean().assign(label=[f"c{n % 20}" for n in range(1000)]), max_tokens=5)
+    assert (found["cut texts"].value, found["cut texts"].warns) == (1, True)
+    assert found["classes"].sentence.startswith("20 classes: ")
+    assert found["classes"].sentence.endswith(" and 12 more")
     frame = clean()
     frame.loc[7, "text"] = " ".join(["word"] * 90)
     found = checked(tmp_path, frame, max_tokens=50)
@@ -166,14 +163,6 @@ def test_several_labels_and_questions_are_looked_at_as_well(tmp_path):
     assert "largest class" not in checked(tmp_path, frame, multi_label=True)
     found = prepare(DataSettings(text="document", question="question"), TestbedSource("stories", 200, 40, 40).load())
     assert "near copies in training and test" not in {check.name for check in found.checks}
-
-
-def test_many_classes_are_not_all_named(tmp_path):
-    frame = clean(2000)
-    frame["label"] = [f"c{n % 60}" for n in range(2000)]
-    sentence = checked(tmp_path, frame)["classes"].sentence
-    assert sentence.startswith("60 classes: ")
-    assert sentence.endswith(" and 52 more")
 
 
 def test_lines_of_the_console_come_once(tmp_path, capsys):

@@ -1,7 +1,5 @@
 """`task=qa` as one switch, with every data set, model, experiment and recipe."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hydra.utils import instantiate
@@ -13,35 +11,20 @@ from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.runs.run import run
 from tests import runs
 
-CONF = Path(attnprobe.__file__).parents[1] / "conf"
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("jain*.yaml"))
-
 
 def composed(*overrides):
     return OmegaConf.to_container(runs.composed(*overrides), resolve=True)
 
 
-@pytest.mark.parametrize("model", ["lstm", "cnn", "average"])
-def test_task_qa_is_one_switch(model):
-    config = composed("task=qa", f"model={model}")
+def test_task_qa_is_one_switch():
+    config = composed("task=qa", "model=cnn", "+experiment=jain_adversarial")
     assert config["data"]["name"] == "stories"
+    assert composed("+experiment=jain_adversarial", "data=snli", "task=qa")["data"]["name"] == "snli"  # any order
     assert config["model"]["question_encoder"] == config["model"]["encoder"]
     assert instantiate(config["model"]["decoder"]).func is QuestionDecoder
     without = composed()
     assert "question_encoder" not in without["model"]
     assert instantiate(without["model"]["decoder"]).func is LinearDecoder
-
-
-@pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiment_and_command_line_have_the_last_word(name, order):
-    words = ["task=qa", "data=snli", "model=cnn", f"+experiment={name}", "probe=[permutation]", "training.epochs=3"]
-    config = composed(*words[::order])
-    assert config["data"]["name"] == "snli"
-    assert config["experiment"] == name
-    assert list(config["probe"]) == ["permutation"]
-    assert config["training"]["epochs"] == 3
-    assert composed("task=qa", f"+experiment={name}")["data"]["name"] == "stories"
 
 
 def test_stories_are_trained_probed_and_explained(tmp_path):
@@ -72,11 +55,3 @@ def test_model_and_data_must_agree_on_questions(tmp_path):
     with pytest.raises(UserError, match=r"data set gives none: .*data=stories"):
         run(runs.small_run(tmp_path, "task=qa", "data=testbed"))
     assert not list(tmp_path.rglob("*.yaml"))
-
-
-def test_any_word_of_the_vocabulary_may_be_the_answer(tmp_path):
-    chosen = ("task=qa", "data.classes_from=vocabulary", "data.candidates=null", "probe=[]")
-    directory = run(runs.composed(*runs.SMALL, *chosen, f"output={tmp_path}"))
-    examples = attnprobe.read_examples(directory)
-    assert len(examples.iloc[0]["probability"]) > 30
-    assert set(attnprobe.read_results(directory)["probe"]) == {"training", "performance"}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from attnprobe.core.metrics import JSD, TAU, TVD, Metric, Scale, UndeclaredNumber, declared, warn_of_undeclared
-from attnprobe.results import table
 from attnprobe.results.table import Rows
 
 IDENTITY = {"run_id": "a", "experiment": "b", "data": "c", "model": "d", "seed": 0, "split": "test", "probe": "mine"}
@@ -35,13 +34,8 @@ def test_the_manifest_has_open_ends_as_null():
     assert Scale.of(METRICS[3].facts) == JSD
 
 
-@pytest.fixture(autouse=True)
-def small_row_groups(monkeypatch):
-    monkeypatch.setattr(table, "ROW_GROUP", 3)
-
-
 def written(tmp_path, *values):
-    """The extremes of a table of `tvd`, over row groups of three rows."""
+    """The extremes of a table of `tvd`."""
     rows = Rows()
     for number, value in enumerate(values):
         rows.add("tvd", np.array([number]), np.array([value]))
@@ -49,22 +43,13 @@ def written(tmp_path, *values):
     return rows.write(tmp_path / "mine.parquet", IDENTITY).extremes
 
 
-def test_a_table_says_its_extremes_over_all_row_groups(tmp_path):
+def test_numbers_in_their_range_are_silent_and_others_named(tmp_path):
+    both = [Metric("tvd", TVD), Metric("jsd", JSD)]
     assert written(tmp_path, 0.5, np.nan, 0.25, 0.75, 0.5, 0.1) == {"tvd": (0.1, 0.75), "jsd": None}
-
-
-def test_numbers_in_their_range_are_silent(tmp_path):
-    warn_of_undeclared("mine", written(tmp_path, 0.0, 1.0 + 1e-12, np.nan), [Metric("tvd", TVD), Metric("jsd", JSD)])
+    warn_of_undeclared("mine", written(tmp_path, 0.0, 1.0 + 1e-12, np.nan), both)
     warn_of_undeclared("mine", written(tmp_path, 7.0), [])  # a probe that declares nothing is not checked
-
-
-@pytest.mark.parametrize("value", [-0.25, 1.25, math.inf])
-def test_a_number_outside_its_range_is_named(tmp_path, value):
-    extremes = written(tmp_path, 0.5, 0.5, 0.5, value)
-    with pytest.warns(UndeclaredNumber, match=r"mine yields tvd from .* and declares TVD, 0 to 1"):
-        warn_of_undeclared("mine", extremes, [Metric("tvd", TVD), Metric("jsd", JSD)])
-
-
-def test_a_metric_that_is_not_declared_is_named(tmp_path):
+    for value in (-0.25, 1.25, math.inf):
+        with pytest.warns(UndeclaredNumber, match=r"mine yields tvd from .* and declares TVD, 0 to 1"):
+            warn_of_undeclared("mine", written(tmp_path, 0.5, value), both)
     with pytest.warns(UndeclaredNumber, match="mine yields jsd, which its `metrics` do not declare"):
-        warn_of_undeclared("mine", written(tmp_path, 0.5), [Metric("tvd", TVD)])
+        warn_of_undeclared("mine", written(tmp_path, 0.5), both[:1])

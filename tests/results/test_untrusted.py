@@ -37,19 +37,14 @@ BROKEN_YAML = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN_JSON)
-@pytest.mark.parametrize("read", [read_json, read_sealed])
-def test_broken_json_is_one_message_with_the_file(tmp_path, read, name):
-    (tmp_path / "manifest.json").write_bytes(BROKEN_JSON[name])
-    with pytest.raises(DamagedRun, match=r"manifest\.json"):
-        read(tmp_path / "manifest.json")
-
-
-@pytest.mark.parametrize("name", BROKEN_YAML)
-def test_broken_yaml_is_one_message_with_the_file(tmp_path, name):
-    (tmp_path / "config.yaml").write_bytes(BROKEN_YAML[name])
-    with pytest.raises(DamagedRun, match=r"config\.yaml"):
-        read_yaml(tmp_path / "config.yaml")
+@pytest.mark.parametrize(
+    ("read", "broken"), [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)]
+)
+def test_a_broken_file_is_one_message_with_its_name(tmp_path, read, broken):
+    for content in broken.values():
+        (tmp_path / "broken.file").write_bytes(content)
+        with pytest.raises(DamagedRun, match=r"broken\.file"):
+            read(tmp_path / "broken.file")
 
 
 @pytest.mark.parametrize("read", [read_json, read_yaml, read_sealed, record_of])

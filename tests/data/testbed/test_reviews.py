@@ -1,6 +1,5 @@
 """Reviews against an interpreter that reads the tokens alone and knows nothing of how a row was made."""
 
-import json
 from itertools import product
 
 import pytest
@@ -10,8 +9,6 @@ from sklearn.metrics import roc_auc_score
 
 from attnprobe.data.testbed import RULES, generate_reviews, reviews
 from attnprobe.data.testbed.drawing import stream
-from attnprobe.results.table import read_results
-from attnprobe.runs.run import run
 from tests.data.testbed.interpreter import (
     DEGREE,
     MARKERS,
@@ -24,7 +21,6 @@ from tests.data.testbed.interpreter import (
     necessary,
     units,
 )
-from tests.runs import composed
 
 SETTINGS = [
     {},
@@ -171,23 +167,3 @@ def test_a_bag_of_words_knows_nothing_without_the_rationale():
     assert auc[1] > 0.75
     assert auc[1] > auc[0] + 0.05
     assert abs(auc[2] - 0.5) < 0.03  # five standard errors
-
-
-@pytest.mark.slow
-def test_a_trained_lstm_knows_nothing_without_the_rationale_and_all_with_it_alone(tmp_path):
-    """pytest -m slow tests/data/testbed/test_reviews.py: three trainings, 10,000 test texts."""
-    found = {}
-    splits = {"train": parts(4000, seed=0), "validation": parts(1000, seed=1), "test": parts(10_000, seed=2)}
-    for place, name in enumerate(("whole", "alone", "struck"), start=1):
-        folder = tmp_path / name
-        folder.mkdir()
-        for split, made in splits.items():
-            lines = (
-                json.dumps({"text": text, "label": label}) for label, text in zip(made[0], made[place], strict=True)
-            )
-            (folder / f"{split}.jsonl").write_text("\n".join(lines))
-        settings = ("data=files", f"data.path={folder}", "data.tokenizer=whitespace", "probe=[]", "figures=false")
-        results = read_results(run(composed(*settings, f"output={tmp_path}")), probe="performance")
-        found[name] = results.set_index("metric").loc["roc_auc", "value"]
-    assert abs(found["struck"] - 0.5) <= 0.03
-    assert found["alone"] > 0.97
