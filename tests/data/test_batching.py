@@ -38,9 +38,8 @@ def test_processes_share_the_work(world_size):
     training = [BucketSampler(LENGTHS, 8, 0, rank, world_size) for rank in range(world_size)]
     assert {len(list(sampler)) for sampler in training} == {len(training[0])}
     assert {row for sampler in training for batch in sampler for row in batch} == set(range(103))
-    assert list(BucketSampler(np.ones(3), 8, 0, 2, 4)) == list(
-        BucketSampler(np.ones(3), 8, 0)
-    )  # fewer batches than processes
+    fewer = np.ones(3)  # fewer batches than processes
+    assert list(BucketSampler(fewer, 8, 0, 2, 4)) == list(BucketSampler(fewer, 8, 0))
 
 
 def test_training_order_depends_on_seed_and_epoch_alone():
@@ -62,11 +61,8 @@ def test_buckets_hold_similar_lengths_in_random_order():
     batches = [LENGTHS[batch] for batch in BucketSampler(LENGTHS, 8, 0)]
     # a row's place is off by the noise only: ± 10 % on either side
     exact = {tuple(sorted(LENGTHS[batch])) for batch in short_enough(LENGTHS, 8)}
-    assert (
-        np.mean([np.ptp(batch) for batch in batches])
-        < 12
-        < np.mean([np.ptp(batch) for batch in np.array_split(LENGTHS, 13)])
-    )
+    own, unsorted = ([np.ptp(batch) for batch in some] for some in (batches, np.array_split(LENGTHS, 13)))
+    assert np.mean(own) < 12 < np.mean(unsorted)
     assert {tuple(sorted(batch)) for batch in batches} != exact
     means = [batch.mean() for batch in batches]
     assert means != sorted(means)

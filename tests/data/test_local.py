@@ -47,14 +47,6 @@ def test_separator_and_encoding_are_found_out_and_said(tmp_path, encoding, separ
     assert ("decimal commas in stars" in about) == (separator != ",")
 
 
-def test_the_guess_shows_a_word_by_which_to_judge_it(tmp_path):
-    path = tmp_path / "reviews.csv"
-    path.write_bytes("text,label\nFrühstück,1\n".encode("cp1252"))
-    assert told(path)[1] == [
-        "reviews.csv: not UTF-8; read as cp1252, as in 'Frühstück' (a guess; data.encoding=… says otherwise)"
-    ]
-
-
 def test_what_is_given_is_not_guessed(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_bytes("text#stars\nschön, gut; fein#4,5\n".encode("cp1250"))
@@ -70,15 +62,11 @@ def test_what_is_given_is_not_guessed(tmp_path):
         told(path, Reading(encoding="ascii"))
 
 
-def test_thousands_and_texts_with_commas_are_no_decimals(tmp_path):
+def test_excels_own_first_line_and_a_packed_file(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("text;price;label\n1,5 is fine;1.234,50;1\nso so;7;0\n", encoding="utf-8")
     table, _ = told(path)
-    assert table["price"][:] == ["1234.50", "7"]
-    assert table["text"][:] == ["1,5 is fine", "so so"]
-
-
-def test_excels_own_first_line_and_a_packed_file(tmp_path):
+    assert (table["price"][:], table["text"][:]) == (["1234.50", "7"], ["1,5 is fine", "so so"])
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b'sep=;\ntext;label\n"a; b";1\nc;0\n', mtime=0))
     assert told(path)[0]["text"][:] == ["a; b", "c"]
@@ -132,15 +120,11 @@ def test_nested_columns_by_their_path(tmp_path, ending):
     table = read_file(path)
     assert rows.column(table, "doc.body", "data.text") == ["a film", "b"]
     assert rows.column(table, "notes.0.label", "data.label") == ["good", None]
-    for missing in ("doc.title", "doc", "nothing.at.all", "notes.0.kind", "id.x"):
-        if missing != "doc":
-            with pytest.raises(UserError, match=r"there is no such column.* The columns are id, doc\.body, notes"):
-                rows.column(table, missing, "data.text")
-
-
-def test_a_column_whose_name_holds_a_point_is_itself():
+    for missing in ("doc.title", "nothing.at.all", "notes.0.kind", "id.x"):
+        with pytest.raises(UserError, match=r"there is no such column.* The columns are id, doc\.body, notes"):
+            rows.column(table, missing, "data.text")
     table = datasets.Dataset.from_dict({"doc.body": ["whole"], "doc": [{"body": "inner"}]})
-    assert rows.column(table, "doc.body", "data.text") == ["whole"]
+    assert rows.column(table, "doc.body", "data.text") == ["whole"]  # a column whose name holds a point is itself
 
 
 def test_columns_are_checked_before_anything_is_trained(tmp_path):

@@ -65,16 +65,13 @@ def test_rationale_as_mask_and_as_spans():
     assert data.splits["test"].rationale(1) == [False, False]
 
 
-def test_labels_are_numbers_before_they_are_text():
+def test_labels_are_numbers_before_they_are_text_and_hidden_labels_of_the_hub_null():
+    features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
+    assert column(datasets.Dataset.from_dict({"label": [1, 0, -1]}, features), "label", "x") == ["pos", "neg", None]
     assert class_map(None, [["10"], ["9"], ["-1.5"]])[1] == ["-1.5", "9", "10"]
     assert class_map(None, [["10"], ["9"], ["a"]])[1] == ["10", "9", "a"]
     assert class_map({0: "neg", "neg": "neg", 1.0: "pos"}, []) == ({"0": 0, "neg": 0, "1": 1}, ["neg", "pos"])
     assert canonical(True) == "True"
-
-
-def test_hub_class_numbers_become_names_and_hidden_labels_null():
-    features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
-    assert column(datasets.Dataset.from_dict({"label": [1, 0, -1]}, features), "label", "x") == ["pos", "neg", None]
 
 
 def test_class_weights_by_hand():

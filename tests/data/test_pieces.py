@@ -5,21 +5,7 @@ from attnprobe.data.pieces import PieceReader, left_out
 from tests.models.pretrained.families import tokenizer
 
 pytest.importorskip("transformers")
-ODD = [
-    "",
-    "\u200b",
-    "a\u00a0b",
-    "e\u0301",
-    "\U0001f600",
-    "漢字",
-    "don't",
-    "x" * 120,
-    "##ing",
-    "[SEP]",
-    "\u00ad",
-    "…",
-    "#",
-]
+ODD = ["\u200b", "a\u00a0b", "e\u0301", "\U0001f600", "漢字", "don't", "x" * 120, "##ing", "[SEP]", "\u00ad", "…", "#"]
 
 
 def byte_level():
@@ -36,7 +22,7 @@ def byte_level():
 @pytest.mark.parametrize("made", [tokenizer, byte_level])
 def test_no_word_is_lost_or_doubled(made):
     reader = PieceReader(made(), 400)
-    texts = [["the", word, "film", word] for word in ODD if word] + [["fine"], ["unable", "seeing"]]
+    texts = [["the", word, "film", word] for word in ODD] + [["fine"], ["unable", "seeing"]]
     for words, found in zip(texts, reader.read(texts), strict=True):
         of_words = found.word[found.word > 0]
         assert len(found.ids) == len(found.word) == len(found.kind)

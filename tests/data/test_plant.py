@@ -27,9 +27,7 @@ def splits():
 
 def rule(kind, words):
     """The label that a reader of the planted words alone gives."""
-    if kind == "token":
-        return WORDS.index(words[0])
-    if kind == "ordered_pair":
+    if kind in ("token", "ordered_pair"):
         return WORDS.index(words[0])
     return int(CONTEXT.index(words[0]) == WORDS.index(words[1]))
 
@@ -95,20 +93,11 @@ def test_sentences_and_numbers_per_word_keep_their_words():
         assert set(sentence) == ({0, 1} if row % 2 == 0 else {0})
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"plant": "word"}, r"data\.plant=word: expected token, ordered_pair, token_in_context or null"),
-        ({"plant": "token", "rationale": "why"}, r"data\.plant=token replaces labels .* data\.rationale=why"),
-        ({"plant": "token", "multi_label": True}, r"does not go with data\.multi_label=True"),
-    ],
-)
-def test_what_does_not_go_together(settings, message):
-    with pytest.raises(UserError, match=message):
-        ready(**settings)
-
-
 def test_what_the_data_do_not_allow():
+    with pytest.raises(UserError, match=r"data\.plant=token replaces labels .* data\.rationale=why"):
+        ready(plant="token", rationale="why")
+    draw = np.random.default_rng(0)  # of three classes the next one, and after the last the first
+    assert [planted_words("token", label, 3, draw)[1] for label in (0, 2)] == [["quovim"], ["zyxal"]]
     three = {"text": ["a", "b", "c"] * 8, "label": ["x", "y", "z"] * 8}
     with pytest.raises(UserError, match=r"data\.plant=ordered_pair is for at most 2 classes, these data have 3"):
         ready(three, three, three, plant="ordered_pair")
@@ -116,11 +105,3 @@ def test_what_the_data_do_not_allow():
     taken = {"text": ["a zyxal", "b"], "label": [0, 1]}
     with pytest.raises(UserError, match="the word zyxal is in the data already"):
         ready(taken, taken, taken, plant="token")
-
-
-def test_the_next_of_three_classes_is_said_by_the_next_word():
-    draw = np.random.default_rng(0)
-    assert [planted_words("token", label, 3, draw) for label in (0, 2)] == [
-        (["zyxal"], ["quovim"]),
-        (["brelpa"], ["zyxal"]),
-    ]

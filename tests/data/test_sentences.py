@@ -26,11 +26,11 @@ def test_texts_are_split_where_their_sentences_end(sentences):
     assert [sentence.strip() for sentence in split_sentences(text)] == [sentence.strip() for sentence in sentences]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_sentences_joined_are_the_text(seed):
-    text = "".join(np.random.default_rng(seed).choice([*'aB.!?"( )\n', "<br>"], 60))
-    assert "".join(split_sentences(text)) == text
-    assert "".join(TextRules(sentences="spacy").tokens(text)) == "".join(TextRules().tokens(text))
+def test_sentences_joined_are_the_text():
+    for seed in range(30):
+        text = "".join(np.random.default_rng(seed).choice([*'aB.!?"( )\n', "<br>"], 60))
+        assert "".join(split_sentences(text)) == text
+        assert "".join(TextRules(sentences="spacy").tokens(text)) == "".join(TextRules().tokens(text))
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,7 @@ def test_limits_hold_where_they_are_asked_for_and_look_at_the_whole_text():
     ("change", "message"),
     [
         ({"max_sentences": 3}, r"data\.max_sentences=3 needs sentences: set data\.sentences=spacy, or"),
-        ({"max_sentence_tokens": 0, "sentences": "rule"}, r"data\.max_sentence_tokens=0: expected .* at least 1"),
         ({"rationale": "why", "rationale_kind": "sentences"}, r"rationale_kind=sentences needs sentences"),
-        ({"sentence_limits_on": ["dev"]}, r"sentence_limits_on=.*dev.*expected .*train, validation or test"),
         ({"sentences": "spacy", "max_sentence_tokens": 1}, r"no row of the train split has at most .*at least 1, and"),
     ],
 )

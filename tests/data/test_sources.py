@@ -12,7 +12,7 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import read_file
-from attnprobe.data.sources import FileSource, FirstAvailable, HubSource, TestbedSource
+from attnprobe.data.sources import FileSource, FirstAvailable, HubSource
 from tests.data.given import ready
 
 ROWS = [{"text": "a fine film", "label": 1}, {"text": "NA", "label": 0}, {"text": 'so "bad", really', "label": 0}]
@@ -47,10 +47,8 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
     for name in ("train.csv", "dev.jsonl", "test.parquet"):
         write(tmp_path / name)
     assert list(FileSource(tmp_path).load()) == ["train", "validation", "test"]
-    assert list(FileSource({"test": str(tmp_path / "dev.jsonl"), "train": str(tmp_path / "train.csv")}).load()) == [
-        "train",
-        "test",
-    ]
+    named = {"test": str(tmp_path / "dev.jsonl"), "train": str(tmp_path / "train.csv")}
+    assert list(FileSource(named).load()) == ["train", "test"]
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path.parent))
     assert FileSource(tmp_path.name).files()["train"] == tmp_path / "train.csv"
 
@@ -102,12 +100,7 @@ def changed_sheet(path, file, old, new):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        (
-            "xl/worksheets/sheet1.xml",
-            b'r="B4"',
-            b'r="XFD99999"',
-            "a cell in row .* and one in column 16,384 make more than",
-        ),
+        ("xl/worksheets/sheet1.xml", b'r="B4"', b'r="XFD99999"', "in row .* and one in column 16,384 make more than"),
         ("xl/worksheets/sheet1.xml", b"</sheetData>", b"<row>", "cannot be read as .xlsx: mismatched tag"),
         ("xl/worksheets/sheet1.xml", b"</sheetData>", b" " * 70_000_000, "unpacks to more than 67,108,864"),
         ("xl/_rels/workbook.xml.rels", b"worksheets/sheet1", b"elsewhere", r"cannot be read as .xlsx: \w"),
@@ -192,34 +185,23 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
     with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):
         FirstAvailable("films", hub).load()
+    with pytest.raises(UserError, match=r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"):
+        FirstAvailable("notes", obtain="Ask the hospital.").load()
     (tmp_path / "films").mkdir()
     write(tmp_path / "films" / "train.csv")
     assert list(FirstAvailable("films", hub).load()) == ["train"]
 
 
-@pytest.mark.parametrize(
-    "name", ["json", "csv", "/etc", "../x", "./films", "a/b/c", "a/..", "s3://x/y", "~/x", "", "films\n/x"]
-)
-def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypatch, name):
+def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("loaded"))
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked"))
-    with pytest.raises(UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"):
-        HubSource(name).load()
-
-
-def test_a_folder_named_like_a_hubs_data_set_is_not_read_in_its_place(monkeypatch, tmp_path):
+    for name in ("json", "csv", "/etc", "../x", "./films", "a/b/c", "a/..", "s3://x/y", "~/x", "", "films\n/x"):
+        with pytest.raises(UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"):
+            HubSource(name).load()
     (tmp_path / "some" / "name").mkdir(parents=True)
-    write(tmp_path / "some" / "name" / "train.csv")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=rf"a file or folder of this name here, {tmp_path}/some/name"):
         HubSource("some/name").load()
-
-
-def test_data_that_no_hub_may_have(monkeypatch):
-    monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
-    with pytest.raises(UserError, match=r"\$ATTNPROBE_DATA_DIR/notes .*is not set.*Ask the hospital\. .*on no hub"):
-        FirstAvailable("notes", obtain="Ask the hospital.").load()
 
 
 def test_a_closed_port_is_an_error_and_not_a_wait():
@@ -227,20 +209,3 @@ def test_a_closed_port_is_an_error_and_not_a_wait():
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "UserError: the data set 'some/name' could not be loaded from the Hugging Face hub (Conn" in done.stderr
-
-
-def test_testbed_sizes_seeds_and_rationale():
-    source = TestbedSource(train_size=12, validation_size=10, test_size=11, seed=3)
-    splits = source.load()
-    assert {split: len(rows) for split, rows in splits.items()} == {"train": 12, "validation": 10, "test": 11}
-    assert splits["train"][0] != splits["validation"][0]
-    assert splits["train"][:] == source.load()["train"][:]
-    assert splits["train"][:] != TestbedSource(train_size=12, seed=4).load()["train"][:]
-    for row in splits["test"]:
-        assert len(row["rationale"]) == len(row["text"].split())
-    with pytest.raises(UserError, match="kind=poems: expected reviews or stories"):
-        TestbedSource("poems")
-    with pytest.raises(UserError, match="hops=4: expected a whole number"):
-        TestbedSource("stories", hops=4).load()
-    with pytest.raises(UserError, match="test_size=0"):
-        TestbedSource(test_size=0)

@@ -66,10 +66,15 @@ def test_a_list_of_words_is_taken_as_it_is(pipeline):
 
 
 def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        TextPipeline.load(tmp_path)
     pipeline.save(tmp_path)
     again = TextPipeline.load(tmp_path)
     assert torch.equal(again.batch_of(["a good film"]).ids, pipeline.batch_of(["a good film"]).ids)
     assert (list(again.classes), again.task, again.max_tokens) == (["negative", "positive"], Task.SINGLE_LABEL, 3)
+    (tmp_path / "pipeline.json").write_text(json.dumps({"rules": {}}))
+    with pytest.raises(UserError, match=r"not the pipeline\.json of a run"):
+        TextPipeline.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +89,3 @@ def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
 def test_texts_that_cannot_be_explained(pipeline, texts, message):
     with pytest.raises(UserError, match=message):
         pipeline.batch_of(texts)
-
-
-def test_unusable_pipeline_files(pipeline, tmp_path):
-    with pytest.raises(UserError, match="does not exist"):
-        TextPipeline.load(tmp_path)
-    pipeline.save(tmp_path)
-    (tmp_path / "pipeline.json").write_text(json.dumps({"rules": {}}))
-    with pytest.raises(UserError, match=r"not the pipeline\.json of a run"):
-        TextPipeline.load(tmp_path)

@@ -11,14 +11,11 @@ EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫�
 """A family (joined), a heart (with its variation mark), a skin tone, two flags, a keycap, a flag of tags."""
 
 
-@pytest.mark.parametrize("emoji", EMOJI)
-def test_what_is_one_character_to_a_reader_is_one_token(emoji):
-    assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
-    if not emoji[0].isdecimal():  # a digit goes with the letters before it
-        assert emoji in language_tokens(f"fine film{emoji}!!", "en")
-
-
-def test_tokens_are_the_text_again_and_plain_text_is_as_spacy_splits_it():
+def test_what_is_one_character_to_a_reader_is_one_token_and_tokens_are_the_text_again():
+    for emoji in EMOJI:
+        assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
+        if not emoji[0].isdecimal():  # a digit goes with the letters before it
+            assert emoji in language_tokens(f"fine film{emoji}!!", "en")
     text = "Don’t go: 10 % of “naïve” cafe\u0301s 👨‍👩‍👧‍👦!! cost 5€."
     assert "".join(language_tokens(text, "en")) == text.replace(" ", "")
     assert language_tokens("Don't go (really)!", "en") == ["Do", "n't", "go", "(", "really", ")", "!"]
@@ -38,11 +35,8 @@ def test_each_language_is_split_by_its_own_rules(language, text, words):
     for library in {"zh": ["jieba"], "ja": ["sudachipy", "sudachidict_core"]}.get(language, []):
         pytest.importorskip(library, reason="needs attnprobe[languages]")
     assert TextRules(language=language).words(text) == [word.lower() for word in words]
-
-
-def test_sentences_of_another_script():
-    pytest.importorskip("jieba", reason="needs attnprobe[languages]")
-    assert split_sentences("房间很干净。服务也好！", "zh") == ["房间很干净。", "服务也好！"]
+    if language == "zh":
+        assert split_sentences("房间很干净。服务也好！", "zh") == ["房间很干净。", "服务也好！"]
 
 
 def test_unknown_languages_and_missing_libraries_are_refused_at_once(monkeypatch):

@@ -17,20 +17,16 @@ def test_markers_come_first_then_the_words_in_order():
     assert vocabulary.decode([2, 5, 1, 3]) == ["<SOS>", "pear", "<UNK>", "<EOS>"]
 
 
-def test_save_and_load(tmp_path):
-    vocabulary = Vocabulary(["é", "\u2028", "a"])
-    write_json(vocabulary.ids, tmp_path / "vocabulary.json")
-    assert Vocabulary.load(tmp_path / "vocabulary.json").words == vocabulary.words
-
-
-@pytest.mark.parametrize("content", ["no json", json.dumps({"a": 0}), json.dumps(["a"]), json.dumps(3)])
-def test_unusable_vocabulary_file(tmp_path, content):
-    path = tmp_path / "vocabulary.json"
+def test_what_was_saved_is_loaded_and_nothing_else(tmp_path):
+    path, vocabulary = tmp_path / "vocabulary.json", Vocabulary(["é", "\u2028", "a"])
     with pytest.raises(UserError, match="does not exist"):
         Vocabulary.load(path)
-    path.write_text(content)
-    with pytest.raises(UserError, match="is not a vocabulary"):
-        Vocabulary.load(path)
+    write_json(vocabulary.ids, path)
+    assert Vocabulary.load(path).words == vocabulary.words
+    for content in ("no json", json.dumps({"a": 0}), json.dumps(["a"]), json.dumps(3)):
+        path.write_text(content)
+        with pytest.raises(UserError, match="is not a vocabulary"):
+            Vocabulary.load(path)
 
 
 @pytest.mark.parametrize("documents", [0, 1, 9])
