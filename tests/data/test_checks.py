@@ -94,32 +94,22 @@ def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
     )
 
 
-def labelled(labels, **changed):
-    frame = clean().assign(label=labels)
-    for name, rows in changed.items():
-        frame.loc[rows, name] = None
-    return frame
-
-
-def of_two_labels():
-    frame = clean(400)
-    frame.loc[200:249, "text"] = frame["text"][:50].to_numpy()
-    frame.loc[200:249, "label"] = ["bad" if label == "good" else "good" for label in frame["label"][:50]]
-    return frame
-
-
+OF_TWO_LABELS = pd.concat([clean(400), clean(50).assign(label=["bad", "good"] * 25)])
 CHINESE = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
 FAULTS = {
     "repeated texts": (pd.concat([clean(600)] * 3), "they count several times"),
     "texts in training and test": (pd.concat([clean(600)] * 3), "or keep them together with data.group=COLUMN"),
-    "contradicting labels": (of_two_labels(), "no model can get both right"),
+    "contradicting labels": (OF_TWO_LABELS, "no model can get both right"),
     "largest class": (
-        labelled(["rare" if n % 33 == 0 else "common" for n in range(1000)]),
+        clean().assign(label=["rare" if n % 33 == 0 else "common" for n in range(1000)]),
         "97 % of the training rows are 'common': always guessing it is right",
     ),
-    "rare classes": (labelled(["n/a yet" if n in (10, 400, 800) else n % 2 for n in range(1000)]), "'n/a yet' ("),
+    "rare classes": (
+        clean().assign(label=["n/a yet" if n in (10, 400, 800) else n % 2 for n in range(1000)]),
+        "'n/a yet' (",
+    ),
     "empty cells": (
-        labelled(["good", "bad"] * 500, text=range(100, 200)),
+        clean().assign(text=[None if 100 <= n < 200 else text for n, text in enumerate(texts(1000))]),
         "100 of 1,000 rows have no text or no label (text is null: 100)",
     ),
     "training rows": (clean(60), "40 training rows"),

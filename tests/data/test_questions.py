@@ -7,7 +7,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from tests.data.given import ready
-from tests.data.test_data_sets import CONF, composed, local
+from tests.data.test_data_sets import composed
 
 TRAIN = {
     "text": ["Mary is in the Hall.", "John is in the attic.", "Mary left."],
@@ -193,17 +193,3 @@ def test_stories_end_to_end(hops):
         assert marked == " . ".join([*support, ""]).split()
         assert data.splits["test"].question(row) == table[row]["question"].split()
         assert data.classes[data.splits["test"].labels[row]] == table[row]["label"]
-
-
-@pytest.mark.real_data
-@pytest.mark.parametrize(("name", "vocabulary"), [("babi1", 24), ("babi2", 38), ("babi3", 39)])
-def test_vocabulary_of_the_paper(name, vocabulary):
-    if not local(name):
-        pytest.skip(f"no {name} below ATTNPROBE_DATA_DIR")
-    assert (CONF / f"{name}.yaml").is_file()
-    data = composed(name)
-    data.setup()
-    assert len(data.vocabulary) == vocabulary
-    assert len(data.classes) == 6
-    for split in data.splits:
-        assert data.counts[split]["rationale does not fit"] == 0

@@ -1,7 +1,6 @@
 import contextlib
 import os
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +54,20 @@ def test_a_manifest_of_somebody_else_keeps_no_run_from_being_read(tmp_path, cont
         read_results(tmp_path / "other")
 
 
-def test_examples_are_those_of_a_split_that_the_run_has(tmp_path):
-    run = finished_run(tmp_path / "run")
-    assert len(read_examples(run)) == 2
+def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
+    for name in ("a", "b", "c", "d"):
+        finished_run(tmp_path / name)
+    for name in ("a", "c"):
+        (tmp_path / name / "tables" / "a.parquet").unlink()
+    (tmp_path / "d").rename(tmp_path / os.fsdecode(b"d\xff"))
+    with pytest.warns(DamagedRunWarning) as caught:
+        assert find_runs(tmp_path) == [tmp_path / "b"]
+    (message,) = [str(one.message) for one in caught]
+    assert message.count("a.parquet is damaged: it is missing") == 2
+    assert "is not UTF-8: rename it" in message
+    assert len(read_examples(tmp_path / "b")) == 2
     with pytest.raises(UserError, match=r"no examples of the split '\.\./tables/a': there are test"):
-        read_examples(run, split="../tables/a")
+        read_examples(tmp_path / "b", split="../tables/a")
 
 
 def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
@@ -73,6 +81,13 @@ def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
         run.refuse_foreign()
     run.discard()
     assert content_of(place) == before
+    killed = OwnRunDirectory(tmp_path / "killed while its mark was written")
+    killed.path.mkdir()
+    (killed.path / f".{MARKER}.123.partial").write_text("{")
+    (killed.path / LOCK).write_text("process 7 on this machine")
+    killed.refuse_foreign()
+    killed.mark()
+    assert {path.name for path in killed.path.iterdir()} == {MARKER, LOCK}
 
 
 def begun(directory, *names):
@@ -96,10 +111,9 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
     assert {path.name for path in run.path.iterdir()} == {
         MARKER, "config.yaml", "manifest.json", "model.safetensors", "tables", "training.json",
     }  # fmt: skip
-
-
-def test_what_was_prepared_and_never_true_is_removed_by_the_next_command(tmp_path):
-    run, _ = begun(tmp_path / "run", "tables/a.parquet")
+    run, _ = begun(
+        tmp_path / "killed", "tables/a.parquet"
+    )  # what was prepared and never true goes with the next command
     (run.folder(CHECKPOINTS) / "epoch=1.ckpt").write_text("")
     (run.folder(CHECKPOINTS) / "mine.txt").write_text("mine")
     (run / ".attnprobe.new/tables/.a.parquet.7.partial").write_text("")
@@ -207,16 +221,6 @@ def test_what_is_no_file_is_not_written_to(tmp_path, make):
         run.finish({}, files)
 
 
-def test_a_kill_while_the_list_is_written_leaves_a_usable_folder(tmp_path):
-    run = OwnRunDirectory(tmp_path / "run")
-    run.path.mkdir()
-    (run.path / f".{MARKER}.123.partial").write_text("{")
-    (run.path / LOCK).write_text("process 7 on this machine")
-    run.refuse_foreign()
-    run.mark()
-    assert {path.name for path in run.path.iterdir()} == {MARKER, LOCK}
-
-
 @pytest.mark.parametrize("gone", [MARKER, "training.json", "model.safetensors", "config.yaml"])
 def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tmp_path, gone):
     run, files = begun(tmp_path / "run")
@@ -224,21 +228,3 @@ def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tm
     with pytest.raises(UserError, match=gone):
         run.finish({}, files)
     assert not run.is_finished
-
-
-def test_a_run_in_a_folder_whose_name_is_no_text_is_named_and_left_out(tmp_path):
-    finished_run(tmp_path / "a")
-    finished_run(tmp_path / "b").rename(tmp_path / os.fsdecode(b"b\xff"))
-    with pytest.warns(DamagedRunWarning, match="is not UTF-8: rename it"):
-        assert len(read_results(tmp_path)) == 2
-
-
-def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
-    for name in ("a", "b", "c"):
-        finished_run(tmp_path / name)
-    for name in ("a", "c"):
-        (tmp_path / name / "tables" / "a.parquet").unlink()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert find_runs(tmp_path) == [tmp_path / "b"]
-    assert [str(one.message).count("a.parquet is damaged: it is missing") for one in caught] == [2]

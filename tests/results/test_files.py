@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from attnprobe.results.files import write_atomically, write_json
+from attnprobe.results.files import write_atomically
 
 
 def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
@@ -47,8 +47,3 @@ def test_what_a_killed_write_left_goes_with_the_next_one_and_that_of_a_process_a
         (tmp_path / name).write_text("half")
     write_atomically(tmp_path / "a", lambda partial: partial.write_text("whole"))
     assert {one.name for one in tmp_path.iterdir()} == {"a", *names[1:]}
-
-
-def test_json_keeps_its_order_and_its_letters(tmp_path):
-    write_json({"ö": 2, "a": [1]}, tmp_path / "a.json")
-    assert (tmp_path / "a.json").read_bytes() == '{\n  "ö": 2,\n  "a": [\n    1\n  ]\n}\n'.encode()

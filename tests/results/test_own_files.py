@@ -82,27 +82,14 @@ def test_what_was_changed_since_the_list_was_closed_is_left_as_it_is(tmp_path):
 
 
 def test_an_archive_of_a_run_whose_name_has_two_lines_can_be_checked(tmp_path, capsys):
-    for name in ("a\nb", "a\\b"):
-        invented_run(tmp_path / "runs", probes=("performance",)).rename(tmp_path / name)
-    main(
-        [
-            "report",
-            *(str(tmp_path / name) for name in ("a\nb",)),
-            "-o",
-            str(tmp_path / "p.html"),
-            "--archive",
-            str(tmp_path / "p.zip"),
-        ]
-    )
+    invented_run(tmp_path / "runs", probes=("performance",)).rename(tmp_path / "a\nb")
+    main(["report", str(tmp_path / "a\nb"), "-o", str(tmp_path / "p.html"), "--archive", str(tmp_path / "p.zip")])
     with zipfile.ZipFile(tmp_path / "p.zip") as zipped:
         sums = dict(reversed(line.split("  ")) for line in zipped.read("SHA256SUMS").decode().splitlines())
         assert all(hashlib.sha256(zipped.read(name)).hexdigest() == digest for name, digest in sums.items())
         assert {"runs/a_b/manifest.json", "runs/a_b/config.yaml"} <= {*sums}
-    assert list(numbered_names([tmp_path / "a\nb", tmp_path / "a\\b", tmp_path / "c"]).values()) == [
-        "1-a_b",
-        "2-a_b",
-        "c",
-    ]
+    names = numbered_names([tmp_path / "a\nb", tmp_path / "a\\b", tmp_path / "c"])
+    assert list(names.values()) == ["1-a_b", "2-a_b", "c"]
 
 
 def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsys):

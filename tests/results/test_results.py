@@ -1,6 +1,5 @@
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -27,7 +26,10 @@ def table(*parts, **identity):
     return rows.table(IDENTITY | identity)
 
 
-def finished_run(directory, **tables):
+def finished_run(directory, examples=None, **tables):
+    if examples is not None:
+        columns = {key: list(value) for key, value in examples.items()}
+        write_table(pa.table(columns), directory / "examples/test.parquet")
     for name, content in tables.items():
         write_table(content, directory / "tables" / f"{name}.parquet")
     seal(directory, run_id="r", tables={name: {} for name in tables})
@@ -52,12 +54,9 @@ def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
     assert set(read_results(tmp_path)["run_id"]) == {"r", "s"}
     assert len(read_results(str(tmp_path / "x" / "o*"))) == 4
     assert len(read_results([tmp_path / "x" / "one", tmp_path / "x" / "[two]"])) == 6
-
-
-def test_a_run_without_a_manifest_does_not_count(tmp_path):
-    write_table(table(("a", np.array([1]), np.array([1.0]))), tmp_path / "run" / "tables" / "permutation.parquet")
+    (tmp_path / "x" / "one" / "manifest.json").unlink()
     with pytest.raises(UserError, match=r"no manifest\.json there"):
-        read_results(tmp_path / "run")
+        read_results(tmp_path / "x" / "one")
     with pytest.raises(UserError, match="does not exist"):
         read_results(tmp_path / "nowhere")
 
@@ -99,16 +98,9 @@ def test_the_questions_about_one_text_are_resampled_together(tmp_path):
         count = 40 * asked
         text = np.arange(count) // asked
         words = [["text", str(one if name != "unasked" else number)] for number, one in enumerate(text)]
-        examples = {
-            "example_id": range(count),
-            "tokens": words,
-            "question": [["which", str(one)] for one in range(count)],
-        }
-        (tmp_path / name / "examples").mkdir(parents=True)
-        pq.write_table(
-            pa.table({key: list(value) for key, value in examples.items()}), tmp_path / name / "examples/test.parquet"
-        )
-        finished_run(tmp_path / name, permutation=table(("median_tvd", np.arange(count), of_text[text])))
+        which = [["which", str(one)] for one in range(count)]
+        examples = {"example_id": range(count), "tokens": words, "question": which}
+        finished_run(tmp_path / name, examples, permutation=table(("median_tvd", np.arange(count), of_text[text])))
         assert first_of_text(RunDirectory(tmp_path / name)) == {
             number: asked * (number // asked) for number in range(count) if number % asked and name == "six"
         }
@@ -134,16 +126,12 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
         ("none", [["0"], ["1"], ["2"], ["3"], ["4"]], set()),
     ):
         examples = {"example_id": range(10, 15), "tokens": tokens} | ({"question": asked} if asked else {})
-        (tmp_path / name / "examples").mkdir(parents=True)
-        pq.write_table(
-            pa.table({key: list(value) for key, value in examples.items()}), tmp_path / name / "examples/test.parquet"
-        )
         ids, whole = np.arange(10, 15), np.array([-1])
         numbers = table(("median_tvd", ids, np.array([0.1, 0.2, 0.9, 0.3, 0.9])))
         performance = table(
             ("accuracy", whole, np.array([0.6])), ("examples", whole, np.array([5.0])), probe="performance"
         )
-        finished_run(tmp_path / name, permutation=numbers, performance=performance)
+        finished_run(tmp_path / name, examples, permutation=numbers, performance=performance)
         assert repeats_of(RunDirectory(tmp_path / name)) == {10 + one for one in repeats}
         results = read_results(tmp_path / name)
         kept = [number for number in range(5) if number not in repeats]

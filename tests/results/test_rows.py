@@ -76,16 +76,11 @@ def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_pat
     assert (tmp_path / "1").read_bytes() == (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
 
 
-def test_no_rows_make_a_table_of_none(tmp_path):
-    assert Rows().write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
-    assert pq.read_table(tmp_path / "t").num_rows == 0
+def test_no_rows_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_path, row_group):
     rows = Rows()
     rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
     assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
-
-
-def test_negative_ids_and_an_example_of_more_rows_than_a_row_group(row_group):
-    rows = Rows()
+    assert pq.read_table(tmp_path / "t").num_rows == 0
     for ids in ([5, -1], [2, 0]):
         rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
     table = rows.table(IDENTITY)
