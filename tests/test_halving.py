@@ -55,10 +55,13 @@ def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
     assert not is_out_of_memory(ValueError("can't allocate memory"))
 
 
-def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp_path, monkeypatch):
+def fail(*_):
+    raise RuntimeError(FULL)
+
+
+def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeypatch, capsys):
     settings = ("probe=[permutation,adversarial]", "probe.adversarial.restarts=3", "probe.adversarial.steps=5")
-    whole = run(small_run(tmp_path / "whole", *settings))
-    held = []
+    found, held = {"whole": run(small_run(tmp_path / "whole", *settings))}, []
     for probe in (Permutation, Adversarial):
 
         def noted(self, readout, draws, measure=probe.measure):
@@ -67,22 +70,12 @@ def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp
             return measure(self, readout, draws)
 
         monkeypatch.setattr(probe, "measure", noted)
-    monkeypatch.setattr("attnprobe.probes.base.MOST_NUMBERS", 20_000)
-    parts = run(small_run(tmp_path / "parts", *settings))
+    with monkeypatch.context() as changed:  # a probe of many samples
+        changed.setattr("attnprobe.probes.base.MOST_NUMBERS", 20_000)
+        found["parts"] = run(small_run(tmp_path / "parts", *settings))
     assert all(rows == 1 or numbers <= 20_000 for rows, numbers in held)
     assert len({rows for rows, _ in held}) > 1
-    assert json.loads((parts / "manifest.json").read_text())["halved_batches"] == 0
-    one, other = (read_results(place).drop(columns="run_id") for place in (whole, parts))
-    pd.testing.assert_frame_equal(one, other, rtol=1e-6)
-
-
-def fail(*_):
-    raise RuntimeError(FULL)
-
-
-def test_a_run_whose_batches_do_not_fit_has_the_numbers_of_one_whose_batches_do(tmp_path, monkeypatch, capsys):
-    whole = run(small_run(tmp_path / "whole"))
-    measure, forward = Permutation.measure, AttentionClassifier.forward
+    measure, forward = Permutation.measure, AttentionClassifier.forward  # batches that do not fit
 
     def small_measure(self, readout, draws):
         yield from measure(self, readout, draws) if len(readout.content) <= 9 else fail()
@@ -93,11 +86,13 @@ def test_a_run_whose_batches_do_not_fit_has_the_numbers_of_one_whose_batches_do(
     monkeypatch.setattr(Permutation, "measure", small_measure)
     monkeypatch.setattr(AttentionClassifier, "forward", small_forward)
     # validation is part of training, where nothing is halved
-    other = run(small_run(tmp_path / "halved", "data.eval_batch_size=15"))
-    counts = [json.loads((one / "manifest.json").read_text())["halved_batches"] for one in (whole, other)]
-    assert counts[0] == 0 < counts[1]
+    found["halved"] = run(small_run(tmp_path / "halved", *settings, "data.eval_batch_size=15"))
+    counts = {name: json.loads((one / "manifest.json").read_text())["halved_batches"] for name, one in found.items()}
+    assert counts["whole"] == counts["parts"] == 0 < counts["halved"]
     assert "which changes no number" in capsys.readouterr().err
-    pd.testing.assert_frame_equal(*(read_results(one).drop(columns="run_id") for one in (whole, other)), rtol=1e-6)
+    tables = {name: read_results(one).drop(columns="run_id") for name, one in found.items()}
+    for name in ("parts", "halved"):
+        pd.testing.assert_frame_equal(tables["whole"], tables[name], rtol=1e-6)
 
 
 def test_a_training_that_does_not_fit_names_the_setting_to_change(tmp_path, monkeypatch):
