@@ -299,7 +299,7 @@ def _class_of(path: str, target: str, wanted: type, trusted: Trusted) -> type:
         same and kind.__qualname__ == name and (module not in TORCH or own.startswith(TORCH[0]))
     ):
         raise UserError(f"{where} is only another name for {own}.{kind.__qualname__}: it is not defined there")
-    if wanted not in kind.__mro__ or inspect.isabstract(kind):
+    if wanted not in kind.__mro__ or inspect.isabstract(kind) or kind in STAGES.values():
         base = f"{wanted.__module__}.{wanted.__name__}"
         raise UserError(f"{where}: expected a concrete subclass of {base}, such as {example}")
     assert isinstance(kind, type)

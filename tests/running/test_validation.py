@@ -38,6 +38,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
         (["model.encoder._target_=attnprobe.models.encoders.LSTMEncodr"], r"no such class; did you mean LSTMEncoder\?"),
         (["model.encoder._target_=nopackage.Class"], "model.encoder._target_=nopackage.Class: there is no such class"),
         (["model.encoder._target_=attnprobe.models.attention.DotAttention"], "expected a concrete subclass of .*TextEncoder"),
+        (["model.encoder._target_=attnprobe.models.encoders.Encoder"], "expected a concrete subclass of .*TextEncoder"),
         (["model.encoder._partial_=false"], "model.encoder._partial_=false: expected true"),
         (["model.encoder=lstm"], r"model.encoder=lstm: expected a part \(a mapping with _target_"),
         (["~model.attention._target_"], r"model.attention=.*: expected a part \(a mapping with _target_"),
