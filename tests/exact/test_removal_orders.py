@@ -60,13 +60,3 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
             curve = [(attention[row, kept] @ lead[row, kept] / attention[row, kept].sum()).item() for kept in left]
             attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
         assert attains_all == nested[row].item()
-
-
-def test_a_long_text_in_parts_is_the_same_as_at_once(monkeypatch):
-    attention, logits, content = texts(3, 50, 2, seed=4, grid=False)
-    zero = torch.zeros(3, dtype=torch.long)
-    whole = erasure_limits(attention, logits, content, class_=zero, rival=zero + 1)
-    monkeypatch.setattr("attnprobe.exact.removal_orders.CELLS", 150)
-    parts = erasure_limits(attention, logits, content, class_=zero, rival=zero + 1)
-    torch.testing.assert_close(parts.lowest, whole.lowest, atol=0, rtol=0, equal_nan=True)
-    assert parts.lowest_nested.tolist() == whole.lowest_nested.tolist()

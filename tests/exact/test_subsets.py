@@ -91,15 +91,6 @@ def test_interactions_follow_their_definition(words):
         assert ours[i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_game_without_interaction_gives_every_word_its_own_weight():
-    weights = torch.tensor([0.5, -1.0, 2.0, 0.0])
-    members = (torch.arange(16)[:, None] >> torch.arange(4)) & 1
-    value = (members * weights).sum(-1)[None].double()
-    for values in (shapley_values(value), banzhaf_values(value)):
-        torch.testing.assert_close(values, weights.double()[None], atol=1e-12, rtol=0)
-    assert shapley_interactions(value).abs().max() < 1e-12
-
-
 @pytest.mark.parametrize("words", [1, 3, 5])
 def test_minimal_sets_have_no_smaller_one_within(words):
     holds = tables(4, words, seed=words) > 0.7

@@ -38,11 +38,8 @@ def test_contribution_equals_the_decoder_at_each_state():
             z = decoder(subject.outputs.hidden[row, t])
             expected = float(subject.outputs.attention[row, t] * (z[chosen] - z[other]).detach())
             assert float(scores[row, t]) == pytest.approx(expected)
-
-
-def test_contribution_left_out_without_a_linear_decoder():
-    subject = subject_of(question=True)
-    assert not subject.importance("contribution").is_defined(subject)
+    other = subject_of(question=True)  # whose decoder is not linear
+    assert not other.importance("contribution").is_defined(other)
 
 
 def test_idf_counts_the_training_texts():

@@ -59,6 +59,9 @@ def test_the_target_is_a_setting(target, first, second):
     subject = additive_subject(importances={"integrated_gradients": one})
     expected = words_shares(subject, first=first, second=second)
     torch.testing.assert_close(subject.scores("integrated_gradients"), expected)
+    content, shares = subject.batch.content, expected  # against the mean of the text
+    centred = (shares - shares.sum(-1, keepdim=True) / content.sum(-1, keepdim=True)).masked_fill(~content, 0)
+    torch.testing.assert_close(IntegratedGradients(target=target, baseline="mean").scores(subject), centred)
 
 
 def test_what_cannot_be_is_refused_with_the_nearest_name():
@@ -99,15 +102,6 @@ def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
     assert rough > 1e-3
     assert gap(steps=1, most_steps=256) <= 1e-3
     assert 1e-4 < gap(steps=1, most_steps=3, gap=1e-12) < rough
-
-
-def test_the_mean_of_the_text_is_another_baseline():
-    one = IntegratedGradients(baseline="mean")
-    subject = additive_subject(importances={"integrated_gradients": one})
-    content = subject.batch.content
-    shares = words_shares(subject)
-    centred = shares - shares.sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
-    torch.testing.assert_close(subject.scores("integrated_gradients"), centred.masked_fill(~content, 0))
 
 
 def test_gradient_shap_is_captums_own_on_the_same_draws():

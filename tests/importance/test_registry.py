@@ -17,21 +17,12 @@ REFUSING = ("deep_lift",)
 """Those that refuse this model; tests/importance/test_gradients.py has one of theirs."""
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_every_importance_has_its_facts(stem):
-    one = classes()[stem]
-    assert one.name == stem
-    assert one.title
-    assert re.fullmatch("#[0-9A-F]{6}", one.colour)
-
-
-def test_no_two_share_a_title_or_a_colour():
-    for fact in ("title", "colour"):
-        assert len({getattr(classes()[stem], fact) for stem in STEMS}) == len(STEMS)
-
-
-def test_what_is_built_in_has_settings_and_the_other_way_round():
+def test_every_importance_has_settings_a_title_and_a_colour_of_its_own():
     assert [name for name in names() if name in STEMS] == STEMS
+    members = [classes()[stem] for stem in STEMS]
+    assert [one.name for one in members] == STEMS
+    assert len({one.title for one in members}) == len({one.colour for one in members}) == len(STEMS)
+    assert all(re.fullmatch("#[0-9A-F]{6}", one.colour) for one in members)
 
 
 @pytest.mark.parametrize("question", [False, True])
