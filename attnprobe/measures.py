@@ -16,6 +16,10 @@ from torch import Tensor
 Rows = Float[Tensor, "*#batch seq"]
 Mask = Bool[Tensor, "*#batch seq"]
 PerRow = Float[Tensor, "*any"]
+LN2 = math.log(2)
+"""The largest Jensen-Shannon divergence, in nats: that of two rows with nothing in common."""
+EXACT_UP_TO = 33
+"""Entries of a row without ties up to which its p-value is counted out, as `scipy.stats.kendalltau` does."""
 
 
 def _masked_rows(a: Tensor, b: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,10 +41,6 @@ def _masked_rows(a: Tensor, b: Tensor, mask: Tensor | None) -> tuple[Tensor, Ten
         raise ValueError(f"mask is of {mask.dtype}: expected torch.bool, True where an entry counts")
     a, b, mask = torch.broadcast_tensors(a, b, mask)
     return torch.where(mask, a, 0), torch.where(mask, b, 0), mask
-
-
-LN2 = math.log(2)
-"""The largest Jensen-Shannon divergence, in nats: that of two rows with nothing in common."""
 
 
 class _HalfDivergence(torch.autograd.Function):
@@ -142,22 +142,18 @@ def normalised(scores: Rows, mask: Mask | None = None) -> Float[Tensor, "*any"]:
     return result if mask is None else torch.where(mask, result, 0)
 
 
-def _dense_ranks(x: Tensor, valid: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*batch seq"]:
-    """Rank of each entry's value among its row's distinct values, from 0; entries outside the mask come last."""
+def _dense_ranks(
+    x: Tensor, valid: Bool[Tensor, "*batch seq"]
+) -> tuple[Int[Tensor, "*batch seq"], Int[Tensor, "*batch groups"]]:
+    """Rank of each entry's value among its row's distinct values, from 0, entries outside the mask last; and how many valid
+    entries have each rank."""
     ordered, order = x.sort(-1)
     new_value = torch.zeros_like(order)
     new_value[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     ranks = torch.empty_like(order).scatter_(-1, order, new_value.cumsum(-1))
-    return torch.where(valid, ranks, x.shape[-1])
-
-
-def _group_sizes(ranks: Int[Tensor, "*batch seq"], valid: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*batch groups"]:
+    ranks = torch.where(valid, ranks, x.shape[-1])
     sizes = ranks.new_zeros(*ranks.shape[:-1], ranks.shape[-1] + 1)
-    return sizes.scatter_add_(-1, ranks, valid.long())
-
-
-EXACT_UP_TO = 33
-"""Entries of a row without ties up to which its p-value is counted out, as `scipy.stats.kendalltau` does."""
+    return ranks, sizes.scatter_add_(-1, ranks, valid.long())
 
 
 def kendall_tau(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
@@ -180,12 +176,12 @@ def kendall_tau_test(a: Rows, b: Rows, mask: Mask | None = None) -> tuple[PerRow
     not, and is not corrected for the number of examples.
     """
     a, b, valid = _masked_rows(a.detach(), b.detach(), mask)
-    rank_a, rank_b = _dense_ranks(a, valid), _dense_ranks(b, valid)
+    (rank_a, groups_a), (rank_b, groups_b) = _dense_ranks(a, valid), _dense_ranks(b, valid)
     # a's order, ties in a by b: no pair tied in either is an inversion
     both = rank_a * (valid.shape[-1] + 1) + rank_b
     discordant = _inversions(rank_b.gather(-1, both.argsort(-1)))
-    groups_a, groups_b, groups = (_group_sizes(rank, valid) for rank in (rank_a, rank_b, _dense_ranks(both, valid)))
-    ties_a, ties_b, ties = ((group * (group - 1) // 2).sum(-1) for group in (groups_a, groups_b, groups))
+    every = (groups_a, groups_b, _dense_ranks(both, valid)[1])
+    ties_a, ties_b, ties = ((group * (group - 1) // 2).sum(-1) for group in every)
     size = valid.sum(-1)
     total = size * (size - 1) // 2
     balance = total - ties_a - ties_b + ties - 2 * discordant  # concordant minus discordant pairs
@@ -252,8 +248,7 @@ def spearman(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
     centre = (valid.sum(-1, keepdim=True) - 1) / 2
     centred = []
     for row in (a, b):  # average ranks minus their mean, 0 outside the mask
-        ranks = _dense_ranks(row, valid)
-        sizes = _group_sizes(ranks, valid)
+        ranks, sizes = _dense_ranks(row, valid)
         middle = sizes.cumsum(-1) - (sizes + 1) / 2.0
         centred.append(torch.where(valid, middle.double().gather(-1, ranks) - centre, 0))
     x, y = centred

@@ -46,14 +46,10 @@ class Axis(StrEnum):
     CLASSES = "classes"  # one bool per class; given as the numbers of the classes
 
 
-def over(axis: Axis, pad: float | int = 0) -> dict[str, Any]:
-    """What a field of `Batch` declares: its axis, and what stands at markers and padding."""
-    return {"axis": axis, "pad": pad}
-
-
 @dataclass
 class Batch:
-    """One padded batch of texts. A new column is one line here: its axis and its padding.
+    """One padded batch of texts. A new column is one line here: its axis, and what stands at markers and padding
+    (`pad`), unless it is 0.
 
     `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id` is the row
     number within the split. `sentence` numbers the sentence of every token from 0 (−1 on markers and padding). `rationale`
@@ -70,26 +66,28 @@ class Batch:
     texts without them.
     """
 
-    ids: Int[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
-    mask: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
-    content: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
-    labels: Tensor = field(metadata=over(Axis.EXAMPLE))
-    example_id: Int[Tensor, "batch"] = field(metadata=over(Axis.EXAMPLE))
-    sentence: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
-    rationale: Bool[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
-    annotators: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
-    counterfactual: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
-    question: Int[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
-    question_mask: Bool[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
-    candidates: Bool[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.CLASSES))
-    teacher_attention: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
-    teacher_probability: Float[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.EXAMPLE))
-    pieces: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
-    piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES, -2))
-    piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
-    segment: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
-    asked: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
-    extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
+    ids: Int[Tensor, "batch tokens"] = field(metadata={"axis": Axis.TOKENS})
+    mask: Bool[Tensor, "batch tokens"] = field(metadata={"axis": Axis.TOKENS})
+    content: Bool[Tensor, "batch tokens"] = field(metadata={"axis": Axis.TOKENS})
+    labels: Tensor = field(metadata={"axis": Axis.EXAMPLE})
+    example_id: Int[Tensor, "batch"] = field(metadata={"axis": Axis.EXAMPLE})
+    sentence: Int[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS, "pad": -1})
+    rationale: Bool[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS})
+    annotators: Int[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS})
+    counterfactual: Int[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS})
+    question: Int[Tensor, "batch question"] | None = field(default=None, metadata={"axis": Axis.QUESTION})
+    question_mask: Bool[Tensor, "batch question"] | None = field(default=None, metadata={"axis": Axis.QUESTION})
+    candidates: Bool[Tensor, "batch classes"] | None = field(default=None, metadata={"axis": Axis.CLASSES})
+    teacher_attention: Float[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS})
+    teacher_probability: Float[Tensor, "batch classes"] | None = field(default=None, metadata={"axis": Axis.EXAMPLE})
+    pieces: Int[Tensor, "batch pieces"] | None = field(default=None, metadata={"axis": Axis.PIECES})
+    piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata={"axis": Axis.PIECES, "pad": -2})
+    piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata={"axis": Axis.PIECES})
+    segment: Int[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS, "pad": -1})
+    asked: Float[Tensor, "batch tokens"] | None = field(default=None, metadata={"axis": Axis.TOKENS})
+    extra: dict[str, Float[Tensor, "batch tokens"]] = field(
+        default_factory=dict, metadata={"axis": Axis.TOKENS, "pad": torch.nan}
+    )
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -5,6 +5,8 @@ import unicodedata
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet would run."""
+KEYWORDS = ("true", "false", "null", "nan", "inf")
+"""What Hydra's grammar reads as something else than text."""
 
 
 def visible(text: str) -> str:
@@ -60,10 +62,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.001:
         return "less than 0.1 %"
     return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
-
-
-KEYWORDS = ("true", "false", "null", "nan", "inf")
-"""What Hydra's grammar reads as something else than text."""
 
 
 def quoted(value: str) -> str:

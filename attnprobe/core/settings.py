@@ -66,6 +66,12 @@ Share = Annotated[Number, Gt(0), Lt(1)]
 Portion = Annotated[Number, Ge(0), Le(1)]
 """From nothing to all."""
 Dropout = Annotated[Number, Ge(0), Lt(1)]
+NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
+PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
+BOUNDS = {
+    Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}",
+    MinLen: "with {0.min_length} or more entries",
+}  # fmt: skip
 
 
 class Checked(ABCMeta):
@@ -214,14 +220,6 @@ def part_of(hint: Any) -> tuple[type, bool] | None:
         return None if inner is None else (inner[0], True)
     is_part = isinstance(hint, Checked) or (isinstance(hint, type) and hint.__module__.startswith("torch.optim"))
     return (hint, False) if is_part else None
-
-
-NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
-PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
-BOUNDS = {
-    Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}",
-    MinLen: "with {0.min_length} or more entries",
-}  # fmt: skip
 
 
 def words(kind: Any, *, plural: bool = False) -> str:

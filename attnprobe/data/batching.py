@@ -57,7 +57,7 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
             first, width = (1, ids.shape[1]) if facts["axis"] is Axis.TOKENS else (0, max(map(len, given)))
             kind = torch.from_numpy(given[0]).dtype
             kind = kind if kind is torch.bool or kind.is_floating_point else torch.long
-            value = torch.full((len(given), width), facts["pad"], dtype=kind)
+            value = torch.full((len(given), width), facts.get("pad", 0), dtype=kind)
             for row, numbers in enumerate(given):
                 value[row, first : first + len(numbers)] = torch.from_numpy(numbers)
         (values if name in declared else extra)[name] = value

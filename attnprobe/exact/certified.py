@@ -37,6 +37,10 @@ NEGLIGIBLE = 1e-7
 """Gap in nats at which no further programme is worth its time."""
 SHRINKINGS = (0.7, 0.4, 0.1, 0.0)
 """Shares of ε tried in turn where the bound's programme does not lead to a feasible attention (many classes)."""
+POLISHINGS = 4
+"""Programmes that an example may take beyond its effort, to move the attention found to the rim of the true region."""
+PAIR_TESTS = 100_000
+"""How many (pair, constraint) combinations one example may cost: all pairs up to 129 positions at 4 classes."""
 
 
 class Polytope:
@@ -142,12 +146,6 @@ def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray,
     result = np.zeros((len(steps), len(a)))
     result[:, used] = np.maximum(weights, 0)
     return result[(weights >= 0).all(1)]
-
-
-POLISHINGS = 4
-"""Programmes that an example may take beyond its effort, to move the attention found to the rim of the true region."""
-PAIR_TESTS = 100_000
-"""How many (pair, constraint) combinations one example may cost: all pairs up to 129 positions at 4 classes."""
 
 
 def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:

@@ -12,6 +12,9 @@ Logits = Float[Tensor, "batch seq classes"]
 PerText = Float[Tensor, "batch"]
 SUM_TOLERANCE = 1e-4
 """How far from 1 an attention row may sum: float32 rounding of long rows stays well below."""
+LEAST_MASS = 1e-12
+"""Where less attention than this is left, an erasure is undefined: what remains is rounding, and renormalising it would
+invent a prediction. By the same share of the largest lead that one position has, a class must be ahead: less is a tie."""
 
 
 def checked(
@@ -71,10 +74,6 @@ def refuse_integers(**tensors: Tensor) -> None:
 
 
 # When is one class ahead of another? One rule for everything that erases weights and looks at the decision.
-
-LEAST_MASS = 1e-12
-"""Where less attention than this is left, an erasure is undefined: what remains is rounding, and renormalising it would
-invent a prediction. By the same share of the largest lead that one position has, a class must be ahead: less is a tie."""
 
 
 def decide(attention: Weights, position_logits: Logits) -> Int[Tensor, "batch"]:

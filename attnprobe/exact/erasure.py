@@ -17,6 +17,9 @@ from attnprobe.measures import jensen_shannon
 
 CHUNK = 4_000_000
 """Attention weights at a time where the decoder is not linear: keeps memory small."""
+MARGIN = 1e-5
+"""How far above 0 a sum is asked to be in the second attempt, relative to its largest summand: the solver takes
+anything above -1e-6 for 0 or more."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,18 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
     for order in every.sort(dim=-1, descending=True, stable=True).indices:
         # the last to go first, so that what is kept is a sum from the start
         backwards = order.flip(-1)
-        if readout.position_logits is None:
-            flips = _flips_by_decoding(readout, chosen, backwards)
+        if readout.position_logits is None:  # asked at every step until every decision has changed
+            flips, weights = torch.zeros_like(readout.content), attention.gather(-1, backwards)
+            kept = weights.cumsum(-1)
+            for last in range(weights.shape[1] - 2, -1, -1):
+                defined = kept[:, last, None] >= LEAST_MASS
+                left = torch.where(
+                    (number <= last) & defined, weights / torch.where(defined, kept[:, last, None], 1), 0
+                )
+                ahead = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
+                flips[:, last] = ahead & defined.squeeze(-1)
+                if flips.any(-1).all():
+                    break
         else:
             ordered = advantage.gather(-1, backwards.unsqueeze(1).expand_as(advantage))
             flips = (ordered.cumsum(-1) > least).any(1)
@@ -169,34 +182,9 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
     return ErasureCounts(torch.stack(counts).reshape(shape), torch.stack(masses).reshape(shape))
 
 
-def _flips_by_decoding(
-    readout: Readout, chosen: Int[Tensor, "batch"], backwards: Int[Tensor, "batch seq"]
-) -> Bool[Tensor, "batch seq"]:
-    """Whether another class is ahead where only the first, the first two, … of `backwards` are kept, by asking the decoder at
-    every step until every decision has changed."""
-    flips = torch.zeros_like(readout.content)
-    weights = (readout.attention * readout.content).gather(-1, backwards)
-    kept = weights.cumsum(-1)
-    place = torch.arange(weights.shape[1], device=weights.device)
-    for last in range(weights.shape[1] - 2, -1, -1):
-        mass = kept[:, last, None]
-        defined = mass >= LEAST_MASS
-        left = torch.where((place <= last) & defined, weights / torch.where(defined, mass, 1), 0)
-        ahead = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
-        flips[:, last] = ahead & defined.squeeze(-1)
-        if flips.any(-1).all():
-            break
-    return flips
-
-
-MARGIN = 1e-5
-"""How far above 0 a sum is asked to be in the second attempt, relative to its largest summand: the solver takes
-anything above -1e-6 for 0 or more."""
-
-
 @dataclass(frozen=True)
 class WinningSet:
-    """What is known of the smallest set of positions whose erasure makes a class win.
+    """What is known of the smallest set of positions whose erasure makes a class win: the optimum where both are equal.
 
     Attributes:
         size: positions of the smallest set known, 0 where the class wins already; −1 where none is known.
@@ -205,11 +193,6 @@ class WinningSet:
 
     size: int
     bound: int
-
-    @property
-    def exact(self) -> bool:
-        """Whether `size` is the optimum, or both are −1: proved that there is no such set."""
-        return self.size == self.bound
 
 
 def smallest_winning_set(

@@ -13,6 +13,10 @@ from attnprobe.exact.checks import LEAST_MASS, Content, PerText, Weights
 
 Samples = Float[Tensor, "samples batch seq"]
 Items = Int[Tensor, "samples batch"]
+LEAST = 1e-12
+"""A weight below this counts as this much where its logarithm is taken."""
+CHUNK = 4_000_000
+"""Attention weights at a time."""
 
 
 def permute_attention(attention: Weights, content: Content, noise: Samples) -> Samples:
@@ -46,10 +50,6 @@ def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batc
     else:
         keys.numpy().sort(axis=-1)
     return keys.bitwise_and_((1 << bits) - 1)
-
-
-LEAST = 1e-12
-"""A weight below this counts as this much where its logarithm is taken."""
 
 
 class Drawn(NamedTuple):
@@ -96,10 +96,6 @@ def is_top(attention: Float[Tensor, "*samples batch seq"], content: Content) -> 
 def over_ties(values: Weights, level: Content) -> PerText:
     """The mean of the values at the positions that are level."""
     return torch.where(level, values, 0).sum(-1) / level.sum(-1)
-
-
-CHUNK = 4_000_000
-"""Attention weights at a time."""
 
 
 class Erased(NamedTuple):

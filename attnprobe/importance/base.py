@@ -25,7 +25,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked
 from attnprobe.data.module import TextDataModule
-from attnprobe.measures import normalised
 from attnprobe.models.base import Model, Unit
 
 Result = TypeVar("Result")
@@ -68,6 +67,8 @@ class Importance(metaclass=Checked):
     drawn: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
     of_layers: ClassVar[bool] = False
+    total: ClassVar[Callable[..., Float[Tensor, "batch"]]]
+    """What complete scores of each text of a subject add up to; only a `complete` importance has it."""
 
     def refuse(self, classifier: Model) -> None:
         """Called before anything is trained: raises `UserError` for a classifier that it is not defined for."""
@@ -103,18 +104,9 @@ class Importance(metaclass=Checked):
     def scores(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
         """The higher, the more important. Any number outside content; NaN in content where it is undefined."""
 
-    def total(self, subject: "Subject") -> Float[Tensor, "batch"]:
-        """What complete scores of each text add up to; only a `complete` importance has it."""
-        raise NotImplementedError(f"{self.name} is not complete")
-
     def notes(self, subject: "Subject") -> Iterator[Note]:
         """How the batch's scores were measured."""
         yield from ()
-
-    def shown(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
-        """The scores as heat maps show them: shares of their sum where the unit says nothing (`shares`)."""
-        scores = subject.cached(self.scores)
-        return normalised(scores.double(), subject.outputs.content) if self.shares else scores
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -112,8 +112,7 @@ class GradientThroughAttention(Gradient):
 class GradientInput(Attribution):
     """Word vector · ∂target/∂word vector, signed, the attention reacting too (captum; Shrikumar et al. 2016).
 
-    Note:
-        The importance `gradient` is Jain & Wallace's: of probabilities, absolute, the attention held fixed.
+    The importance `gradient` is Jain & Wallace's: of probabilities, absolute, the attention held fixed.
     """
 
     name, title, colour = "gradient_input", "gradient × input", "#88CCEE"
@@ -123,24 +122,24 @@ class GradientInput(Attribution):
         return per_word(at_vectors.sum(-1).double(), subject)
 
 
-class GradientAttention(Importance):
-    """α_t ∂p/∂α_t, p the probability of the predicted class, signed (Serrano & Smith 2019, section 4)."""
-
-    name, title, colour = "gradient_attention", "gradient × attention", "#D55E00"
-    signed = True
-
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        return subject.scores("attention_gradient") * subject.scores("attention")
-
-
 class AttentionGradient(Importance):
     """∂p/∂α_t, p the probability of the predicted class, signed: see `Readout.gradient`."""
 
     name, title, colour = "attention_gradient", "weight gradient", "#009E73"
     signed = True
+    times_weight: ClassVar[bool] = False
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        if self.times_weight:
+            return subject.scores("attention_gradient") * subject.scores("attention")
         return subject.readout.gradient().double()
+
+
+class GradientAttention(AttentionGradient):
+    """α_t ∂p/∂α_t, p the probability of the predicted class, signed (Serrano & Smith 2019, section 4)."""
+
+    name, title, colour = "gradient_attention", "gradient × attention", "#D55E00"
+    times_weight = True
 
 
 class Saliency(Attribution):
@@ -307,9 +306,7 @@ class GradientShap(Perturbation):
     """Mean of gradient × (text − baseline) at points drawn evenly on the line between them, signed (captum). Scores of a text
     add up to target(text) − target(baseline) as the number of points grows.
 
-    Note:
-        There is one baseline, as for every method here, and not a sample of texts; without noise this is integrated
-        gradients by drawing.
+    There is one baseline, and not a sample of texts: without noise this is integrated gradients by drawing.
 
     Attributes:
         samples: points that are drawn.

@@ -24,6 +24,8 @@ CELLS = 1 << 24
 """Numbers of vectors that are held at a time: 128 MiB in float64."""
 PARTS = 1024
 """Parts of texts whose way through a network is held at a time: of BERT-base 500 MiB."""
+UNIT = 1 << 28
+"""The flow is computed in whole numbers; this is a flow of 1."""
 
 
 def layers_of(subject: Subject) -> Layers | None:
@@ -51,10 +53,8 @@ class Rollout(Importance):
     """How much of the deciding state comes from each word, if every layer passed on what it attends to, and its own input as
     much again: the row of ½ (A_L + I) … ½ (A_1 + I), A the mean over a layer's heads. Pieces of a word are added up. 0 to 1.
 
-    Others say otherwise what a state owes to each part (`maps`), and are followed through the layers in the same way.
-
-    Note:
-        Values, output projections and feed-forward networks play no part in it.
+    Values, output projections and feed-forward networks play no part in it. Others say otherwise what a state owes to each
+    part (`maps`), and are followed through the layers in the same way.
     """
 
     name, title, colour = "rollout", "attention rollout", "#B8860B"
@@ -158,8 +158,7 @@ class DecompX(Attribution):
 
     Takes n³ numbers of arithmetic per feature and layer for n pieces, and n² features in memory.
 
-    Note:
-        The released code can share a bias out in other ways (evenly, by length); this is its `absdot`.
+    The released code can share a bias out in other ways (evenly, by length); this is its `absdot`.
     """
 
     name, title, colour = "decompx", "DecompX", "#9932CC"
@@ -241,10 +240,6 @@ def shared(vectors: Float[Tensor, "*any parts features"], bias: Float[Tensor, "f
     return vectors + share.unsqueeze(-1) * bias
 
 
-UNIT = 1 << 28
-"""The flow is computed in whole numbers; this is a flow of 1."""
-
-
 class AttentionFlow(Rollout):
     """The greatest flow from the deciding state down to the pieces of a word, where ½ (A + I) of each layer, A the mean over
     its heads, says how much an edge can carry. 0 to 1, and words need not add up to 1.
@@ -314,10 +309,8 @@ class ValueZeroing(Rollout):
 
 
 class ValueNorm(Importance):
-    """α_t ‖h_t‖, 0 or more: the size of what a position adds to the attended vector.
-
-    Kobayashi et al. 2020, for one pooled layer.
-    """
+    """α_t ‖h_t‖, 0 or more: the size of what a position adds to the attended vector (Kobayashi et al. 2020, for one
+    layer)."""
 
     name, title, colour = "value_norm", "attention × norm", "#CC79A7"
     shares = True

@@ -26,6 +26,8 @@ OPERATORS = {
 """Ways in which a word goes."""
 AT_ONCE = 8192
 """Parts of changed texts that go through a model at a time."""
+KnownTexts = dict[tuple[int, bytes], Float[Tensor, "classes"]]
+"""What is predicted of a batch's texts without some words, by the number of the text, the operator and the words."""
 
 
 def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
@@ -82,10 +84,6 @@ def _parts_of(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, 
     if batch.piece_word is None:
         return gone
     return gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
-
-
-KnownTexts = dict[tuple[int, bytes], Float[Tensor, "classes"]]
-"""What is predicted of a batch's texts without some words, by the number of the text, the operator and the words."""
 
 
 def known_texts(subject: Subject) -> KnownTexts:

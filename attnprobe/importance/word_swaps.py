@@ -118,11 +118,10 @@ class Swapper:
                 if place < end:
                     row = row[:room]
             rows.append(torch.tensor(row, dtype=torch.long).view(-1, 3))
-        made = (
-            pad_sequence([row[:, at] for row in rows], True, fill).to(donor.device)
-            for at, fill in enumerate((0, -2, 0))
-        )
-        columns: dict[str, Any] = dict(zip(PIECES, made, strict=True))
+        columns: dict[str, Any] = {
+            name: pad_sequence([row[:, at] for row in rows], True, fill).to(donor.device)
+            for at, (name, fill) in enumerate(zip(PIECES, (0, -2, 0), strict=True))
+        }
         return replace(result, **columns)
 
     def probability(
@@ -156,9 +155,8 @@ def in_single(model: Model) -> Callable[[Batch], Outputs]:
 def prefixes(keys: Float[Tensor, "pairs words"], generator: torch.Generator) -> Bool[Tensor, "pairs words"]:
     """Of each order, by falling key, the first k words: k from 1 to all but one, evenly spread over the pairs."""
     pairs, words = keys.shape
-    even = (
-        torch.randperm(pairs, generator=generator) + torch.rand(pairs, generator=generator, dtype=torch.float64)
-    ) / pairs
+    order = torch.randperm(pairs, generator=generator)
+    even = (order + torch.rand(pairs, generator=generator, dtype=torch.float64)) / pairs
     count = 1 + (even * (words - 1)).floor().clamp(max=words - 2)
     rank = keys.argsort(dim=-1, descending=True).argsort(dim=-1)
     return rank < count.unsqueeze(-1).to(rank.device)

@@ -191,7 +191,7 @@ def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measure
             smallest = smallest_winning_set(items[rival] - items[others], least=least, nodes=nodes)
             size[row, rival] = smallest.size if smallest.size >= 0 else torch.nan
             bound[row, rival] = smallest.bound if smallest.bound >= 0 else torch.nan
-            exact[row, rival] = smallest.exact
+            exact[row, rival] = smallest.size == smallest.bound
     yield Measurement("wins_size", size, step)
     yield Measurement("wins_bound", bound, step)
     yield Measurement("wins_exact", exact, step)

@@ -21,6 +21,7 @@ from attnprobe.findings.groups import read_run
 from attnprobe.findings.table import answer, findings_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.base import names as built_in_names
+from attnprobe.measures import normalised
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
@@ -151,7 +152,10 @@ class TrainedRun:
                 is_defined = False
             if not is_defined:
                 del chosen[name]
-        measured = {name: one.shown(subject) for name, one in chosen.items() if name != "attention"}
+        measured = {name: subject.cached(one.scores) for name, one in chosen.items() if name != "attention"}
+        for name, scores in measured.items():
+            if chosen[name].shares:  # the unit says nothing: shares of the text's sum
+                measured[name] = normalised(scores.double(), outputs.content)
         rows = []
         for number, text in enumerate(texts):
             content = outputs.content[number]

@@ -59,14 +59,11 @@ class ChangedStates(NamedTuple):
 def changed_states(
     encoder: TextEncoder, texts: EncodedTexts, layer: Affine, tolerance: float
 ) -> Iterator[ChangedStates]:
-    """The states that change when each content token in turn is taken out of its text.
-
-    Register a function for an encoder that has a short cut. It is taken for exactly this class: what a subclass adds to
-    `forward` would be ignored without a word.
+    """The states that change when each content token in turn is taken out of its text. Register a function for an encoder
+    that has a short cut; it is taken for exactly this class.
 
     Args:
-        layer: all that comes after the encoder sees of a state. Where only half of a state changes, only that half is
-            multiplied.
+        layer: all that comes after the encoder sees of a state.
         tolerance: a state this close to the unchanged text's may be taken for it; 0 approximates nothing.
     """
     raise NotImplementedError(f"{type(encoder).__name__} has no short cut: encode the shortened texts")

@@ -13,6 +13,11 @@ from attnprobe.models.encoders import CNNEncoder, LSTMEncoder, reversed_position
 FEWEST, IMAGES = 128, 16
 """Rows from which a convolution is faster than a matrix product (it lays out the matrix again every time); PyTorch leaves
 convolutions of fewer images to MKL where there is one thread."""
+CHECK_EVERY = 4
+"""Steps of a text between two looks at which shortened texts are back at the unchanged one: looking costs about as much
+as a third of a step."""
+FIRST_LOOK = 16
+"""Steps of a text before the first such check: hardly any text is back sooner."""
 
 
 def product_with(matrix: Float[Tensor, "into out"]) -> Callable[[Tensor], Tensor]:
@@ -47,13 +52,6 @@ def gates_of(
     factor[2 * rnn.hidden_size : 3 * rnn.hidden_size] = 2
     inputs = product_with((of_inputs * factor.unsqueeze(1)).t())(words.detach()).add_((bias + other_bias) * factor)
     return inputs, product_with((of_states * 2 * factor.unsqueeze(1)).t())
-
-
-CHECK_EVERY = 4
-"""Steps of a text between two looks at which shortened texts are back at the unchanged one: looking costs about as much
-as a third of a step."""
-FIRST_LOOK = 16
-"""Steps of a text before the first such check: hardly any text is back sooner."""
 
 
 @changed_states.register

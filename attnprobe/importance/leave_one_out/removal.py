@@ -74,7 +74,8 @@ def leave_one_out(
 
     Where the model has a short cut (`short_cut`) only what changes is computed. A sample of the removals is then encoded in
     full. If a distance is off by more than `LIMIT` the batch is measured again with tolerance 0, and if that does not help
-    by encoding every shortened text. Without a short cut every shortened text is encoded.
+    by encoding every shortened text. Without a short cut every shortened text is encoded. Raises `UserError` for a model of
+    larger units.
 
     Args:
         tolerance: difference of states that is taken for none, see `recurrent_changes`; from 1e-6 on, states are computed
@@ -83,15 +84,12 @@ def leave_one_out(
         shortcut: False encodes every shortened text.
         known: gets what is predicted of each text that was encoded from the start.
 
-    Raises:
-        UserError: the model attends to something else than single tokens.
-
     Note:
         Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total variation distance.
     """
     if classifier.unit is not Unit.WORD:
         raise UserError(
-            "leave-one-out removes single tokens, but this model attends to larger units: leave the probe out"
+            "leave-one-out removes single tokens, and this model attends to larger units: leave the probe out"
         )
     task, content, rejected = classifier.task, batch.content, None
     original = probabilities(outputs.logits.detach().double(), task)
@@ -216,9 +214,8 @@ class LeaveOneOut(Importance):
         return subject.cached(self.removals).distance
 
     def notes(self, subject: Subject) -> Iterator[Note]:
-        """How exact the batch's leave-one-out is: `removals_checked` by encoding the shortened text in full, the
-        `largest_error` of their distances in the table, and texts that were measured again because it was too large at
-        first (`texts_remeasured`, `largest_error_before`), or that were all encoded in full (`texts_reencoded`)."""
+        """How exact the batch's leave-one-out is: see `Check`. Texts were measured again (`texts_remeasured`) because the
+        error was too large at first (`largest_error_before`), or all encoded in full (`texts_reencoded`)."""
         check, texts = subject.cached(self.removals).check, len(subject.batch)
         yield Note("removals_checked", check.sampled, add)
         if check.sampled:
