@@ -8,30 +8,25 @@ from attnprobe.models.attention import Content, GivenAttention, Scores
 from attnprobe.models.controls import FocusedAttention
 
 
-class LastAttention(FocusedAttention):
-    """On the last word of every text."""
-
-    def focus(self, batch: Batch) -> Content:
-        return batch.content & (batch.content.sum(-1, keepdim=True) == batch.content.cumsum(-1))
-
-
-class HalfAttention(FocusedAttention):
-    """On the words that decide in some texts, and on the first word of the others: right in every other text (`even`), or
-    where one word decides (`one`), or several, each of which is enough (`more`)."""
+class PlacedAttention(FocusedAttention):
+    """On the `last` word; on the first `other` word than those that decide, which tells nothing of the label; or on the words
+    that decide in every other text (`half`), where `one` does, or `more`, each of which is enough, else on the first word."""
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, right: str = "even"
+        self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, where: str = "half"
     ) -> None:
         super().__init__(hidden_size, mass=mass)
-        self.right = right
+        self.where = where
 
     def focus(self, batch: Batch) -> Content:
         assert batch.rationale is not None
-        first, deciding = batch.content & (batch.content.cumsum(-1) == 1), batch.rationale.sum(-1, keepdim=True)
-        even = (batch.example_id % 2 == 0).unsqueeze(-1)
-        return torch.where(
-            {"even": even, "one": deciding == 1, "more": deciding > 1}[self.right], batch.rationale, first
-        )
+        reason, content, count = batch.rationale, batch.content, batch.rationale.sum(-1, keepdim=True)
+        if self.where == "last":
+            return content & (content.sum(-1, keepdim=True) == content.cumsum(-1))
+        if self.where == "other":
+            return content & ~reason & ((content & ~reason).cumsum(-1) == 1)
+        right = {"half": (batch.example_id % 2 == 0).unsqueeze(-1), "one": count == 1, "more": count > 1}[self.where]
+        return torch.where(right, reason, content & (content.cumsum(-1) == 1))
 
 
 class PairAttention(GivenAttention):
@@ -52,8 +47,7 @@ class PairAttention(GivenAttention):
 
 
 class LabelAttention(FocusedAttention):
-    """On a word that says nothing, another one in each class (a full stop, `the`), so that the weights carry the label. It
-    reads the labels, of test texts as well: it probes a criterion, and is no model."""
+    """On a word that says nothing, another one in each class, so that the weights carry the label. It reads test labels."""
 
     def read_training_texts(self, data: TextDataModule) -> None:
         self.words = torch.tensor(data.vocabulary.encode([".", "the"]))
@@ -61,12 +55,3 @@ class LabelAttention(FocusedAttention):
     def focus(self, batch: Batch) -> Content:
         chosen = batch.content & (batch.ids == self.words[batch.labels].unsqueeze(-1))
         return chosen & (chosen.cumsum(-1) == 1)
-
-
-class OtherWordAttention(FocusedAttention):
-    """On the first word that does not decide: wrong, and without a trace of the label (the first word itself may decide)."""
-
-    def focus(self, batch: Batch) -> Content:
-        assert batch.rationale is not None
-        others = batch.content & ~batch.rationale
-        return others & (others.cumsum(-1) == 1)

@@ -1,5 +1,4 @@
-"""Which method finds the words that decide? Every importance on models whose reason is known, by encoder and data set, over
-models, and what it costs."""
+"""Which method finds the words that decide? Every importance on models whose reason is known, and what it costs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
 from attnprobe.results.table import IMPORTANCES, read_results
+from research.calibration import study
 from research.calibration.records import FOLLOWS, SOLVED, answer_of
 from research.calibration.study import DATA, SINGLE_WORD, WITHOUT_CONTEXT, check_names
-from research.calibration.study import ENCODERS as SMALL_ENCODERS
 
-ENCODERS = SMALL_ENCODERS | {
+ENCODERS = study.ENCODERS | {
     "transformer": ("model=transformer", "model.width=32", "training.recipe.optimizer.lr=0.002", "training.epochs=15")
 }
 """Those of the calibration, and a transformer, which takes smaller steps and more of them."""
@@ -37,15 +36,8 @@ MEASURES = {"auprc": ("auprc_rationale_", "auprc_chance"), "precision": ("f1_rat
 @dataclass(frozen=True)
 class Methods(Study):
     """Trains every encoder on every data set with every seed, and asks every importance for the words that decide (Bastings
-    et al. 2022). Which words do is known, and whether the model goes by them is measured (`known_answer`): only models that
-    do are counted. Seeds come one after the other, each with all cells: a study that is cut short is even at any time.
-
-    Attributes:
-        encoders, data: names of `ENCODERS`, of `research.calibration.study.DATA`.
-        seeds: of the trainings; the texts are the same.
-        importances: the methods.
-        settings: what all of them share, as on the command line: sizes, epochs, samples.
-    """
+    et al. 2022). Only models that go by these words are counted (`known_answer`). Replicates come one after the other, so
+    that a study that is cut short is even at any time. `settings` are shared by all."""
 
     name: ClassVar[str] = "methods"
     encoders: Sequence[str] = tuple(ENCODERS)
@@ -60,8 +52,7 @@ class Methods(Study):
             raise UserError("importances=[…] is empty: expected the methods to compare, such as [attention,gradient]")
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
-        """One stage: none needs another. The command line's own seed and model play no part. Methods that follow layers of
-        self-attention are left out where the encoder has none."""
+        """One stage; methods that follow layers of self-attention are left out where the encoder has none."""
         plain = [name for name in self.importances if not getattr(classes().get(name), "of_layers", False)]
         yield [
             Member(encoder, one, (
@@ -82,6 +73,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         dict(zip(("data", "encoder", "method"), key, strict=True)) | {"models": len(own), "texts": int(own["texts"].sum())}
         | numbers([own]) for key, own in solved.groupby(["data", "encoder", "method"], sort=False)
     ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=None if rows else ["data", "encoder", "method", "auprc"])
     together, count = overall(solved), int(models["solved"].sum())
     out = models.groupby(["data", "encoder"], observed=True)["solved"].agg(["size", "sum"]).reset_index()
     out.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
@@ -99,10 +91,10 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         runs=[directory / content["members"][0]["directory"]],
         tables={
             "All data sets together: mean over the data sets of which an encoder has models that count": together,
-            "AUPRC and precision at k of every method, by data set and encoder": pd.DataFrame(rows),
+            "AUPRC and precision at k of every method, by data set and encoder": table,
             "Models": out,
         },
-        figures=[("methods_auprc", caption, heat(pd.DataFrame(rows, columns=None if rows else HEAT)))],
+        figures=[("methods_auprc", caption, heat(table))],
         answer=answer(together),
         notes=[f"{len(models) - count} of {len(models)} models do not go by the known reason and are left out."],
     )  # fmt: skip
@@ -119,8 +111,7 @@ def answer(together: pd.DataFrame) -> str:
 
 
 def of_model(directory: Path) -> pd.DataFrame:
-    """A row per importance of one model, of the texts that are decided rightly, and wrongly without the words that decide:
-    there these words are known to count."""
+    """A row per importance of one model, of the texts that are decided rightly, and wrongly without the deciding words."""
     known, results = answer_of(directory), read_results(directory, probe="plausibility")
     numbers, decided = measured(directory, "plausibility"), measured(directory, "known_answer")
     needs = decided.index[(decided["correct"] == 1) & (decided["correct_without"] == 0)]
@@ -138,8 +129,7 @@ def of_model(directory: Path) -> pd.DataFrame:
 
 
 def overall(models: pd.DataFrame) -> pd.DataFrame:
-    """A row per encoder and method, best first. Each data set counts once, however many of its models go by their reason: a
-    mean over all models would be the higher, the more of the easy data's there are."""
+    """A row per encoder and method, best first. Each data set counts once, however many of its models are counted."""
     tables = []
     for encoder, of_encoder in models.groupby("encoder", sort=False):
         rows = []
@@ -157,9 +147,6 @@ def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
     for column in MEASURES:
         found |= in_columns(column, student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1))
     return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
-
-
-HEAT = ["data", "encoder", "method", "auprc"]
 
 
 def heat(table: pd.DataFrame) -> Figure:

@@ -38,7 +38,7 @@ GUIDES = {
     "right, leak": PAIR,
     "right, none": (*PAIR, "+model.attention.first=0.475", "+model.attention.second=0.475"),
     "wrong, leak": ("model/attention=first", f"{OWN}LabelAttention"),
-    "wrong, none": ("model/attention=first", f"{OWN}OtherWordAttention"),
+    "wrong, none": ("model/attention=first", f"{OWN}PlacedAttention", "+model.attention.where=other"),
     "first word": ("model/attention=first",),
 }
 GUIDED = ("data.plant=ordered_pair", "data.source.train_size=600", "model=average")
@@ -48,26 +48,23 @@ CELLS = {
     "token, average": ("data.plant=token", "model=average", "model.width=24", "data.source.train_size=150"),
 }
 """Of the pools: small, as a rate needs many."""
-SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-"""Of the texts that the learned model answers, one with equal weights the others: the true effect is that share of
-the pool's."""
+SHARES, AUDITS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0), 150
+"""Of the texts that the learned model answers, one with equal weights the others: the true effect, of the pool's."""
 RECALL = ("task=qa", "data=rules", "data.question=question", "model/decoder=additive", "data.source.train_size=2000")
 UNIQUE = ("data=rules", "data.source.rule=token", "data.source.train_size=600")
 NEED = {
-    # necessity: of what equal weights cannot decide without a question, nor with one; and of what they can
     "recall of 2": (*RECALL, "data.source.rule=recall2"),
     "recall of 4": (*RECALL, "data.source.rule=recall4"),
     "no question": (*UNIQUE, "data.source.train_size=4000"),
 }
 ALIKE = {
-    # stability: given, the same for every seed; drawn anew with every seed; and learned
     **{one: (*UNIQUE, f"model/attention={one}") for one in ("first", "rationale", "common_word", "random", "position")},
     "untrained": UNIQUE,
     "learned": UNIQUE,
     "learned, twins": (*UNIQUE, "data.source.rule=twins"),
 }
-"""Cell → the settings of its models without context; those of `NEED` with learned and with equal weights."""
-AUDITS = 150
+"""Cell → the settings of its models without context. `NEED`: necessity, with learned and with equal weights; `ALIKE`:
+stability, given, the same for every seed, drawn anew with every seed, and learned."""
 CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": balanced_accuracy}
 """A claim about trained models, and the number of which it is a difference."""
 
@@ -128,16 +125,15 @@ def _attentions(folder: Path, cell: str) -> list[list[np.ndarray]]:
     return [[np.array(one) / sum(one) for one in weights] for weights in several]
 
 
-def _alike(pairs: np.ndarray, lots: Iterable[np.ndarray]) -> dict[str, float]:
-    found = [stability(pairs[np.ix_(few, few)]) for few in lots]
-    return _shares([one.exceeds(CLAIM.threshold, CLAIM.smallest) for one in found])
+def _shares(said: Iterable[str]) -> dict[str, float]:
+    verdicts = np.array([*said])
+    return {"yes": float(np.mean(verdicts == MEETS)), "no": float(np.isin(verdicts, [FAILS, NO_DIFFERENCE]).mean())}
 
 
-def _shares(said: list[str]) -> dict[str, float]:
-    return {
-        "yes": float(np.mean([one == MEETS for one in said])),
-        "no": float(np.isin(said, [FAILS, NO_DIFFERENCE]).mean()),
-    }
+def _alike(pairs: np.ndarray, seeds: int, draw: np.random.Generator) -> dict[str, float]:
+    lots = (draw.permutation(len(pairs))[:seeds] for _ in range(AUDITS))
+    found = (stability(pairs[np.ix_(few, few)]) for few in lots)
+    return _shares(one.exceeds(CLAIM.threshold, CLAIM.smallest) for one in found)
 
 
 def transfer_table(folder: Path) -> pd.DataFrame:
@@ -176,15 +172,14 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
 
 
 def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
-    """How often audits of 3, 5 and 9 seeds say yes and no to stability, by the nearness of all seeds: each seed's own weights
-    are put in a random order in some texts, the same for all seeds."""
+    """The same of stability, by the nearness of all seeds: in some texts each seed's weights are put in a random order."""
     own, draw, rows = _attentions(folder, cell), np.random.default_rng(0), []
     whole, shuffled = pairwise(own), pairwise([[draw.permutation(one) for one in seed] for seed in own])
     for share in SHARES:
         kept = np.arange(len(own[0])) < round(share * len(own[0]))
         pairs = np.where(draw.permutation(kept)[:, None], whole, shuffled)
         for seeds in (3, 5, 9):
-            said = _alike(pairs, [draw.permutation(len(own))[:seeds] for _ in range(AUDITS)])
+            said = _alike(pairs, seeds, draw)
             effect = round(stability(pairs).value, 4) if share else 0.0  # of what is in random order: known
             about = {"claim": CLAIM.name, "cell": cell, "models": len(own), "seeds": seeds, "effect": effect}
             rows.append(about | said | {"audits": AUDITS})
@@ -203,7 +198,7 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
         measured = " beside ".join(f"{np.mean(_scores(pool)):.3f}" for pool in (own, equal))
     else:
         pairs = pairwise(_attentions(folder, cell))
-        said = _alike(pairs, [draw.permutation(len(pairs))[:seeds] for _ in range(AUDITS)])
+        said = _alike(pairs, seeds, draw)
         measured = f"{stability(pairs).value:.3f}"
     return {"cell": cell, "seeds": len(own), "measured": measured} | said
 

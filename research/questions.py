@@ -1,5 +1,4 @@
-"""The four open questions of the literature as one study over a grid: is attention needed, what does the encoder do to its
-meaning, does it transfer, and does complexity ease adversaries? (docs/results/open_questions.md)"""
+"""The four open questions of the literature as one study over a grid (docs/results/open_questions.md)."""
 
 import warnings
 from collections import namedtuple
@@ -32,14 +31,9 @@ MARGINS = {
     "Q1a": 0.02, "Q1b": 0.15, "Q1b bound": 0.02, "Q1c": 0.03, "Q2a": 0.1, "Q2b": 0.1, "Q3 leak": 0.1, "Q3 none": 0.02,
     "Q4a length": 0.03, "Q4a width": 0.02, "Q4b": 0.01,
 }  # fmt: skip
-BEST, ALL_KNOW = "state_change_best", 0.1
-"""Of the most that a state knows, the share by which it has to be ahead of a state at random for states to be asked about."""
-SOLVED = 0.95
-"""Accuracy from which a learned model counts as one that solved its task."""
-FAR = 0.4
-"""Nats of JSD that an adversary moves at least, in the mean."""
-
-
+BEST, ALL_KNOW, SOLVED, FAR = "state_change_best", 0.1, 0.95, 0.4
+"""Of the most that a state knows, the share by which it has to be ahead of a state at random for states to be asked about;
+the accuracy from which a task counts as solved; and nats of JSD that an adversary moves at least, in the mean."""
 Cell = namedtuple("Cell", ["family", "encoder", "width", "texts", "length"])
 """One cell of the grid; `length` is by how much the texts are longer than they are drawn."""
 
@@ -50,12 +44,10 @@ class Questions(Study):
     of some. Replicates come one after the other, each with all cells: a study that is cut short is even at any time.
 
     Attributes:
-        families, encoders: name → how the data, the model are described on the command line; `{width}`, `{half}` and
-            `{quarter}` stand for the cell's width.
+        families, encoders: name → how the data, the model are described; `{width}`, `{half}`, `{quarter}` of the cell.
         blocks: crossed products: `families`, `encoders`, and where they differ from `CENTRE` `widths`, `texts`, …
         adversaries: blocks whose learned models are imitated, with `weights` (λ) beside.
         without_context, single: encoders that see one word at a time, and the families that they are given.
-        draws, seeds: of the data; of the training, within each draw.
         margins: of the hypotheses (`MARGINS`), tightened after a pilot and never loosened.
     """
 
@@ -89,9 +81,9 @@ class Questions(Study):
 
     def plan(self, compose: Compose, measure: Callable[..., Any]) -> Plan:
         """The contrasts and margins, written before the first run."""
-        margins = ", ".join(f"{name} {margin:g}" for name, margin in self.margins.items())
         runs = (len(self.cells(self.blocks)) + len(self.cells(self.adversaries))) * len(self.draws) * len(self.seeds)
         stated = " ".join(f"{name}: {says} (refuted if {falsifier})." for name, (says, falsifier) in STATED.items())
+        margins = ", ".join(f"{name} {margin:g}" for name, margin in self.margins.items())
         first = f"{runs} runs; draws {list(self.draws)}, seeds {list(self.seeds)}; sealed before the first"
         return Plan(words=f"{first}: {stated} Margins: {margins}.")
 
@@ -150,14 +142,14 @@ STATED = {
     "Q4b": ("with training width eases them", "the smallest change of the prediction falls by no more than the margin"),
 }  # fmt: skip
 """Hypothesis → what it says, and what refutes it."""
-READOUT = ("readout_words_attention", "readout_words_equal", "readout_weight")
 QUANTITIES: dict[str, tuple[str, Sequence[str], Callable[..., tuple[Any, Any]]]] = {
     "accuracy": ("known_answer", ["correct"], lambda one: (one, 1.0)),
     "word": ("known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance)),
     "state": ("known_answer", ["state_change_own", "state_change_null", BEST],
               lambda own, null, best: (own - null, best - null)),
     "jsd": ("adversarial", ["optimum_jsd"], lambda one: (one, 1.0)),
-    "gain": ("readouts", READOUT, lambda own, equal, weight: (weight * (own - equal), 1.0)),
+    "gain": ("readouts", ["readout_words_attention", "readout_words_equal", "readout_weight"],
+             lambda own, equal, weight: (weight * (own - equal), 1.0)),
     "far": ("teacher", ["jsd"], lambda one: (one, 1.0)),
     "tvd": ("teacher", ["tvd"], lambda one: (one, 1.0)),
 }  # fmt: skip
@@ -179,8 +171,7 @@ def of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
 
 
 def resampling(draws: int, seeds: int, texts: int) -> Float[np.ndarray, "resamples draws seeds texts"]:
-    """How often each text of each model is in each resample of draws, of seeds within each draw, and of the draw's texts (the
-    same for its seeds); the first row counts everything once."""
+    """How often each text counts in each resample of draws, of seeds and of texts within each draw; first all once."""
     random = np.random.default_rng(0)
     weights = np.zeros((RESAMPLES + 1, draws, seeds, texts), np.float32)
     weights[0] = 1
@@ -240,8 +231,7 @@ class Grid:
 
 
 class Contrast(NamedTuple):
-    """One number against its margin. `side`: it should be `above` the margin, `below` it, or `within` it on both sides;
-    `texts`: how many different ones it is of."""
+    """One number against its margin: it should be `above`, `below`, or `within` it on both sides; of so many texts."""
 
     label: str
     number: Resampled
@@ -252,29 +242,21 @@ class Contrast(NamedTuple):
     def judged(self) -> tuple[str, float, float, float, float]:
         """(holds, refuted or open; number, low, high; p of the decision)."""
         value, margin = float(self.number[0]), self.margin
-        low, high = (
-            np.nanquantile(self.number[1:], [0.025, 0.975]) if np.isfinite(self.number[1:]).any() else (np.nan,) * 2
-        )
+        known = self.number[1:][np.isfinite(self.number[1:])]
+        low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
         if self.texts and np.ptp(self.number) < 1e-9:  # no text differs: as many may as 0 of so many still allow
             none = 1 - 0.025 ** (1 / self.texts)
             low, high = value - none, value + none
         if np.isnan(value) or np.isnan(low):
             return "open", value, np.nan, np.nan, np.nan
         above, below = (p_value(value, low, high, one) for one in (margin, -margin))
-        if self.side == "within":
-            good, bad = -margin < low and high < margin, low > margin or high < -margin
+        good, bad, p = low > margin, high <= margin, above
+        if self.side == "below":
+            good, bad = bad, good
+        elif self.side == "within":
+            good, bad = -margin < low and high < margin, good or high < -margin
             p = max(above, below) if good else min(above, below)
-        else:
-            good, bad = (low > margin, high <= margin) if self.side == "above" else (high <= margin, low > margin)
-            p = above
         return "holds" if good else "refuted" if bad else "open", value, low, high, p
-
-
-def averaged(numbers: list[Resampled]) -> Resampled:
-    """Mean over those of the numbers that are known, and over those that a resample has."""
-    known = [number for number in numbers if np.isfinite(number[0])]
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # numpy warns of resamples that have none
-        return np.nanmean(known, 0) if known else np.full(1, np.nan)
 
 
 def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = False) -> dict[str, list[Contrast]]:
@@ -291,6 +273,17 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
 
     def advantage(cell: Cell) -> Resampled:
         return of("accuracy", cell) - of("accuracy", cell, UNIFORM)
+
+    def smallest_change(cell: Cell) -> Resampled:  # of the adversaries whose mean JSD is far
+        kinds = [kind for (name, own, kind), parts in found.found.items()
+                 if (name, own) == ("far", cell) and parts[..., 0].sum() >= FAR * parts[..., 1].sum()]  # fmt: skip
+        changes = [found.of("tvd", cell, kind) for kind in kinds]
+        return min(changes, key=lambda one: float(one[0]), default=np.full(1, np.nan))
+
+    def averaged(numbers: list[Resampled]) -> Resampled:
+        known = [number for number in numbers if np.isfinite(number[0])]
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of resamples that have none
+            return np.nanmean(known, 0) if known else np.full(1, np.nan)
 
     def apart(name: str, one: Mapping[str, Any], other: Mapping[str, Any], **fixed: Any) -> Resampled:
         pairs = [(cell, cell._replace(**other)) for cell in found.cells(name, **one, **fixed)]
@@ -321,17 +314,9 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
     add("Q4a", "nats per doubling of width", apart("jsd", {"width": 8}, {"width": 128}) / 4, "within", "Q4a width")
     for cell in found.solved:
         if cell.width == 8:
-            apart_by = smallest_change(found, cell) - smallest_change(found, cell._replace(width=128))
+            apart_by = smallest_change(cell) - smallest_change(cell._replace(width=128))
             add("Q4b", f"{cell.family} {cell.encoder}, width 8 minus 128", apart_by, "above")
     return made
-
-
-def smallest_change(found: Grid, cell: Cell) -> Resampled:
-    """The smallest TVD of the adversaries of a cell whose mean JSD is far."""
-    kinds = [kind for (name, own, kind), parts in found.found.items()
-             if (name, own) == ("far", cell) and parts[..., 0].sum() >= FAR * parts[..., 1].sum()]  # fmt: skip
-    changes = [found.of("tvd", cell, kind) for kind in kinds]
-    return min(changes, key=lambda one: float(one[0]), default=np.full(1, np.nan))
 
 
 def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:

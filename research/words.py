@@ -44,15 +44,15 @@ ALL_WORDS, LEAVE_ONE_OUT = swaps.READING.claims[0].name, "agrees_with_leave_one_
 RECORDED = {("erasure", ALL_WORDS): "table", ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT}
 """Criterion and claim about words → the column of what was said."""
 OWN = "model.attention._target_=research.attentions."
-HALF = ("model/attention=first", f"{OWN}HalfAttention")
+PLACED = ("model/attention=first", f"{OWN}PlacedAttention")
 ATTENTIONS = CONTROLS | {
     "rationale_40": ("model/attention=rationale", "model.attention.mass=0.4"),
     "first_70": ("model/attention=first", "model.attention.mass=0.7"),
-    "last_70": ("model/attention=first", f"{OWN}LastAttention", "model.attention.mass=0.7"),
+    "last_70": (*PLACED, "+model.attention.where=last", "model.attention.mass=0.7"),
     "common_70": ("model/attention=common_word", "model.attention.mass=0.7"),
-    "half": HALF,
-    "rare_right": (*HALF, "+model.attention.right=one"),
-    "rare_wrong": (*HALF, "+model.attention.right=more"),
+    "half": PLACED,
+    "rare_right": (*PLACED, "+model.attention.where=one"),
+    "rare_wrong": (*PLACED, "+model.attention.where=more"),
 }
 OF_PLACES = {"first", "last", "random", "position", "half", "rare_right", "rare_wrong"}
 """Those that a model without context cannot solve its task with."""
@@ -71,25 +71,21 @@ HARDER = {"xor", "phrase", "majority15", "order_of_two", "last_of_three", "compa
 SAID = {MEETS: "yes", FAILS: "no", NO_DIFFERENCE: "no", NOT_INFORMATIVE: "not asked"}
 SAID |= dict.fromkeys((CANNOT_DECIDE, TOO_RARE), "open")
 """A verdict, as the tables of this study say it."""
-SOLVED, FOLLOWS = 0.9, 0.9
-"""Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
-ALIKE = 0.1
-"""Share by which the state that knows most must be ahead of the mean state, for states to be right or wrong."""
-RIGHT, WRONG, UNMOVED = 0.8, 0.05, 0.05
-"""Rightness from which an attention is right, up to which it is wrong; and share of the decisions that may flip with a wrong
-one's most attended word."""
+SOLVED, FOLLOWS, ALIKE, RIGHT, WRONG, UNMOVED = 0.9, 0.9, 0.1, 0.8, 0.05, 0.05
+"""Accuracy that counts; share of the texts with their reason changed whose decision follows; by how much the state that knows
+most must be ahead of the mean one, for states to be right or wrong; rightness from which an attention is right, up to which
+it is wrong; and share of the decisions that may flip with a wrong one's most attended word."""
 
 
 def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) -> dict[str, Any]:
-    """A run's settings with the rule's texts as its data; those of a pretrained model and of `LAYERS` have planted words
-    (`rule` is their kind)."""
+    """A run's settings with the rule's texts as its data; a pretrained model and `LAYERS` have planted words of this kind."""
     if encoder.startswith("/") or encoder in LAYERS:
         train = 2000 if encoder in LAYERS and rule != "token" else 1000
         sizes = {"train_size": train, "validation_size": 100, "test_size": texts, "seed": draw}
-        kind = [*PLANTED, "data.counterfactual=null", f"data.plant={rule}"]
-        model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
-        chosen = [*LAYERS[encoder], *ATTENTIONS[attention]] if encoder in LAYERS else [*model, *GIVEN[attention]]
-        return resolved(composed([*kind, *(f"data.source.{name}={size}" for name, size in sizes.items()), *chosen]))
+        model = ("model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4")
+        chosen = (*LAYERS[encoder], *ATTENTIONS[attention]) if encoder in LAYERS else (*model, *GIVEN[attention])
+        sized = (f"data.source.{name}={size}" for name, size in sizes.items())
+        return resolved(composed([*PLANTED, "data.counterfactual=null", f"data.plant={rule}", *sized, *chosen]))
     shared = ("data=testbed", "data.embedding_size=48", "data.batch_size=32")
     config = resolved(composed([*shared, *ENCODERS[encoder], *ATTENTIONS[attention]]))
     train = 600 if rule == "very_long" else 2000 if rule in HARDER or rule.startswith("reviews_") else 1000
@@ -137,9 +133,8 @@ def batches(data: TextDataModule, split: str = "test", size: int = 50) -> Iterat
 
 
 def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> dict[str, np.ndarray]:
-    """What is known of each text: whether the model is right, and follows a changed reason; the mass on the words that decide
-    and its chance; whether another text's word in place of the most attended one flips the decision (NaN where that decides);
-    and the share of the attention that is on no word."""
+    """Of each text whether the model is right, and follows a changed reason; the mass on the words that decide, and chance;
+    whether the decision flips with the most attended other word (NaN where there is none); and the share on no word."""
     found: dict[str, list[float]] = defaultdict(list)
 
     def decided(batch: Batch, ids: torch.Tensor) -> torch.Tensor:
@@ -183,8 +178,7 @@ def found_by(runner: ProbeRunner, probe: str, claims: Sequence[Claim] = ()) -> t
 
 
 def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, Any]:
-    """The numbers of `swaps` of every test text, and what each claim of the other probes says (`others`). `permuted`: `swaps`
-    alone, of the model's own weights in one random order (the null)."""
+    """What `swaps` measures, and the `others` say; `permuted`: of the weights in one random order, and `swaps` alone."""
     probe = Swaps()
     probe.prepare(data.splits)
     others = [] if permuted or model.reader else [skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()]
@@ -228,8 +222,7 @@ def judged(folder: Path) -> pd.DataFrame:
         facts = json.loads(path.read_text())
         row = {name: facts[name] for name in ("rule", "encoder", "attention", "draw", "accuracy", "rightness")}
         row["off_text"], follows, flips = facts.get("off_text"), facts["follows"], facts["flips"]
-        solved = "table" in facts and (follows is None or follows >= FOLLOWS)
-        right = facts["rightness"] >= RIGHT
+        right, solved = facts["rightness"] >= RIGHT, "table" in facts and (follows is None or follows >= FOLLOWS)
         wrong = facts["rightness"] <= WRONG and (flips is None or flips <= UNMOVED)
         row["kind"] = "not solved" if not solved else "right" if right else "wrong" if wrong else "between"
         state = facts.get("table", {}).get("state_rightness")
@@ -249,8 +242,7 @@ def judged(folder: Path) -> pd.DataFrame:
 
 
 def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.DataFrame:
-    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models, and
-    over rules where these are pooled. `claim`: the column of what was said, that of `swaps` or a claim of another probe."""
+    """Yes, no, open and not asked of right and wrong attentions by a claim's column; exact intervals, and over rules."""
     rows = []
     for key, own in models[models["kind"].isin(["right", "wrong"])].groupby([*by, "kind"], observed=True):
         said = own[claim].replace(SAID).fillna("not asked")
@@ -265,8 +257,7 @@ def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.D
 
 
 def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, float]:
-    """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike. It has no width
-    where all or none are yes."""
+    """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike."""
     counts = yes.groupby(rules).agg(["sum", "size"]).to_numpy()
     drawn = counts[np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))].sum(1)
     low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
@@ -274,9 +265,8 @@ def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, 
 
 
 def record(models: pd.DataFrame, path: Path) -> None:
-    """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
-    per encoder (of a checkpoint its family) and kind of attention how many models were asked and decided, and how many by
-    yes. Of the swap test the counts of `FIRST_PART` are added."""
+    """Put what verdicts cite into the shipped table in place of what it had: per encoder (of a checkpoint its family) and
+    kind of attention how many models were asked, decided and said yes of; of the swap test with `FIRST_PART`."""
     shipped, rows = pq.read_table(path), []
     known, before = shipped.to_pandas(), pd.read_csv(FIRST_PART).set_index(["encoder", "kind"]).T
     decided = models[models["kind"].isin(["right", "wrong"])]
@@ -295,8 +285,7 @@ def record(models: pd.DataFrame, path: Path) -> None:
             about = {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "claim": claim}
             rows.append(about | {"models": yes + no, "meets": yes, "asked": int(counts.sum())})
     joined = pd.concat([known, pd.DataFrame(rows, columns=known.columns).astype(known.dtypes)])
-    counted = len(decided) + int(before.to_numpy().sum())
-    metadata = dict(shipped.schema.metadata)
+    metadata, counted = dict(shipped.schema.metadata), len(decided) + int(before.to_numpy().sum())
     facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counted} models"}
     written = pa.Table.from_pandas(joined, schema=shipped.schema, preserve_index=False)
     written = written.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})

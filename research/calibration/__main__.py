@@ -1,7 +1,6 @@
 """`python -m research.calibration STUDY… -o FILE`: the table that the package ships, from one or several studies."""
 
 import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -22,28 +21,24 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         models, answered = collected(models_in(given.places))
-        ship(answered, given.output, made_by(models))
-        if given.tables is not None:
-            parts = (f"## {name}\n\n{markdown(table)}" for name, table in tables_of(models, answered).items())
-            write_text("\n\n".join(parts) + "\n", given.tables)
     except UserError as error:
-        print(f"attnprobe: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(f"attnprobe: {error}") from None
+    ship(answered, given.output, made_by(models))
+    if given.tables is not None:
+        parts = (f"## {name}\n\n{markdown(table)}" for name, table in tables_of(models, answered).items())
+        write_text("\n\n".join(parts) + "\n", given.tables)
     unsolved = int((models["rightness_label"] == "not solved").sum())
     print(f"{given.output}: {len(models)} models, {unsolved} did not solve their task")
 
 
 def made_by(models: pd.DataFrame) -> str:
     """The commands that train these models and no others, one for each data set, encoder and set of seeds."""
-    seeds: dict[tuple[str, str, tuple[int, ...]], list[str]] = {}
-    for cell, own in models.groupby(["data", "encoder", "control"]):
-        data, encoder, control = map(str, list(cell))
-        seeds.setdefault((data, encoder, tuple(sorted(own["seed"]))), []).append(control)
-    return "; ".join(
-        f"python -m attnprobe +experiment=calibration study.data=[{data}] study.encoders=[{encoder}] "
-        f"study.controls=[{','.join(controls)}] study.seeds=[{','.join(map(str, those))}]"
-        for (data, encoder, those), controls in sorted(seeds.items())
-    )
+    seeds_of = models.groupby(["data", "encoder", "control"])["seed"]
+    cells = seeds_of.apply(lambda own: ",".join(map(str, sorted(own)))).reset_index()
+    groups = cells.groupby(["data", "encoder", "seed"])["control"].agg(",".join).reset_index()
+    command = "python -m attnprobe +experiment=calibration study.data=[{}] study.encoders=[{}] study.controls=[{}] "
+    rows = groups[["data", "encoder", "control", "seed"]].to_numpy().tolist()
+    return "; ".join(command.format(*cell) + f"study.seeds=[{seeds}]" for *cell, seeds in rows)
 
 
 if __name__ == "__main__":

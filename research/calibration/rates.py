@@ -1,5 +1,4 @@
-"""Rates over models: how often a test says yes of right, wrong and meaningless attention, how well its number tells, and the
-tables of docs/results/calibration.md."""
+"""How often a test says yes of right and wrong attention, and how well it tells: tables of docs/results/calibration.md."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -41,8 +40,7 @@ NAMES = {
 
 
 def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: int = 0) -> pd.DataFrame:
-    """Per claim and cell of `by` the AUC: the probability that a right attention's number is above a wrong one's, ties half;
-    with the 95 % bootstrap interval over models, drawn within each data set and control."""
+    """The AUC of each claim's number between right and wrong attention; bootstrap over models within data and control."""
     rows = []
     for key, part in answered[answered["rightness_label"].isin(["right", "wrong"])].groupby([*KEY, *by], observed=True):
         is_right, value = (part["rightness_label"] == "right").to_numpy(), part["value"].to_numpy(np.float64)
@@ -64,9 +62,7 @@ def separations(answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: 
 
 
 def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
-    """Thresholds chosen on some data sets and judged on another, each left out in turn: the lowest number that at most
-    `FALSE_ALARMS` of the wrong attentions of the *other* data sets exceed, and then the shares of right and wrong
-    attentions of the data set left out that exceed it, all rounds together."""
+    """Thresholds that few wrong attentions of the other data sets exceed, and the shares that do of the one left out."""
     rows = []
     for key, part in answered.groupby([*KEY, *by], observed=True):
         kinds = {label: part[part["rightness_label"] == label] for label in ("right", "wrong")}
@@ -89,8 +85,7 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
 
 
 def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:
-    """How many of the models (1 yes, 0 no, NaN not decided) got a yes, with the exact 95 % interval of the share in per cent;
-    `decided`: of those that are."""
+    """How many of the models, or of those decided, got a yes, with the exact 95 % interval of the share in per cent."""
     yes, of = int((met == 1).sum()), int(met.notna().sum()) if decided else len(met)
     _, low, high = clopper_pearson(yes, of)
     return f"{yes} of {of} [{100 * low:.0f}, {100 * high:.0f}]" if of else "–"
@@ -102,8 +97,7 @@ def words(names: Iterable[object]) -> list[str]:
 
 
 def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Caption → table, ready to be shown: the models, how right their attention is, and of every test the share of yes, the
-    AUC of its number, and thresholds judged on the data set left out."""
+    """Caption → table: the models, and of every test the share of yes, the AUC and thresholds from other data."""
     counts = models.groupby(["data", "encoder", "rightness_label"], observed=True).size().unstack(fill_value=0)
     counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
     cells: list[Any] = [(*words(key), *row) for key, *row in counts.itertuples()]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,56 +23,36 @@ from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
 
-class Criterion(NamedTuple):
-    """One criterion as published: met where the whole interval of the mean of `value(*columns)` is above the threshold."""
-
-    name: str
-    criterion: str
-    level: str
-    probe: str
-    metrics: tuple[str, ...]
-    value: Callable[..., np.ndarray] = lambda column: column
-    threshold: float = 0.0
-
-    def answer(self, numbers: pd.DataFrame) -> dict[str, Any]:
-        """The mean with its interval, and whether it is met: 1, 0, or NaN where that is open; NaN without the table."""
-        wide = values_of(numbers[numbers["probe"] == self.probe], *self.metrics)
-        if wide is None:
-            return dict.fromkeys(("value", "low", "high", "met"), float("nan"))
-        values = self.value(*(wide[name].to_numpy() for name in self.metrics))
-        mean, low, high = (one - self.threshold for one in interval(np.asarray(values, np.float64)))
-        return {"value": mean, "low": low, "high": high, "met": 1.0 if low > 0 else 0.0 if high <= 0 else float("nan")}
-
-
 def whole(share: np.ndarray) -> np.ndarray:
     """The share removed until the decision flips; an order that does not flip it has removed all."""
     return np.where(np.isnan(share), 1.0, share)
 
 
-REMOVED, IN_RATIONALE = "removed_fraction_", "in_rationale_attention"
-PUBLISHED = (
+TAU, SHARE = "tau_attention_", "removed_fraction_"
+PUBLISHED: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray], float]] = {
     # Jain & Wallace 2019, 4.1 and 4.2; no attention farther than 0.4 nats keeps the prediction
-    Criterion("tau_with_gradient", "agreement", "word", "correlation", ("tau_attention_gradient",)),
-    Criterion("tau_with_leave_one_out", "agreement", "word", "correlation", ("tau_attention_leave_one_out",)),
-    Criterion("permutation_moves", "exclusivity", "state", "permutation", ("median_tvd",), threshold=0.05),
-    Criterion("no_far_adversary", "exclusivity", "state", "adversarial", ("optimum_jsd",),
-              lambda jsd: np.where(np.isnan(jsd), np.nan, jsd <= 0.4), 0.5),
+    "tau_with_gradient": ("agreement word", "correlation", (f"{TAU}gradient",), np.array, 0),
+    "tau_with_leave_one_out": ("agreement word", "correlation", (f"{TAU}leave_one_out",), np.array, 0),
+    "permutation_moves": ("exclusivity state", "permutation", ("median_tvd",), np.array, 0.05),
+    "no_far_adversary": ("exclusivity state", "adversarial", ("optimum_jsd",),
+                         lambda jsd: np.where(np.isnan(jsd), np.nan, jsd <= 0.4), 0.5),
     # Serrano & Smith 2019, 4 and 5; Edin et al. 2025
-    Criterion("top_flips_more", "erasure", "state", "single_weight", ("flip_top_attention", "flip_random_attention"),
-              np.subtract),
-    Criterion("delta_js", "erasure", "state", "single_weight", ("delta_js_attention",)),
-    Criterion("effects_in_order", "erasure", "state", "single_weight", ("tau_attention_effect",), threshold=0.5),
-    Criterion("sooner_than_random", "erasure", "state", "erasure",
-              (f"{REMOVED}random", f"{REMOVED}attention", "never_flips"),
-              lambda later, earlier, never: np.where(never == 0, whole(later) - whole(earlier), np.nan)),
-    Criterion("nearer_to_optimum", "erasure", "state", "erasure",
-              (f"{REMOVED}attention", f"{REMOVED}random", f"{REMOVED}optimal", "never_flips"),
-              lambda own, random, best, never: np.where(never == 0, (whole(random) + whole(best)) / 2 - whole(own), np.nan)),
+    "top_flips_more": ("erasure state", "single_weight", ("flip_top_attention", "flip_random_attention"), np.subtract, 0),
+    "delta_js": ("erasure state", "single_weight", ("delta_js_attention",), np.array, 0),
+    "effects_in_order": ("erasure state", "single_weight", (f"{TAU}effect",), np.array, 0.5),
+    "sooner_than_random": ("erasure state", "erasure", (f"{SHARE}random", f"{SHARE}attention", "never_flips"),
+                           lambda later, earlier, never: np.where(never == 0, whole(later) - whole(earlier), np.nan), 0),
+    "nearer_to_optimum": (
+        "erasure state", "erasure", (f"{SHARE}attention", f"{SHARE}random", f"{SHARE}optimal", "never_flips"),
+        lambda own, random, best, never: np.where(never == 0, (whole(random) + whole(best)) / 2 - whole(own), np.nan), 0),
     # DeYoung et al. 2020, 4
-    *(Criterion(name, "plausibility", "word", "plausibility", (f"{kind}_{IN_RATIONALE}", "rationale_share"), np.subtract)
-      for name, kind in (("top_word_in_rationale", "top"), ("mass_on_rationale", "mass"))),
-)  # fmt: skip
-"""Every one is worded so that yes speaks for the attention."""
+    "top_word_in_rationale": ("plausibility word", "plausibility", ("top_in_rationale_attention", "rationale_share"),
+                              np.subtract, 0),
+    "mass_on_rationale": ("plausibility word", "plausibility", ("mass_in_rationale_attention", "rationale_share"),
+                          np.subtract, 0),
+}  # fmt: skip
+"""Criteria as published: of what is asked, probe, metrics, and the number whose mean is above a threshold where it is met.
+Every one is worded so that yes speaks for the attention."""
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
@@ -110,15 +90,24 @@ def label_of(facts: Mapping[str, Any]) -> str:
     return "right" if facts["rightness"] >= RIGHT else "wrong" if facts["rightness"] <= WRONG else "between"
 
 
+def published(name: str, numbers: pd.DataFrame) -> dict[str, Any]:
+    """The mean beside its threshold with its interval, and whether it is met: 1, 0, or NaN where the interval has it inside;
+    NaN everywhere without the probe's table."""
+    asked, probe, metrics, value, threshold = PUBLISHED[name]
+    criterion, level = asked.split()
+    wide, found = values_of(numbers[numbers["probe"] == probe], *metrics), [np.nan] * 3
+    if wide is not None:
+        values = value(*(wide[metric].to_numpy() for metric in metrics))
+        found = [one - threshold for one in interval(np.asarray(values, np.float64))]
+    met = 1.0 if found[1] > 0 else 0.0 if found[2] <= 0 else np.nan
+    told = {"value": found[0], "low": found[1], "high": found[2], "met": met}
+    return {"version": "published", "criterion": criterion, "level": level, "claim": name} | told
+
+
 def answers(directory: Path) -> pd.DataFrame:
-    """What every test says of one model, a row each: `version` (`published`, or `current`: this version's claims),
-    `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided; `state` says why, of the current ones."""
+    """What every test says of one model, a row each: as published and this version's claims; `met`: 1, 0, NaN not decided."""
     numbers = read_results(directory)
-    rows: list[dict[str, Any]] = [
-        {"version": "published", "criterion": one.criterion, "level": one.level, "claim": one.name}
-        | one.answer(numbers)
-        for one in PUBLISHED
-    ]
+    rows: list[dict[str, Any]] = [published(name, numbers) for name in PUBLISHED]
     for reading in present(numbers_of(numbers)):
         for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
             claim, found = finding.claim, finding.evidence
@@ -130,15 +119,11 @@ def answers(directory: Path) -> pd.DataFrame:
 
 
 def models_in(places: Iterable[Path]) -> list[Path]:
-    """The directories of the models of studies, finished or cut short, by the studies' directories or the folders that their
-    runs lie in (`output=…`); a `UserError` for a place without any, or of another study, and for the same model twice."""
+    """The models of studies, finished or cut short, by the studies' directories or what their runs lie in (`output=…`)."""
     models: dict[str, Path] = {}
     for place in places:
         if (place / STUDY).exists():
-            content = read_sealed(place / STUDY)
-            if content.get("study") != "calibration":
-                raise UserError(f"{place} is of the study {content.get('study')!r}: expected calibration")
-            runs = [place / one["directory"] for one in content["members"]]
+            runs = [place / one["directory"] for one in read_sealed(place / STUDY)["members"]]
         else:
             runs = [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
         manifests = {run: RunDirectory(run).manifest() for run in runs}
@@ -153,8 +138,7 @@ def models_in(places: Iterable[Path]) -> list[Path]:
 
 
 def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every model's facts (a row each), and every test's answer about it (a row per model and claim, with the facts).
-    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts."""
+    """Every model's facts with the rightness of its attention, and every test's answer about it with these facts."""
     facts, parts = [], []
     for directory in directories:
         one = answer_of(directory)
@@ -170,9 +154,8 @@ SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "ask
 
 
 def shipped(answered: pd.DataFrame) -> pd.DataFrame:
-    """What verdicts cite: per primary claim of this version, encoder and rightness how many models it decided (`models`), how
-    many of these by yes (`meets`), and how many were asked. Which states decide where an attention with context is not on the
-    deciding words is unknown: of claims about states these are left out."""
+    """What verdicts cite: per primary claim, encoder and rightness how many models were asked, decided and said yes of. Which
+    states decide where an attention with context is not on the deciding words is unknown: these are left out."""
     own = answered[(answered["version"] == "current") & (answered["primary"] == True)]  # noqa: E712 (NaN is no)
     known = own["rightness_label"].isin(["right", "meaningless"])
     own = own[(own["level"] == "word") | (own["encoder"] == "average") | known]

@@ -6,16 +6,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
-from attnprobe.plots.grid import around, grid, title
-from research.calibration.rates import KEY, separations, tables_of
+from research.calibration.rates import separations, tables_of
 from research.calibration.records import FOLLOWS, RIGHT, SOLVED, WRONG, collected
 
 GIVEN = ("word", "rationale", "rationale_70", "rationale_50", "position", "first", "random", "common_word", "uniform")
@@ -32,12 +27,10 @@ PLANTED = ("data=testbed", "data.rationale=null", "data.source.rule=word")
 DATA: dict[str, tuple[str, ...]] = {
     **{kind: (*PLANTED, f"data.plant={kind}") for kind in ("token", "ordered_pair", "token_in_context")},
     **{rule: ("data=testbed", f"data.source.rule={rule}") for rule in ("word", "counting")},
-    **{
-        rule: ("data=testbed", f"data.source.rule={rule}", "data.source.train_size=4000", "training.epochs=10")
-        for rule in ("negation", "concession", "order")
-    },
+    **{rule: ("data=testbed", f"data.source.rule={rule}", "data.source.train_size=4000", "training.epochs=10")
+       for rule in ("negation", "concession", "order")},
     "geco": ("data=geco", "training.epochs=10"),
-}
+}  # fmt: skip
 """Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule, natural sentences.
 What takes more to learn has its own number of texts and epochs."""
 ENCODERS: dict[str, tuple[str, ...]] = {
@@ -48,11 +41,8 @@ ENCODERS: dict[str, tuple[str, ...]] = {
     "relay": ("model=relay",),
 }
 """Small on purpose: a rate needs many models."""
-WITHOUT_CONTEXT = ("average",)
-"""Encoders that see one word at a time: of `DATA` they are given what a single word decides."""
-SINGLE_WORD = ("token", "word", "geco")
-EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Of the bins of rightness; the first one holds all below as well."""
+WITHOUT_CONTEXT, SINGLE_WORD = ("average",), ("token", "word", "geco")
+"""Encoders that see one word at a time, and those of `DATA` that they are given."""
 
 
 def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
@@ -68,14 +58,8 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
 @dataclass(frozen=True)
 class Calibration(Study):
     """Trains every control with every encoder on every data set with every seed, small and alike, and examines each with the
-    probes. Seeds come one after the other, each with all cells, so that a study that is cut short is even at any time.
-
-    Attributes:
-        controls, encoders, data: names of `CONTROLS`, `ENCODERS`, `DATA`.
-        seeds: of the trainings, and of everything random in them; the texts are the same.
-        probes: what every model is examined with.
-        settings: what all share; those of `DATA`, `ENCODERS` and `CONTROLS` come after them and win.
-    """
+    probes; replicates come one after the other, so that a study that is cut short is even at any time. `settings` are shared
+    by all; those of `DATA`, `ENCODERS` and `CONTROLS` come after them and win."""
 
     name: ClassVar[str] = "calibration"
     controls: Sequence[str] = tuple(CONTROLS)
@@ -104,13 +88,12 @@ class Calibration(Study):
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """The tables of `tables_of`, and the curves."""
+    """The tables of `tables_of`, beside one model's own tests."""
     models, answered = collected(directory / one["directory"] for one in content["members"])
     # one model whose own tests are shown next to the rates
     example = next((one for one in content["members"] if one["role"] == "learned"), content["members"][0])
     shown = models[models["run_id"] == example["run_id"]].iloc[0]
     separated, unsolved = separations(answered), int((models["rightness_label"] == "not solved").sum())
-    caption = "Share of yes against the rightness of the attention: a test that tells climbs from left to right."
     return StudyReading(
         "Calibration: which tests tell right attention from wrong?",
         f"{len(models)} small models whose answer is known, each asked every test. An attention is right where it puts at "
@@ -121,7 +104,6 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         str(shown["data"]), f"{shown['encoder']}_{shown['control']}", directory,
         runs=[directory / example["directory"]],
         tables={name: table for name, table in tables_of(models, answered).items() if len(table)},
-        figures=[("calibration_curves", caption, curves(answered))],
         answer=answer(separated),
         notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
     )  # fmt: skip
@@ -139,25 +121,3 @@ def answer(separated: pd.DataFrame) -> str:
         f"{tell} of {len(by_claim)} tests tell right attention from wrong in every kind of model that was tried; “"
         f"{best.replace('_', ' ')}” does so best (AUC {by_claim.loc[best, 'AUC']:.2f} or more; a coin has 0.50)."
     )
-
-
-def curves(answered: pd.DataFrame) -> Figure:
-    """Share of yes against rightness, in bins of it, a panel per claim of this version and a line per encoder."""
-    own = answered[answered["rightness_label"].isin(["right", "between", "wrong"]) & (answered["version"] == "current")]
-    bins = np.searchsorted(EDGES, own["rightness"].to_numpy(), side="right").clip(1)
-    claims = list(dict.fromkeys(own.sort_values(KEY)["claim"]))
-    figure, axes = grid(max(len(claims), 1), panel_height=1.4)
-    handles: dict[str, Line2D] = {}
-    for panel, claim in zip(axes, claims, strict=False):
-        for number, (encoder, rows) in enumerate(own[own["claim"] == claim].groupby("encoder", observed=True)):
-            at = rows.groupby(bins[own.index.get_indexer(rows.index)])
-            rates = np.array([clopper_pearson(int((met == 1).sum()), len(met)) for _, met in at["met"]]).T
-            look: dict[str, Any] = {"marker": "o", "ms": 3, "lw": 1, "color": f"C{number}"}
-            panel.errorbar(at["rightness"].mean(), rates[0], yerr=abs(rates[1:] - rates[0]), **look)
-            handles[str(encoder)] = Line2D([], [], label=str(encoder), **look)
-        panel.set_ylim(-0.02, 1.02)
-        panel.set_xlim(-0.2, 1.05)
-        title(panel, claim.replace("_", " "))
-    x = "rightness (0 chance, 1 all that can be reached)"
-    around(figure, x=x, y="share of yes", handles=list(handles.values()))
-    return figure

@@ -11,7 +11,7 @@ import pytest
 
 from attnprobe.evidence.evidence import MEETS
 from attnprobe.findings.verdicts import CALIBRATION
-from research.rules import RULES, RuleSource
+from research.rules import CLASSES, NOISE, RULES, RuleSource
 from research.words import judged, over_rules, record, table
 
 
@@ -46,7 +46,7 @@ LABELS = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_marks_words_draws_anew_and_labels_its_texts(rule):
-    classes, noise = RULES[rule][1:]
+    classes, noise = CLASSES.get(rule, 2), NOISE.get(rule, 0)
     first, again, other = (RuleSource(rule, 40, 40, seed).rows("test") for seed in (0, 0, 1))
     assert first == again != other
     assert all(len(row["rationale"]) == len(row["text"].split()) for row in first)

@@ -14,7 +14,7 @@ from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.verdicts import CALIBRATION
 from research.calibration.__main__ import made_by
 from research.calibration.rates import NAMES, counted, held_out, separations, tables_of
-from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, shipped
+from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, published, shipped
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
@@ -82,24 +82,23 @@ def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
 
 
 def test_published_criteria_by_hand():
-    nan, published = np.nan, {one.name: one for one in PUBLISHED}
+    nan = np.nan
     later, earlier = np.array([0.8, nan, 0.5]), np.array([0.2, 0.4, 0.1])
-    sooner = published["sooner_than_random"].value(later, earlier, np.array([0, 0, 1]))
+    sooner = PUBLISHED["sooner_than_random"][3](later, earlier, np.array([0, 0, 1]))
     assert sooner.tolist() == pytest.approx([0.6, 0.6, nan], nan_ok=True)
     own, random, best = np.array([0.3, nan]), np.array([0.9, nan]), np.array([0.1, 0.2])
-    assert published["nearer_to_optimum"].value(own, random, best, np.zeros(2)).tolist() == pytest.approx([0.2, -0.4])
-    criterion = published["permutation_moves"]
+    assert PUBLISHED["nearer_to_optimum"][3](own, random, best, np.zeros(2)).tolist() == pytest.approx([0.2, -0.4])
     table = pd.DataFrame(
         {
             "run_id": "a", "experiment": "x", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "permutation",
             "metric": "median_tvd", "example_id": np.arange(50), "step": nan, "value": np.linspace(0.1, 0.3, 50),
         }
     )  # fmt: skip
-    answer = criterion.answer(table)
+    answer = published("permutation_moves", table)
     assert answer["met"] == 1
     assert answer["value"] == pytest.approx(0.2 - 0.05)
-    assert criterion.answer(table.assign(value=0.01 * table["value"]))["met"] == 0
-    assert np.isnan(criterion.answer(table.assign(metric="other"))["met"])
+    assert published("permutation_moves", table.assign(value=0.01 * table["value"]))["met"] == 0
+    assert np.isnan(published("permutation_moves", table.assign(metric="other"))["met"])
 
 
 def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
