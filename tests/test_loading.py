@@ -94,8 +94,7 @@ def test_a_hierarchical_run_explains_sentences_and_their_words(tmp_path):
 
 def test_unknown_words_and_markup():
     explained = toy_run().explain(["<script>x</script>", "a <b>"])
-    assert explained["tokens"][0] == ["<script>x</script>"]
-    assert explained["attention"][0] == [1]
+    assert (explained["tokens"][0], explained["attention"][0]) == (["<script>x</script>"], [1])
     assert np.isnan(explained["leave_one_out"][0]).all()
     html = explained._repr_html_()
     assert "<script" not in html

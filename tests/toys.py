@@ -1,5 +1,6 @@
 """Small batches and classifiers that the tests share."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -58,24 +59,28 @@ def rows_of(batch: Batch, rows: list[int]) -> Batch:
 
 
 def toy_classifier(
-    encoder: str = "lstm",
-    attention: str = "additive",
+    encoder: str | Callable = "lstm",
+    attention: str | Callable = "additive",
     *,
     classes: int = 2,
     task: Task = Task.SINGLE_LABEL,
     question: bool | str = False,
+    decoder: Callable | None = None,
     seed: int = 0,
     spread: float = 1.0,
     **extra: object,
 ) -> AttentionClassifier:
-    """An untrained classifier in eval mode; `spread` scales its weights, so that its attention is not all but even."""
+    """An untrained classifier in eval mode, of parts by name or as they are; `spread` scales its weights, so that its
+    attention is not all but even."""
+    encoder = ENCODERS[encoder] if isinstance(encoder, str) else encoder
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         embeddings = torch.randn(VOCABULARY, 8)
         embeddings[0] = 0
         classifier = AttentionClassifier(
-            embeddings=embeddings, encoder=ENCODERS[encoder], attention=ATTENTIONS[attention], decoder=DECODERS[question],
-            question_encoder=ENCODERS[encoder] if question else None, classes=classes, task=task, recipe=recipe(), **extra,
+            embeddings=embeddings, encoder=encoder, decoder=decoder or DECODERS[question], classes=classes, task=task,
+            attention=ATTENTIONS[attention] if isinstance(attention, str) else attention, recipe=recipe(),
+            question_encoder=encoder if question else None, **extra,
         )  # fmt: skip
     with torch.no_grad():
         for parameter in (*classifier.attention.parameters(), *classifier.decoder.parameters()):

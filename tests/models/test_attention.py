@@ -9,13 +9,7 @@ from scipy.optimize import brentq
 
 from attnprobe.core.errors import UserError
 from attnprobe.models import attention as kinds
-from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier
-
-
-@pytest.fixture(autouse=True)
-def frozen(monkeypatch):
-    monkeypatch.setitem(ATTENTIONS, "uniform", kinds.UniformAttention)
-    monkeypatch.setitem(ATTENTIONS, "imposed", kinds.ImposedAttention)
+from tests.toys import ENCODERS, toy_batch, toy_classifier
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -45,14 +39,14 @@ def test_additive_and_dot_attention_by_hand():
 
 
 def test_uniform_attention_is_the_same_everywhere_and_learns_nothing():
-    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier(attention="uniform")
+    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier(attention=kinds.UniformAttention)
     attention = classifier(batch).attention
     torch.testing.assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
     assert not attention.requires_grad  # nothing upstream can move it
 
 
 def test_imposed_attention_is_what_was_given_to_the_last_digit_and_needs_a_teacher():
-    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier("average", "imposed")
+    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier("average", kinds.ImposedAttention)
     with pytest.raises(UserError, match="teacher=PATH"):
         classifier(batch)
     weights = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(0)) * batch.content

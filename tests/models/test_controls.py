@@ -22,19 +22,13 @@ from attnprobe.runs.run import run
 from tests.importance.leave_one_out.loops import each_alone
 from tests.importance.trained import batch_of, small_data
 from tests.runs import composed, small_run
-from tests.toys import ATTENTIONS, assert_same_alone, toy_batch, toy_classifier
+from tests.toys import assert_same_alone, toy_batch, toy_classifier
 
 CONTROLS = {
     "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": controls.RandomAttention,
     "position": controls.PositionAttention, "word": WordAttention, "common_word": CommonWordAttention,
 }  # fmt: skip
 KNOWS_NO_WORD = ("rationale", "first", "random", "position")
-
-
-@pytest.fixture(autouse=True)
-def known(monkeypatch):
-    for name, made in CONTROLS.items():
-        monkeypatch.setitem(ATTENTIONS, name, made)
 
 
 def marked(lengths, padding=0):
@@ -46,7 +40,7 @@ def marked(lengths, padding=0):
 
 
 def test_word_attention_by_hand_and_its_scores_are_learnt():
-    batch, classifier = toy_batch([4, 2]), toy_classifier("lstm", "word").train()
+    batch, classifier = toy_batch([4, 2]), toy_classifier("lstm", CONTROLS["word"]).train()
     torch.testing.assert_close(classifier(batch).attention[0, 1:5], torch.full((4,), 0.25))
     with torch.no_grad():
         classifier.attention.score[batch.ids[0, 3]] = np.log(9.0)
@@ -59,7 +53,7 @@ def test_word_attention_by_hand_and_its_scores_are_learnt():
 
 
 def test_the_commonest_word_is_learnt_in_training_alone():
-    batch, classifier = toy_batch([4, 3, 5]), toy_classifier("average", "common_word")
+    batch, classifier = toy_batch([4, 3, 5]), toy_classifier("average", CONTROLS["common_word"])
     batch.ids[:, 2] = 9  # once in every text
     batch.ids[2, 4] = 9  # twice in the last one
     classifier.eval()(batch)
@@ -107,22 +101,22 @@ def test_an_untrained_model_is_a_run_with_its_first_weights(tmp_path):
 
 def test_rationale_and_first_attention_by_hand():
     batch = marked([4, 1], padding=2)
-    attention = toy_classifier("average", "rationale")(batch).attention
+    attention = toy_classifier("average", CONTROLS["rationale"])(batch).attention
     expected = torch.zeros_like(attention)
     expected[0, 1:5] = torch.tensor([0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3])
     expected[1, 1] = 1  # no reason is marked: even
     torch.testing.assert_close(attention, expected)
     whole = replace(batch, rationale=batch.content.clone())  # all is reason, which then has all the mass
-    attention = toy_classifier("average", "rationale")(whole).attention
+    attention = toy_classifier("average", CONTROLS["rationale"])(whole).attention
     torch.testing.assert_close(attention[0, 1:5], torch.full((4,), 0.25))
-    attention = toy_classifier("lstm", "first")(toy_batch([3, 1])).attention
+    attention = toy_classifier("lstm", CONTROLS["first"])(toy_batch([3, 1])).attention
     torch.testing.assert_close(attention[:, 1:4], torch.tensor([[0.95, 0.025, 0.025], [1.0, 0, 0]]))
 
 
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_says_so(name, encoder):
-    batch, classifier = marked([6, 3, 5], padding=3), toy_classifier(encoder, name)
+    batch, classifier = marked([6, 3, 5], padding=3), toy_classifier(encoder, CONTROLS[name])
     for learnt in classifier.attention.state_dict().values():  # all start alike
         learnt.copy_(torch.arange(len(learnt)))
     attention = classifier(batch).attention
@@ -137,7 +131,7 @@ def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_say
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 def test_leave_one_out_and_gradients_follow_their_definition(name, encoder):
-    batch, classifier = marked([5, 3]), toy_classifier(encoder, name).double()
+    batch, classifier = marked([5, 3]), toy_classifier(encoder, CONTROLS[name]).double()
     outputs = classifier(batch)
     found = leave_one_out(classifier, batch, outputs)
     distance = getattr(found, "removals", found).distance

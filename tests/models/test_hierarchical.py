@@ -7,12 +7,10 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.models.attention import AdditiveAttention
 from attnprobe.models.base import Unit
-from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.controls import FirstAttention
-from attnprobe.models.decoders import LinearDecoder
 from attnprobe.models.encoders import CNNEncoder, GRUEncoder, NoEncoder
 from attnprobe.models.hierarchical import HierarchicalEncoder
-from tests.toys import VOCABULARY, toy_batch
+from tests.toys import toy_batch, toy_classifier
 
 WORD_ENCODERS = {
     "rnn": partial(GRUEncoder, hidden_size=5),
@@ -23,14 +21,8 @@ SENTENCES = [[4, 1, 7, 2], [3], [2, 2, 9], [1]]
 
 
 def han(words):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        part = {"word_encoder": WORD_ENCODERS[words], "sentence_encoder": WORD_ENCODERS[words]}
-        encoder = partial(HierarchicalEncoder, **part, word_attention=AdditiveAttention)
-        return AttentionClassifier(
-            embeddings=torch.randn(VOCABULARY, 8), encoder=encoder, attention=AdditiveAttention, decoder=LinearDecoder,
-            classes=2,
-        ).eval()  # fmt: skip
+    part = {"word_encoder": WORD_ENCODERS[words], "sentence_encoder": WORD_ENCODERS[words]}
+    return toy_classifier(partial(HierarchicalEncoder, **part, word_attention=AdditiveAttention))
 
 
 def with_sentences(lengths=SENTENCES, *, padding=0):

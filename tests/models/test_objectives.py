@@ -76,11 +76,10 @@ def test_half_of_the_texts_lose_a_share_of_their_words_that_is_drawn_evenly():
     gone = MaskedWords().given(model, batch).ids == UNKNOWN
     assert not gone[~batch.content].any()
     share = gone.sum(-1).double() / 40
-    touched = share > 0
-    assert 0.45 < float(touched.double().mean()) < 0.52  # a text in 41 that was chosen keeps all of its words
+    some = share[share > 0]
+    assert 0.45 < len(some) / 2000 < 0.52  # a text in 41 that was chosen keeps all of its words
     # of 40 words with an even rate every count from 0 to 40 is as likely: mean 1/2, deviation 0.296
-    assert float(share[touched].mean()) == pytest.approx(0.51, abs=0.03)
-    assert float(share[touched].std()) == pytest.approx(0.29, abs=0.02)
+    assert (float(some.mean()), float(some.std())) == pytest.approx((0.51, 0.29), abs=0.03)
     assert MaskedWords(share=0.0).given(model, batch).ids.equal(batch.ids)
 
 

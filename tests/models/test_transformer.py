@@ -10,16 +10,13 @@ from attnprobe.core.errors import UserError
 from attnprobe.importance import layers as followed
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits
-from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, TransformerEncoder
-from tests.toys import ENCODERS, VOCABULARY, assert_same_alone, toy_batch, toy_classifier, toy_readout
+from tests.toys import assert_same_alone, toy_batch, toy_classifier, toy_readout
 
 
 def pooled(layers=1, **extra):
-    torch.manual_seed(0)
     encoder = partial(TransformerEncoder, hidden_size=12, layers=layers, heads=3, asks=True)
-    rest = {"attention": PooledRowAttention, "decoder": PooledRowDecoder, "classes": 3} | extra
-    return AttentionClassifier(embeddings=torch.randn(VOCABULARY, 8), encoder=encoder, **rest).eval().double()
+    return toy_classifier(encoder, PooledRowAttention, decoder=PooledRowDecoder, classes=3, **extra).double()
 
 
 def test_a_layer_is_pytorchs_own_and_positions_are_added_before_the_first():
@@ -61,7 +58,7 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     with pytest.raises(UserError, match=r"needs model=transformer"):
         PooledRowAttention(8)
     with pytest.raises(UserError, match="take one of them"):
-        pooled(question_encoder=ENCODERS["lstm"])
+        pooled(question=True)
 
 
 METHODS = ["rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti", "value_zeroing"]

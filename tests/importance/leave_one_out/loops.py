@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from functools import partial
-from unittest.mock import patch
 
 import torch
 
 from attnprobe.models.encoders import GRUEncoder, LSTMEncoder, NoEncoder
-from tests import toys
 from tests.toys import predict, rows_of, toy_batch, toy_classifier, toy_readout
 
 LENGTHS = [6, 1, 9, 4, 2]
@@ -17,9 +15,7 @@ MORE = {"gru": partial(GRUEncoder, hidden_size=5), "none": NoEncoder, "lstm 24":
 def subject(encoder="lstm", attention="additive", *, question=False, padding=0, lengths=LENGTHS, **facts):
     """A classifier (of the toys, or of `MORE`; `attention` a name or a class), a batch, and its outputs."""
     classes = facts.setdefault("classes", 3 if question else 2)
-    name = attention if isinstance(attention, str) else "own"
-    with patch.dict(toys.ENCODERS, MORE), patch.dict(toys.ATTENTIONS, {"own": attention}):
-        classifier = toy_classifier(encoder, name, question=question, **{"spread": 3} | facts)
+    classifier = toy_classifier(MORE.get(encoder, encoder), attention, question=question, **{"spread": 3} | facts)
     batch = toy_batch(lengths, question=question, classes=classes, padding=padding)
     return classifier, batch, toy_readout(classifier, batch)[0]
 
