@@ -16,7 +16,6 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -24,30 +23,20 @@ NUMERIC = ("tests/exact", "tests/importance", "tests/test_measures.py", "tests/p
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
 
 
-@dataclass(frozen=True)
-class Variant:
-    """What differs from `make test`: environment, arguments of pytest, and whether every core is kept busy."""
-
-    environment: dict[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-    busy: bool = False
-
-
 VARIANTS = {
-    "as it is": Variant(),
-    "default": Variant({"ATEN_CPU_CAPABILITY": "default"}),
-    "avx2": Variant({"ATEN_CPU_CAPABILITY": "avx2"}),
-    "onednn-off": Variant({"ATTNPROBE_TEST_ONEDNN": "0"}),
-    "two-threads": Variant({"OMP_NUM_THREADS": "2"}),
-    "random-order": Variant(arguments=("--random-order", "--random-order-bucket=module")),
-    "busy": Variant(busy=True),
-    "stranger": Variant(
-        {
-            "COLUMNS": "40", "LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1", "TERM": "dumb",
-            "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HF_HUB_OFFLINE": "1",
-        }
-    ),
+    "as it is": {},
+    "default": {"ATEN_CPU_CAPABILITY": "default"},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "onednn-off": {"ATTNPROBE_TEST_ONEDNN": "0"},
+    "two-threads": {"OMP_NUM_THREADS": "2"},
+    "random-order": {},
+    "busy": {},
+    "stranger": {
+        "COLUMNS": "40", "LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "1", "TERM": "dumb", "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0", "HF_HUB_OFFLINE": "1",
+    },
 }  # fmt: skip
+"""What differs from `make test` in the environment; the random order and the busy loops are no part of it."""
 
 
 def main() -> int:
@@ -71,15 +60,16 @@ def main() -> int:
 
 def run(name: str, tests: tuple[str, ...] | list[str], workers: str) -> tuple[int, str]:
     """Exit status and pytest's last line of one variant."""
-    variant = VARIANTS[name]
-    arguments = [sys.executable, "-m", "pytest", "-q", "--numprocesses", workers, *variant.arguments, *tests]
-    if "--random-order" in variant.arguments:
-        arguments.append(f"--random-order-seed={secrets.randbelow(10**6)}")
-    settings = " ".join(f"{key}={value}" for key, value in variant.environment.items())
-    print(f"\n{name}: {settings} {' '.join(arguments[2:])}{' beside a busy loop per core' * variant.busy}", flush=True)
-    with busy_cores() if variant.busy else contextlib.nullcontext():
+    environment, is_busy = VARIANTS[name], name == "busy"
+    arguments = [sys.executable, "-m", "pytest", "-q", "--numprocesses", workers, *tests]
+    if name == "random-order":
+        seed = f"--random-order-seed={secrets.randbelow(10**6)}"
+        arguments += ["--random-order", "--random-order-bucket=module", seed]
+    settings = " ".join(f"{key}={value}" for key, value in environment.items())
+    print(f"\n{name}: {settings} {' '.join(arguments[2:])}{' beside a busy loop per core' * is_busy}", flush=True)
+    with busy_cores() if is_busy else contextlib.nullcontext():
         done = subprocess.run(
-            arguments, cwd=ROOT, env={**os.environ, **variant.environment}, text=True, encoding="utf-8",
+            arguments, cwd=ROOT, env={**os.environ, **environment}, text=True, encoding="utf-8",
             errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
     counted = [line for line in done.stdout.splitlines() if COUNTS.search(line) and " in " in line]

@@ -12,18 +12,14 @@ import pkgutil
 import sys
 import tempfile
 from collections import Counter
-from itertools import chain
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cannot be forked
 
-from tests.faults.campaign import as_json, at_once, carried_out
+from tests.faults.campaign import as_json, carried_out
 from tests.faults.operations import KINDS
 from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
-
-AT_ONCE, TWICE = ("run", "study"), 3
-"""Scenarios whose command is given twice at once as well, and how many times that is tried (or fewer, with --points)."""
 
 
 def main() -> None:
@@ -51,7 +47,7 @@ def main() -> None:
             children.append(pid)
         ended = [os.waitpid(pid, 0)[1] for pid in children]
         findings = [json.loads(line) for line in path.read_text().splitlines()]
-    print(table(findings, [*asked.kind, "twice"]))
+    print(table(findings, asked.kind))
     raise SystemExit(1 if any(ended) or any(one["wrong"] or one["unclear"] for one in findings) else 0)
 
 
@@ -86,17 +82,10 @@ def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
     with path.open("a", buffering=1) as file:
         for scenario in SCENARIOS:
             if asked.scenario is None or scenario.name in asked.scenario:
-                disturbed = (one for _, one in carried_out(scenario, asked.kind, asked.points, number, asked.jobs))
-                twice = (
-                    at_once(scenario, min(TWICE, asked.points or TWICE))
-                    if number == 0 and scenario.name in AT_ONCE
-                    else ()
-                )
-                for finding in chain(disturbed, twice):
+                for _, finding in carried_out(scenario, asked.kind, asked.points, number, asked.jobs):
                     file.write(as_json(finding) + "\n")
                     for reason in (*finding.wrong, *finding.unclear):
-                        fault = finding.fault
-                        where = f"{finding.scenario}, {fault.kind} at {fault.at}"
+                        where = f"{finding.scenario}, {finding.fault.kind} at {finding.fault.at}"
                         print(f"{where} ({finding.operation}): {reason}", file=sys.stderr, flush=True)
 
 

@@ -4,11 +4,11 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.faults.operations import Fault
-from tests.faults.processes import Ending, together
+from tests.faults.processes import Ending, perform
 from tests.faults.scenarios import Command, Scenario
 from tests.faults.states import counted, leave_mine, mine, state
 
@@ -83,11 +83,6 @@ def succeed(one: Command, folder: Path) -> Ending:
     if ending.status != 0:
         raise RuntimeError(f"{one} ended with status {ending.status} undisturbed:\n{ending.output}")
     return ending
-
-
-def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
-    """Run a command in a folder."""
-    return together([(one, folder.with_name(f"{folder.name}.log"))], folder, fault)[0]
 
 
 def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterator[Fault]:
@@ -196,32 +191,6 @@ def carried_out(
         for number, fault in enumerate(faults(ready, kinds, points)):
             if number % parts == part:
                 yield ready, tried(ready, fault, Path(name).resolve())
-
-
-def at_once(scenario: Scenario, times: int) -> Iterator[Finding]:
-    """The disturbed command of a scenario, twice at the same time in one folder, `times` times; the second by way of a
-    symbolic link to the output. Both must end, and leave what one would have left."""
-    with tempfile.TemporaryDirectory(prefix="attnprobe-faults-") as name:
-        place = Path(name).resolve()
-        ready = prepared(scenario, place)
-        for number in range(times):
-            folder = place / "work"
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(ready.folder, folder)
-            (folder / "runs").mkdir(exist_ok=True)
-            (folder / "link").symlink_to("runs")
-            one = scenario.disturbed
-            linked = replace(one, arguments=(*one.arguments, "output=link"))
-            twice = [(one, place / "one.log"), (linked, place / "two.log")]
-            endings = together(twice, folder)
-            (folder / "link").unlink()
-            there, expected = measured(state(folder)), measured(ready.expected[0][0])
-            wrong = (
-                [] if there == expected else [f"not the files of one: {sorted(there.items() ^ expected.items())[:3]}"]
-            )
-            told = [f"status {one.status}: {last_line(one)}" for one in endings if one.status not in (0, 2)]
-            told += [f"a traceback: {last_line(one)}" for one in endings if "Traceback" in one.output]
-            yield Finding(scenario.name, Fault("twice", number), "two at once", tuple(wrong), tuple(told))
 
 
 def as_json(finding: Finding) -> str:

@@ -10,7 +10,7 @@ import runpy
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,33 +45,20 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def together(commands: Sequence[tuple[Command, Path]], folder: Path, fault: Fault | None = None) -> list[Ending]:
-    """Commands at the same time in one folder, to the end of them all and of all processes that they started.
-
-    Args:
-        commands: each with a file outside of the folder, for what it says; what it does to files goes beside it.
-    """
-    pids = []
-    for one, log in commands:
-        for old in log.parent.glob(f"{log.name}*"):
-            old.unlink()
-        pids.append(forked(partial(within, one, folder, log, fault)))
-    ended: dict[int, int] = {}
+def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
+    """A command in a folder, to its end and that of all processes that it started. What it says, and does to files, is noted
+    in files beside the folder."""
+    log, notes = folder.with_name(f"{folder.name}.log"), folder.with_name(f"{folder.name}.operations")
+    for old in (log, notes):
+        old.unlink(missing_ok=True)
+    pid, ended = forked(partial(within, one, folder, log, notes, fault)), dict[int, int]()
     while True:  # orphans as well: they end with the command, or by themselves
         try:
-            pid, status = os.waitpid(-1, 0)
+            child, status = os.waitpid(-1, 0)
         except ChildProcessError:
             break
-        ended[pid] = os.waitstatus_to_exitcode(status)
-    return [
-        Ending(ended[pid], log.read_text(errors="replace"), notes_of(log).read_text(errors="replace").splitlines())
-        for pid, (_, log) in zip(pids, commands, strict=True)
-    ]
-
-
-def notes_of(log: Path) -> Path:
-    """Where a command's operations are noted."""
-    return log.with_name(f"{log.name}.operations")
+        ended[child] = os.waitstatus_to_exitcode(status)
+    return Ending(ended[pid], log.read_text(errors="replace"), notes.read_text(errors="replace").splitlines())
 
 
 def forked(body: Callable[[], None]) -> int:
@@ -102,17 +89,21 @@ def forked(body: Callable[[], None]) -> int:
             os._exit(status)
 
 
-def within(one: Command, folder: Path, log: Path, fault: Fault | None) -> None:
+def within(one: Command, folder: Path, log: Path, notes: Path, fault: Fault | None) -> None:
     """In the child: the command itself."""
     os.setpgid(0, 0)
     signal.alarm(LONGEST)
     # a background shell ignores SIGINT, and so would its children
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    say_into(log)
+    # standard input is empty, standard output and error go into a file
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    target = os.open(log, flags)
+    for standard, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, target), (2, target)):
+        os.dup2(file, standard)
     os.chdir(folder)
-    notes = os.open(notes_of(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    watch(folder, fault, lambda line: (os.write(notes, f"{line}\n".encode(errors="replace")), None)[1])
+    noted = os.open(notes, flags)
+    watch(folder, fault, lambda line: (os.write(noted, f"{line}\n".encode(errors="replace")), None)[1])
     if not one.pictures:
         draw_nothing()
     sys.argv = [one.module, *one.arguments]  # as `python -m` does
@@ -131,12 +122,3 @@ def draw_nothing() -> None:
             Path(target).write_bytes(b"")
 
     Figure.savefig = savefig  # type: ignore[method-assign]
-
-
-def say_into(log: Path) -> None:
-    """Standard input is empty, standard output and error go into a file."""
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.dup2(target, 1)
-    os.dup2(target, 2)

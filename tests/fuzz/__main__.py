@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 
 from tests.fuzz import checkpoints, files, overrides
-from tests.fuzz.cases import in_processes
+from tests.fuzz.cases import outcomes
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
             case = partial(stack.enter_context(overrides.ready()), seed=seed)
         else:
             case = partial({"files": files, "checkpoints": checkpoints}[kind].failure, folder=Path(folder), seed=seed)
-        failures = in_processes(case, number)
+        failures = outcomes(case, range(number))
     print("\n".join(failures))
     print(f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})")
     sys.exit(bool(failures))

@@ -1,23 +1,15 @@
-"""Generated cases, one after the other or on two processes: what each comes to, a hang and a dead process included."""
+"""Generated cases, one after the other: what each comes to, a hang included."""
 
 import faulthandler
-import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 CPU_SECONDS = 20
 """Processor time that a case may take: a thousand times what one needs, and independent of what else runs."""
 SECONDS = 300
 """Time on the clock after which a case that only waits is given up."""
-PIECE = 50
-"""Cases that a process takes at a time."""
-
-
-held: Callable[[int], str | None]
 
 
 class Hung(BaseException):
@@ -56,33 +48,4 @@ def outcomes(case: Callable[[int], str | None], numbers: range) -> list[str]:
             failure = f"hangs: more than {CPU_SECONDS if 'processor' in str(hung) else SECONDS} s of {hung}"
         if failure is not None:
             found.append(f"case {number}: {failure}")
-    return found
-
-
-def hold(case: Callable[[int], str | None]) -> None:
-    """Keep in a forked process what it was forked with: not all of it can be sent."""
-    global held
-    held = case
-
-
-def of_held(numbers: range) -> list[str]:
-    """The outcomes of the case that this process holds."""
-    return outcomes(held, numbers)
-
-
-def in_processes(case: Callable[[int], str | None], number: int, workers: int = 2) -> list[str]:
-    """As `outcomes`, of the first `number` cases, on forked processes."""
-    pieces = [range(start, min(start + PIECE, number)) for start in range(0, number, PIECE)]
-    found: list[str] = []
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), hold, (case,)) as pool:
-        futures = [pool.submit(of_held, piece) for piece in pieces]
-        for piece, future in zip(pieces, futures, strict=True):
-            try:
-                found += future.result()
-            except BrokenProcessPool:
-                found.append(f"cases {piece.start} to {piece.stop - 1}, or those after them: the process died")
-                break
-            print(
-                f"{piece.stop:,} cases, {len(found)} failures", flush=True
-            )  # a campaign that is ended still says how far
     return found

@@ -1,6 +1,5 @@
 """Some generated command lines and data files; slow: more, and of everything else; `make fuzz` makes 10,000 of each."""
 
-import pickle
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import cases, checkpoints, files, overrides
+from tests.fuzz import cases, files, overrides
 
 
 def test_every_command_line_is_a_run_or_one_line(tmp_path, monkeypatch):
@@ -25,16 +24,11 @@ def test_every_file_is_a_data_set_or_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "cases"), [("overrides", 2000), ("files", 1000), ("checkpoints", 200)])
+@pytest.mark.parametrize(("kind", "cases"), [("overrides", 1000), ("files", 1000), ("checkpoints", 200)])
 def test_no_generated_case_ends_in_a_traceback(kind, cases):
     command = [sys.executable, "-m", "tests.fuzz", kind, str(cases), "2"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-def test_what_a_checkpoint_would_execute_is_noticed(tmp_path):
-    pickle.loads(pickle.dumps(checkpoints.Executed(tmp_path / "mark")))
-    assert (tmp_path / "mark").exists()
 
 
 def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):

@@ -36,19 +36,6 @@ def test_jobs_run_with_their_status_their_log_and_their_order(tmp_path, monkeypa
     assert (tmp_path / "here").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_job_that_the_cluster_ends_has_failed(tmp_path):
-    running = local(tmp_path).start(job(tmp_path, "long", "import time; print('begun', flush=True); time.sleep(60)"), 0)
-    log = tmp_path / "logs" / "long.log"
-    while not (log.exists() and "begun" in log.read_text()):
-        assert running.poll() is None
-    running.stop()
-    while (status := running.poll()) is None:
-        pass
-    assert status == 1
-
-
 SQUEUE = """#!/bin/sh
 echo "7|RUNNING|None"
 echo "8|PENDING|Resources"

@@ -16,10 +16,10 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.runs.launching import Job, Machine, Outcome, command, conclude, launch, objective, places_of, planned
+from attnprobe.runs.launching import Job, Machine, Outcome, conclude, launch, objective, places_of, planned
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
-from attnprobe.runs.settings import Settings, resumed, several_devices
+from attnprobe.runs.settings import Settings, resumed
 from tests.runs import SMALL, composed, small_run
 
 
@@ -77,20 +77,6 @@ def test_a_mistake_in_one_job_is_found_before_any_begins(mistake, message):
         plan(good, [good[0], mistake])
     assert message in str(caught.value)
     assert str(caught.value).endswith(f"(in the job {mistake}; no job was started)")
-
-
-def test_how_many_devices_are_several():
-    one = [{"devices": given} for given in (1, "1", [0], "0,", "auto", -1)]
-    more = [{"devices": given} for given in (3, "2", [0, 1], "0, 3")] + [{"devices": 1, "num_nodes": 2}]
-    for made in (dict, OmegaConf.create):
-        assert [several_devices(made(trainer)) for trainer in one + more] == [False] * 6 + [True] * 5
-
-
-def test_jobs_leave_finished_runs_as_they_are_unless_told_otherwise():
-    assert command(["seed=1"], ["--config-dir", "x"])[1:] == (
-        "-P", "-m", "attnprobe", "--config-dir", "x", "seed=1", "on_finished=skip",
-    )  # fmt: skip
-    assert command(["on_finished=replace"])[4:] == ("on_finished=replace",)
 
 
 def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
@@ -173,16 +159,11 @@ def test_a_run_trained_on_several_devices_is_known_by_them(tmp_path):
     assert resumed(config, ["seed=1"]) is config  # without a named run nothing changes
 
 
-def test_an_experiment_gives_a_named_run_its_probes_and_its_name_and_it_may_have_another_teacher(finished):
-    config = again(finished, "+experiment=serrano")
-    assert (config.experiment, list(config.probe)) == ("serrano", ["single_weight", "erasure"])
-    assert config.model.name == "average_additive"
-    assert config.training == again(finished).training
-    assert again(finished).teacher is None
-    assert again(finished, f"teacher={finished}").teacher == str(finished)
-
-
 def test_a_named_run_keeps_its_settings_and_must_be_there(finished, tmp_path):
+    config = again(finished, "+experiment=serrano")
+    assert (config.experiment, list(config.probe), config.teacher) == ("serrano", ["single_weight", "erasure"], None)
+    assert (config.model.name, config.training) == ("average_additive", again(finished).training)
+    assert again(finished, f"teacher={finished}").teacher == str(finished)
     for overrides, message in (
         (["seed=1"], r"has its own data, .* leave out seed=1\. Beside run= only these may be given:"),
         (["model/attention=dot", "data=sst"], "leave out model/attention=dot data=sst"),

@@ -90,6 +90,7 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     assert not [path for path in (tmp_path / "runs").rglob(".*") if path.name not in (MARKER, LOCK)]
 
 
+@pytest.mark.slow  # every job begins with the imports
 def test_the_members_of_a_study_are_jobs_where_a_launcher_is_named(tmp_path):
     tiny = [*SMALL, "model=average", "study.tests=[uniform]", "study.seeds=[]", "probe.adversarial.restarts=0"]
     study = ["+experiment=wiegreffe", *tiny, "probe.adversarial.curve=[]"]
@@ -120,21 +121,6 @@ def test_a_signal_ends_the_jobs_and_says_how_to_go_on(tmp_path, number, status, 
     before = sorted(tmp_path.rglob("*"))
     time.sleep(3)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.slow
-def test_a_cluster_runs_the_jobs(tmp_path):
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
-    sweep = ["-m", *SMALL, "launcher=submitit", "launcher.cluster=local", "launcher.parameters.gpus_per_node=0",
-             "model=average", "probe=[permutation]", "data.min_length=0,1000"]  # fmt: skip
-    status, output = finish(tmp_path, *sweep)
-    assert status == 1
-    assert "2 jobs: 0 done, 2 to run on local through submitit, at most 100 at a time; logs in runs/logs\n" in output
-    assert "FAILED data.min_length=1000 (status 2)" in output
-    (tmp_path / "single").mkdir()
-    alone = ["model=average", "probe=[permutation]", "data.min_length=0"]
-    assert finish(tmp_path / "single", *SMALL, *alone)[0] == 0
-    assert content(tmp_path / "runs") == content(tmp_path / "single" / "runs")
 
 
 @pytest.mark.slow
