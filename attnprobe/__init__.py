@@ -24,21 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Audit",
-    "Batch",
-    "Outputs",
-    "Readout",
-    "Task",
-    "TrainedRun",
-    "UserError",
-    "audit_model",
-    "audit_tensors",
-    "exact",
-    "load_run",
-    "measures",
-    "read_examples",
-    "read_results",
-]
+    "Audit", "Batch", "Outputs", "Readout", "Task", "TrainedRun", "UserError", "audit_model", "audit_tensors", "exact",
+    "load_run", "measures", "read_examples", "read_results",
+]  # fmt: skip
 
 HOMES = {
     "attnprobe.outside": ("Audit", "audit_model", "audit_tensors"),
@@ -51,8 +39,7 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: torch and Lightning take seconds, which --help, the report and the
-    start of a sweep need not wait for."""
+    """Import a public name when it is first used: torch takes seconds, which --help and the report need not wait for."""
     if name in ("exact", "measures"):
         return import_module(f"attnprobe.{name}")
     for home, names in HOMES.items():

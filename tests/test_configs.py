@@ -1,11 +1,8 @@
-"""Every YAML is a test case, discovered from disk; every experiment runs offline on a toy corpus."""
+"""Every experiment and model of conf/ runs offline on a toy corpus; running/test_validation composes every file."""
 
-from itertools import chain, cycle, zip_longest
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra._internal.config_repository import ConfigRepository
 from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -23,50 +20,6 @@ CONF = Path(__file__).parent.parent / "conf"
 
 def stems(group):
     return sorted(path.stem for path in (CONF / group).glob("*.yaml") if path.stem != "base")
-
-
-def unread(conf, compositions):
-    """The YAML files below a folder of settings that none of these compositions reads, relative to it."""
-    read = set()
-    load = ConfigRepository.load_config
-    with pytest.MonkeyPatch.context() as patch, initialize_config_dir(str(conf), version_base="1.3"):
-        patch.setattr(remembered, "enabled", False)
-        patch.setattr(
-            ConfigRepository, "load_config", lambda self, config_path: read.add(config_path) or load(self, config_path)
-        )
-        for overrides in compositions:
-            compose("config", overrides=overrides)
-    return {
-        path for one in conf.rglob("*.yaml") if (path := one.relative_to(conf).with_suffix("").as_posix()) not in read
-    }
-
-
-def compositions():
-    """Every choice of every group, several groups at a time; recipes that change on a data set stand beside it."""
-    recipes = {stem.partition("_")[2]: stem.partition("_")[0] for stem in stems("training_on")}
-    others = cycle(stems("training"))
-    data = [[f"data={stem}", f"training={recipes.get(stem) or next(others)}"] for stem in stems("data")]
-    models = [[f"model={stem}"] for stem in stems("model")]
-    models += [["model=transformer", f"model/pooling={stem}"] for stem in stems("model/pooling")]
-    models += [["model=pretrained", f"model/reads={stem}"] for stem in stems("model/reads")]
-    # last, for some experiments, which come first, name a model that has no such part
-    models += [[f"model/{part}={stem}"] for part in ("attention", "decoder") for stem in stems(f"model/{part}")]
-    rest = [
-        [f"{group}={stem}"]
-        for group in ("+experiment", "logger", "launcher", "task")
-        for stem in stems(group.removeprefix("+"))
-        if f"{group}/{stem}" not in NEED_A_PLUGIN
-    ]
-    yield [f"{group}=[{','.join(stems(group))}]" for group in ("probe", "importance")] + ["trainer=default"]
-    yield from map(list, map(chain.from_iterable, zip_longest(data, models, rest, fillvalue=[])))
-
-
-NEED_A_PLUGIN = {"launcher/ray"}
-"""Composed where hydra-ray-launcher is installed, which pins an older Hydra."""
-
-
-def test_every_yaml_is_composed():
-    assert unread(CONF, compositions()) == NEED_A_PLUGIN
 
 
 def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(monkeypatch):

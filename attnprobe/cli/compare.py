@@ -81,6 +81,10 @@ def compare(arguments: Sequence[str]) -> None:
 
 def show(changes: "Changes", *, every: bool) -> None:
     """What both pages say first, and three tables on the terminal."""
+
+    def number(value: float, form: str = ".3f") -> str:
+        return "" if value != value else format(value, form)
+
     alone = (changes.first_only, changes.second_only)
     only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
     print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
@@ -115,11 +119,6 @@ def show(changes: "Changes", *, every: bool) -> None:
             for one in changes.examples.head(SHOWN).to_dict("records")
         ],
     )  # fmt: skip
-
-
-def number(value: float, form: str = ".3f") -> str:
-    """Three digits after the point; nothing for an undefined number."""
-    return "" if value != value else format(value, form)
 
 
 def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:

@@ -7,7 +7,7 @@ a probe's number `probe.metric`, or the metric alone where it is no verdict's na
 import operator
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -44,40 +44,37 @@ class Condition:
 
     def found(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> float | str:
         """What it is about; a `UserError` where that is not there, is several or undefined: no condition is passed over."""
-        if isinstance(self.value, str):
-            return verdicts[self._known(verdicts, "verdict on")]
-        name = self._known(numbers, "number called")
-        if numbers[name] != numbers[name]:
-            raise UserError(f"--fail-if {self.text!r}: {name} is undefined here, so that it cannot be compared")
-        return numbers[name]
-
-    def _known(self, names: Collection[str], kind: str) -> str:
-        """The one name that is meant."""
-        if self.name in names:
-            return self.name
-        side = next((one for one in SIDES if self.name.startswith(one)), "")
-        own = [
-            name.removeprefix(side) for name in names if name.startswith(side) and (side or not name.startswith(SIDES))
-        ]
-        wanted = self.name.removeprefix(side)
         from attnprobe.findings.verdicts import TESTED_BY
 
-        criterion = [f"{one}.{level}" for one, level in TESTED_BY if one == wanted]
-        meant = [name for name in own if name in criterion or (not criterion and name.partition(".")[2] == wanted)]
-        if len(meant) == 1 and not criterion:
-            return side + meant[0]
-        if meant:
-            problem = f"{self.name!r} may be {' or '.join(side + one for one in meant)}: name one"
-        elif criterion:
-            by = dict.fromkeys(setting for (one, _), setting in TESTED_BY.items() if one == wanted)
-            problem = f"{self.name!r} was not tested here ({' or '.join(by)} tests it)"
-        else:
-            problem = f"no {kind} {self.name!r}"
-        close = get_close_matches(self.name, names, 1, 0.7)
-        hint = f"; did you mean {close[0]}?" if close and not meant else "."
-        near = sorted(get_close_matches(self.name, names, MOST_NAMES, 0))
-        more = f", and {len(names) - len(near):,} more" if len(names) > len(near) else ""
-        raise UserError(f"--fail-if {self.text!r}: {problem}{hint} There is {', '.join(near) or 'none at all'}{more}")
+        names: Mapping[str, float | str] = verdicts if isinstance(self.value, str) else numbers
+        name, problem = self.name, ""
+        if name not in names:  # the one name that is meant
+            side = next((one for one in SIDES if name.startswith(one)), "")
+            own = [
+                one.removeprefix(side) for one in names if one.startswith(side) and (side or not one.startswith(SIDES))
+            ]
+            wanted = name.removeprefix(side)
+            criterion = [f"{one}.{level}" for one, level in TESTED_BY if one == wanted]
+            meant = [one for one in own if one in criterion or (not criterion and one.partition(".")[2] == wanted)]
+            if len(meant) == 1 and not criterion:
+                name = side + meant[0]
+            elif meant:
+                problem = f"{name!r} may be {' or '.join(side + one for one in meant)}: name one"
+            elif criterion:
+                by = dict.fromkeys(setting for (one, _), setting in TESTED_BY.items() if one == wanted)
+                problem = f"{name!r} was not tested here ({' or '.join(by)} tests it)"
+            else:
+                problem = f"no {'verdict on' if names is verdicts else 'number called'} {name!r}"
+            close = [] if meant else get_close_matches(name, names, 1, 0.7)
+            near = sorted(get_close_matches(name, names, MOST_NAMES, 0))
+            more = f", and {len(names) - len(near):,} more" if len(names) > len(near) else ""
+            hint = f"; did you mean {close[0]}?" if close else "."
+            problem = problem and f"{problem}{hint} There is {', '.join(near) or 'none at all'}{more}"
+        if not problem and names[name] != names[name]:
+            problem = f"{name} is undefined here, so that it cannot be compared"
+        if problem:
+            raise UserError(f"--fail-if {self.text!r}: {problem}")
+        return names[name]
 
     def holds(self, value: float | str) -> bool:
         """Whether it is true of what was found."""

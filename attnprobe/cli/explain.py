@@ -76,26 +76,19 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     from attnprobe.core.sanitise import visible
 
     predicted, probability, tokens = row["prediction"], row["probability"], row["tokens"]
-    sure = [
-        f"{name} {sureness(probability.values(), probability[name]).removeprefix('p = ')}"
-        for name in (predicted if isinstance(predicted, list) else [predicted])
-    ]
+    names = predicted if isinstance(predicted, list) else [predicted]
+    sure = [f"{one} {sureness(probability.values(), probability[one]).removeprefix('p = ')}" for one in names]
     # each word that comes more than once with its place
-    words = [
-        word if tokens.count(word) == 1 else f"{word} (word {place})" for place, word in enumerate(tokens, start=1)
-    ]
+    words = [one if tokens.count(one) == 1 else f"{one} (word {place})" for place, one in enumerate(tokens, start=1)]
     strange = ["words" not in row and word not in known for word in tokens]
     order = sorted(range(len(tokens)), key=lambda place: -row["attention"][place])[:MOST]
     shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order]
     lines = [f"text: {row['text']}", *([f"  read with: {row['question']}"] if "question" in row else [])]
     lines += [f"  predicted: {', '.join(sure) or 'no label'}", f"  attention: {', '.join(shown)}"]
     if "flipping_set" in row:
-        erased = [word for word, erase in zip(words, row["flipping_set"], strict=True) if erase]
-        lines.append(
-            f"  erase the attention of {', '.join(erased)}: it becomes {row['flips_to']}"
-            if erased
-            else "  no erasure of attention changes this decision"
-        )
+        erased = ", ".join(word for word, erase in zip(words, row["flipping_set"], strict=True) if erase)
+        becomes = f"  erase the attention of {erased}: it becomes {row['flips_to']}"
+        lines.append(becomes if erased else "  no erasure of attention changes this decision")
     if any(strange[place] for place in order):
         lines.append("  * unknown to the model: all unknown words look alike to it")
     return [visible(line) for line in lines]

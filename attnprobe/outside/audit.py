@@ -75,14 +75,8 @@ def audit_model(
         labels: class numbers from 0.
         vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are not there, 0 for
             padding, 2 and 3 for the markers before and after every text.
-        classes: names of the classes.
-        data: what these texts are called.
-        output: the folder of `run/` and `report.html`; see `audit_tensors`.
-        seed: of random orders and random attentions.
-        epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.
-        page: False writes none.
         name: what the model is called.
-        probes: the tests; None: as in `audit_tensors`.
+        classes, data, output, seed, epsilon, probes, page: as in `audit_tensors`.
 
     Raises:
         UserError: labels or texts cannot be used, a test does not fit the model, or the folder is somebody else's.

@@ -52,16 +52,12 @@ def audit_tensors(
         labels: class numbers from 0.
         tokens: the words of every text; without them positions are shown as numbers.
         classes: names of the classes.
-        data: what these texts are called, in tables and page.
-        model: what this model is called there.
+        data, model: what these texts and this model are called, in tables and page.
         output: the folder of `run/` and `report.html`. What another audit left there is replaced; anything else is refused.
         seed: of random orders and random attentions.
         epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.
         probes: other tests than permutation, adversarial (exact), single_weight, erasure, and skill of states.
         page: False writes none.
-
-    Returns:
-        Where the run and its page are.
 
     Raises:
         UserError: an argument has another shape, a weight is negative or not finite, a text's weights do not sum to 1 (by

@@ -103,14 +103,8 @@ class PredictionCollector(Callback):
             self.rows[number] = dict(zip(columns, values, strict=True))
 
     def write(self, part: TextSplit, path: Path) -> None:
-        """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
-        tokens are aligned and cover the content positions only. Where there are questions, `question` has their words and
-        `candidates` the names of the classes that may answer.
-
-        A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
-        hold the words of each and the attention among them. A model that reads pieces of words has `pieces`, as its
-        tokenizer writes them, `piece_word` and `piece_attention`.
-        """
+        """Write the columns of docs/reference.md, sorted by example; lists cover the content positions only. A hierarchical
+        model's `tokens` are whole sentences, and `words` and `word_attention` hold the words of each."""
         words, weights, several = pa.list_(pa.string()), pa.list_(pa.float32()), self.multi_label
         kinds = {
             "example_id": pa.int64(),

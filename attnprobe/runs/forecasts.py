@@ -179,8 +179,8 @@ def measured_costs(config: DictConfig) -> Costs:
         assert model.recipe is not None
         optimizer = model.recipe.optimizer([{"params": [one for one in model.parameters() if one.requires_grad]}])
         batches = list(data.train_dataloader())
-        # evenly spread, the middle one first and once more: the first step pays for what is set up once
         spread = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
+        # the middle one first and once more: the first step pays for what is set up once
         steps = [training_seconds(model, batches[i].to(device), optimizer) for i in [len(batches) // 2, *spread]]
         # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
         training = median(steps[-4:]) * (1 + (data.sizes["validation"] / data.sizes["train"] + 1 / epochs) / 3)

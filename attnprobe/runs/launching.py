@@ -1,8 +1,5 @@
 """Many jobs at a time, one process each, on this machine or on a SLURM cluster: the pool of sweeps (-m) and studies.
 
-    jobs = [Job("first", [sys.executable, "-m", "attnprobe", "seed=1"], Path("logs/first.log")), …]
-    outcomes = run_jobs(jobs, Machine(workers=2))
-
 What takes long to import is imported where it is needed: on a cluster every job begins by importing this file.
 """
 
@@ -44,6 +41,12 @@ class Job:
     log: Path  # its standard output and error are appended to it
     directory: Path | None = None  # of its run, where that is known; jobs of one directory never run at the same time
     done: bool = False  # everything it asks for is there already, and it is not started
+
+    @classmethod
+    def of(cls, name: str, overrides: Sequence[str], options: Sequence[str], log: Path, **known: Any) -> "Job":
+        """A single run of this program with these settings and options of Hydra's; it leaves a finished run as it is."""
+        policy = [] if any(part.startswith("on_finished=") for part in overrides) else ["on_finished=skip"]
+        return cls(name, (sys.executable, "-P", "-m", "attnprobe", *options, *overrides, *policy), log, **known)
 
 
 @dataclass(frozen=True)
@@ -306,7 +309,7 @@ class Cluster:
             return None
 
     def queue(self) -> Mapping[str, tuple[str, str]] | None:
-        """Job id → its state and the reason for it, of this user's jobs; asked at most once in `poll_seconds`."""
+        """Job id → state and reason of this user's jobs; asked at most once in `poll_seconds`."""
         if time.monotonic() - self._asked >= self.poll_seconds:
             asked = self.answer_of("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r")
             if asked is not None:  # a queue that does not answer says nothing of its jobs
@@ -353,12 +356,6 @@ def last_error(log: Path, status: int) -> str:
     return (messages or lines or ["no word in its log"])[-1]
 
 
-def command(overrides: Sequence[str], options: Sequence[str] = ()) -> tuple[str, ...]:
-    """The command line of one job: a single run of this program, which leaves a finished run as it is."""
-    policy = [] if any(part.startswith("on_finished=") for part in overrides) else ["on_finished=skip"]
-    return (sys.executable, "-P", "-m", "attnprobe", *options, *overrides, *policy)
-
-
 def options_of(hydra: Any) -> list[str]:
     """What else stands on this process's command line and decides a job's settings: Hydra's own options."""
     found = []
@@ -402,7 +399,7 @@ def planned(
             part, directory = settings.config, settings.directory
             stem += f"-{part['data']['name']}-{part['model']['name']}-seed{part['seed']}"
         log = logs / (re.sub(r"[^\w.+-]+", "_", stem) + ".log")
-        jobs.append(Job(name, command(given, options), log, directory=directory, done=done))
+        jobs.append(Job.of(name, given, options, log, directory=directory, done=done))
     return jobs, on_gpu
 
 

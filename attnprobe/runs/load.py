@@ -75,11 +75,7 @@ class TrainedRun:
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> tuple[Batch, Outputs]:
-        """One forward pass over new texts, in this order; the arguments are those of `TextPipeline.batch_of`.
-
-        Raises:
-            UserError: no text, a text without any word, or questions that are missing or not asked for.
-        """
+        """One forward pass over new texts, in this order; arguments and errors are those of `TextPipeline.batch_of`."""
         batch = self.pipeline.batch_of(texts, questions, candidates)
         with torch.no_grad():
             return batch, self.classifier(batch)
@@ -109,11 +105,8 @@ class TrainedRun:
 
             - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences: its `tokens` are
               whole sentences, and `words` and `word_attention` hold the words of each.
-            - `gradient`: |word vector · ∂ŷ/∂word vector|, the attention held fixed, as shares that sum to 1; NaN where
-              all gradients are 0 (`attnprobe.importance.gradients`).
-            - `leave_one_out`: total variation distance, 0 to 1, between the predictions without the token and with it;
-              NaN in a text of one word (`attnprobe.importance.leave_one_out`).
-            - every other importance that was asked for, by its name (`attnprobe.importance`).
+            - every importance, by its name (`attnprobe.importance`): `gradient`, |word vector · ∂ŷ/∂word vector|, as shares
+              that sum to 1; `leave_one_out`, the TVD (0 to 1) between the predictions without the token and with it; …
             - `flipping_set`: True for the fewest positions whose erasure from the attention changes the decision, to
               `flips_to`; missing and all False where it is proved that no erasure does. Both are left out where that
               optimum is not known: several labels, questions, candidates (`attnprobe.exact`).

@@ -1,8 +1,7 @@
 """Studies carried out: experiments of several runs that refer to each other, finished parts reused.
 
-A study that was killed goes on where it was, and another study, or the user, may use the same runs. Without `launcher=` on
-the command line the members run one after another in this process; with it each is a job, as in a sweep
-(`attnprobe.runs.launching`). To add a study: a file in attnprobe/findings/studies/ and an experiment in conf/.
+Without `launcher=` on the command line the members run one after another in this process; with it each is a job, as in a
+sweep (`attnprobe.runs.launching`). To add a study: a file in attnprobe/findings/studies/ and an experiment in conf/.
 """
 
 import os
@@ -23,7 +22,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.runs.forecasts import measured_costs
-from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, command, conclude, launch, places_of
+from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, check_references
@@ -98,8 +97,8 @@ def carry_out_study(
                 done.append(Done(member, run(part, sweep=True)))
                 continue
             its, log = Settings.of(part), f"{number}-{place}-" + re.sub(r"[^\w.+-]+", "_", str(member))
-            words = command([*line, f"hydra.job.name={MEMBER}{part.experiment}"], options)
-            jobs.append(Job(str(member), words, logs / f"{log}.log", directory=its.directory, done=is_finished(its)))
+            named, known = [*line, f"hydra.job.name={MEMBER}{part.experiment}"], {"done": is_finished(its)}
+            jobs.append(Job.of(str(member), named, options, logs / f"{log}.log", directory=its.directory, **known))
         if places is None:
             continue
         outcomes += launch(jobs, places, logs=logs, title=f"{title}: ")
@@ -138,9 +137,8 @@ def carry_out_study(
 
 
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
-    """A command line with some of its settings replaced, and without those of the study itself.
-
-    A replaced choice takes the choices below it along, and a probe's settings stay where the changes have that probe.
+    """A command line with some of its settings replaced, and without those of the study itself. A replaced choice takes the
+    choices below it along, and a probe's settings stay where the changes have that probe.
 
     >>> changed(["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"], ["seed=2", "model=average"])
     ['data=sst', 'seed=2', 'model=average']
@@ -169,10 +167,8 @@ def key(override: str) -> str:
 
 
 def with_teacher(overrides: Sequence[str], compose: Compose) -> list[str]:
-    """The command line with `teacher=auto` replaced by the directory of the teacher, which is found finished or trained.
-
-    The teacher has this run's data, model and seed, but for `teacher_overrides`.
-    """
+    """The command line with `teacher=auto` replaced by the directory of the teacher, which is found finished or trained: it
+    has this run's data, model and seed, but for `teacher_overrides`."""
     config = compose(overrides)
     if config.teacher != "auto":
         return list(overrides)

@@ -19,9 +19,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoa
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import DataLoader
 
-from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
@@ -91,9 +89,12 @@ UNCONCERNING = (
 
 
 @contextmanager
-def quiet_lightning() -> Iterator[None]:
+def quiet_lightning() -> Iterator[dict[str, Any]]:
     """Lightning without `UNCONCERNING` warnings, and new tensors left as they are found: with deterministic algorithms, which
-    Lightning switches on for good, PyTorch fills each with NaN first, which is a tenth of a training."""
+    Lightning switches on for good, PyTorch fills each with NaN first, which is a tenth of a training.
+
+    Yields a trainer's settings that training and examination share: on a SLURM machine Lightning starts a run's further
+    processes itself, and neither takes the job's tasks for them nor warns of an `srun` that is not used."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     setting: Any = torch.utils.deterministic  # which hides its setting from type checkers
@@ -102,31 +103,12 @@ def quiet_lightning() -> Iterator[None]:
         with warnings.catch_warnings():
             for advice in UNCONCERNING:
                 warnings.filterwarnings("ignore", f".*{advice}.*")
-            yield
+            on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
+            plugins = [LightningEnvironment()] if on_slurm and not TorchElasticEnvironment.detect() else None
+            # the data module's own sampler knows ranks and length buckets
+            yield {"plugins": plugins, "use_distributed_sampler": False, "enable_model_summary": False}
     finally:
         setting.fill_uninitialized_memory = filled
-
-
-def processes() -> dict[str, Any]:
-    """A trainer's setting by which Lightning starts a run's further processes itself on a SLURM machine too, and neither
-    takes the job's tasks for them nor warns of an `srun` that is not used."""
-    on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
-    return {"plugins": [LightningEnvironment()]} if on_slurm and not TorchElasticEnvironment.detect() else {}
-
-
-class Served(LightningDataModule):
-    """The batches of a training, of which each of its processes has its share."""
-
-    def __init__(self, data: TextDataModule) -> None:
-        super().__init__()
-        self.data = data
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        assert self.trainer is not None
-        return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
-
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self.data.loader("validation")
 
 
 def fit(
@@ -148,21 +130,22 @@ def fit(
     curve, chosen_by = TrainingCurve(classifier.recipe.skip_epochs), "validation/selection"
     best = ModelCheckpoint(checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}")
     stopping = [] if patience is None else [EarlyStopping(chosen_by, mode="max", patience=patience)]
-    with quiet_lightning():
+    with quiet_lightning() as shared:
         trainer = Trainer(
-            **processes() | hardware,
+            **shared | hardware,
             max_epochs=epochs,
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
             callbacks=[best, curve, *stopping, *callbacks],
             num_sanity_val_steps=0,
-            enable_model_summary=False,
-            use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets
             default_root_dir=checkpoints,
         )
         try:
-            trainer.fit(classifier, datamodule=Served(data))
+            served: Any = LightningDataModule()  # each process has its share of the batches
+            served.train_dataloader = lambda: data.train_dataloader(trainer.global_rank, trainer.world_size)
+            served.val_dataloader = lambda: data.loader("validation")
+            trainer.fit(classifier, datamodule=served)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -208,7 +191,7 @@ def listen(
     """One pass with the callbacks listening, on one device whatever trained the model: over the `test` split with the probes
     among them, or over the splits that no probe examines (`predict`)."""
     is_test = split == "test"
-    with quiet_lightning(), examined_precisely(classifier) if is_test else nullcontext():
+    with quiet_lightning() as shared, examined_precisely(classifier) if is_test else nullcontext():
         trainer = Trainer(
             # Apple's GPUs have no float64
             accelerator="cpu" if is_test and torch.backends.mps.is_available() else hardware["accelerator"],
@@ -218,15 +201,13 @@ def listen(
             devices=1,
             logger=False,
             enable_checkpointing=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-            **processes(),
+            **shared,
         )
-        if not is_test:
+        if is_test:
+            trainer.test(classifier, data.loader("test"), verbose=False)
+        else:
             others = [data.loader(split) for split in UNTESTED if split in data.splits]
             trainer.predict(classifier, others, return_predictions=False)
-            return
-        trainer.test(classifier, data.loader("test"), verbose=False)
 
 
 class NamedWandbLogger(WandbLogger):

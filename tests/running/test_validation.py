@@ -63,22 +63,32 @@ def test_a_wrong_setting_is_one_line(overrides, line):
 
 
 PRETRAINED = ["model=pretrained", "model.path=there"]
-CHOICES = [
-    f"{'+' * (group == 'experiment')}{group}={path.stem}"
-    for group in ("data", "model", "training", "trainer", "logger", "launcher", "experiment", "task", "model/attention")
-    for path in sorted((CONF / group).glob("*.yaml"))
-    if path.stem not in ("base", "ray")  # Ray's launcher is installed apart
-]
+BESIDE = {
+    "model=pretrained": ["model.path=there", "training=finetune"], "training=none": PRETRAINED,
+    "model/pooling": ["model=transformer"], "model/reads": [*PRETRAINED, "training=finetune"],
+}  # fmt: skip
+"""What a choice, or one of a group, needs beside it."""
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+def choices():
+    """Command lines that choose every file of conf/ once; recipes that change on a data set stand beside it."""
+    for path in sorted(CONF.glob("*/**/*.yaml")):
+        group, stem = path.parent.relative_to(CONF).as_posix(), path.stem
+        if (
+            stem == "base" or group.startswith("hydra") or (group, stem) == ("launcher", "ray")
+        ):  # Ray's launcher is installed apart
+            continue
+        choice = f"{'+' * (group == 'experiment')}{group}={f'[{stem}]' if group in ('probe', 'importance') else stem}"
+        recipe, _, data = stem.partition("_")
+        beside = BESIDE.get(choice, BESIDE.get(group, []))
+        yield [f"training={recipe}", f"data={data}"] if group == "training_on" else [*beside, choice]
+
+
+@pytest.mark.parametrize("choice", list(choices()), ids=" ".join)
 def test_every_choice_of_conf_passes(choice, monkeypatch):
     # what each logger needs may be installed or not
     monkeypatch.setattr(sys.modules["attnprobe.runs.validation"], "find_spec", lambda name: name)
-    further = {"model=pretrained": ["model.path=there", "training=finetune"], "training=none": PRETRAINED}.get(
-        choice, []
-    )
-    check(resolved(composed(choice, *further)))
+    check(resolved(composed(*choice)))
 
 
 @pytest.mark.parametrize(
