@@ -182,18 +182,18 @@ class Drawing:
     """A figure: `draw(results, examples)` → Figure. It is given the rows of `metrics`, and of `optional` ones.
 
     Attributes:
-        metrics: (probe, metric) pairs without which it cannot be drawn.
+        metrics: of its probe, without which it cannot be drawn; with their steps.
         words: it shows the texts, so it needs the examples' table, is drawn for each run by itself, and is left out where
             texts must not leave the machine.
-        optional: pairs, patterns such as `("erasure", "regret_*")` among them; None: every metric without steps.
+        optional: further ones without steps, and patterns such as `regret_*`; None: every one.
         examples: rows without steps → ids of the examples whose texts and rows with steps it shows; None: of all.
     """
 
     name: str
     draw: Callable[[Any, pd.DataFrame | None], Figure]
-    metrics: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
     words: bool = False
-    optional: tuple[tuple[str, str], ...] | None = None
+    optional: tuple[str, ...] | None = None
     examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
 
 

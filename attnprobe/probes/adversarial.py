@@ -1,7 +1,7 @@
 """Is there another attention, as different as can be, with the same prediction? (Jain & Wallace 2019, section 4.2.2)"""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,14 +43,8 @@ OUTSIDE = -1e4
 
 
 class Found(NamedTuple):
-    """What the search ended with, per example.
-
-    Attributes:
-        attention: the farthest feasible end point, the original where no restart is feasible.
-        jsd: its Jensen-Shannon divergence from the original in nats, 0 to ln 2.
-        tvd: total variation distance of its prediction, 0 to ε.
-        feasible: share of the restarts that ended with TVD ≤ ε.
-    """
+    """What the search ended with, per example: the farthest feasible end point (the original where no restart is feasible),
+    its JSD from the original in nats, its prediction's TVD (up to ε), and the share of the restarts that ended within ε."""
 
     attention: Float[Tensor, "batch seq"]
     jsd: Float[Tensor, "batch"]
@@ -75,8 +69,7 @@ def search_adversary(
 
         Σ_r −JSD(a_r, α) + penalty · max(0, TVD(ŷ(a_r), ŷ) − ε) − diversity · mean over restarts q, s of JSD(a_q, a_s)
 
-    and its last iterate counts. Adam works coordinate by coordinate and examples share no coordinate, so the result of an
-    example does not depend on the batch that it is in.
+    and its last iterate counts.
 
     Args:
         readout: the frozen map from attention to prediction.
@@ -89,11 +82,13 @@ def search_adversary(
         optimised; here ε is one number.
     """
     variable = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    add_excess = excess_adder(readout, epsilon, penalty)
+    prediction = readout.prediction()
     mean, square, largest = (torch.zeros_like(variable) for _ in range(3))
     taken = torch.zeros((), device=variable.device)
     for _ in range(steps):
-        gradient = gradient_of(variable, readout.attention, diversity, add_excess)
+        gradient = gradient_of(
+            variable, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity
+        )
         # PyTorch's Adam without the hooks of an optimizer object: a tenth of a step's time
         adam(
             [variable], [gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,
@@ -101,7 +96,7 @@ def search_adversary(
         )  # fmt: skip
     attention = _softmax(variable)
 
-    tvd = readout.distance(readout.predict(attention), readout.prediction())
+    tvd = readout.distance(readout.predict(attention), prediction)
     jsd = jensen_shannon(attention, readout.attention)
     feasible = tvd <= epsilon
     score, best = jsd.masked_fill(~feasible, -1.0).max(0)
@@ -123,9 +118,12 @@ def _softmax(logits: Tensor) -> Tensor:
 
 def gradient_of(
     logits: Float[Tensor, "restarts batch seq"],
-    original: Float[Tensor, "batch seq"],
+    readout: Readout,
+    prediction: Float[Tensor, "batch classes"],
+    *,
+    epsilon: float,
+    penalty: float,
     diversity: float,
-    add_excess: Callable[[Tensor, Tensor], object],
 ) -> Float[Tensor, "restarts batch seq"]:
     """The gradient of the search's objective with respect to the logits.
 
@@ -136,7 +134,8 @@ def gradient_of(
           = −(½ + w(R − 1)) logits + ½ ln(a_r + α) + w ln Π_s (a_r + a_s) + penalty · excess + constant
 
     where w = diversity / R²: the mean runs over all ordered pairs, as published, which doubles d JSD(p, q)/dp =
-    ½ ln(2p / (p + q)). Products of as many sums as cannot underflow share one logarithm.
+    ½ ln(2p / (p + q)). Products of as many sums as cannot underflow share one logarithm. The excess is
+    max(0, TVD(ŷ(a), ŷ) − ε).
     """
     restarts = len(logits)
     weight = diversity / restarts**2
@@ -144,56 +143,37 @@ def gradient_of(
     attention = _softmax(logits)
     floored = attention.clamp_min(FLOOR)
     gradient = logits * (-0.5 - weight * (restarts - 1))
-    gradient.add_((floored + original).log_(), alpha=0.5)
+    gradient.add_((floored + readout.attention).log_(), alpha=0.5)
     ring = torch.cat([floored, floored])  # the restarts twice: every rotation is a view
     for first in range(1, restarts, factors):
         product = floored + ring[first : first + restarts]
         for turn in range(first + 1, min(first + factors, restarts)):
             product.mul_(floored + ring[turn : turn + restarts])
         gradient.add_(product.log_(), alpha=weight)
-    add_excess(attention, gradient)
-    of_mean = (attention * gradient).sum(-1, keepdim=True)
-    return torch.addcmul(attention * gradient, attention, of_mean, value=-1)
 
-
-def excess_adder(
-    readout: Readout, epsilon: float, penalty: float
-) -> Callable[[Float[Tensor, "restarts batch seq"], Float[Tensor, "restarts batch seq"]], object]:
-    """What adds, to a gradient given second, that of penalty · max(0, TVD(ŷ(a), ŷ) − ε) with respect to the weights a given
-    first; up to a constant over the positions of a text, which changes nothing on the simplex."""
-    original = readout.prediction()
-    logits = readout.position_logits
-    if logits is None or readout.task is not Task.SINGLE_LABEL:
-
-        def add_by_autograd(weights: Tensor, gradient: Tensor) -> None:
-            with torch.enable_grad():
-                free = weights.detach().requires_grad_()
-                excess = (readout.distance(readout.predict(free), original) - epsilon).relu()
-                gradient.add_(torch.autograd.grad(excess.sum(), free)[0], alpha=penalty)
-
-        return add_by_autograd
-    if logits.shape[-1] == 2:
+    by_position = readout.position_logits
+    if by_position is None or readout.task is not Task.SINGLE_LABEL:
+        with torch.enable_grad():
+            free = attention.detach().requires_grad_()
+            excess = (readout.distance(readout.predict(free), prediction) - epsilon).relu()
+            gradient.add_(torch.autograd.grad(excess.sum(), free)[0], alpha=penalty)
+    elif by_position.shape[-1] == 2:
         # two classes: p₁ is the logistic function of one number, d · a, and TVD is |p₁ − ŷ₁|
-        apart, before = logits[..., 1] - logits[..., 0], original[:, 1:]
-
-        def add_of_two(weights: Tensor, gradient: Tensor) -> None:
-            p = (weights * apart).sum(-1, keepdim=True).sigmoid_()
-            slope = torch.addcmul(p, p, p, value=-1)  # p(1 − p)
-            slope.mul_(hardshrink(p.sub_(before), epsilon).sign_())  # 0 within ε
-            gradient.addcmul_(slope, apart, value=penalty)
-
-        return add_of_two
-    transposed, expected = logits.transpose(1, 2).contiguous(), original.unsqueeze(1)
-
-    def add_of_more(weights: Tensor, gradient: Tensor) -> None:
-        p = torch.bmm(weights.transpose(0, 1), logits).softmax(-1)
-        difference = p - expected
+        apart = by_position[..., 1] - by_position[..., 0]
+        p = (attention * apart).sum(-1, keepdim=True).sigmoid_()
+        slope = torch.addcmul(p, p, p, value=-1)  # p(1 − p)
+        slope.mul_(hardshrink(p.sub_(prediction[:, 1:]), epsilon).sign_())  # 0 within ε
+        gradient.addcmul_(slope, apart, value=penalty)
+    else:
+        p = torch.bmm(attention.transpose(0, 1), by_position).softmax(-1)
+        difference = p - prediction.unsqueeze(1)
         active = difference.abs().sum(-1, keepdim=True) > 2 * epsilon
         signed = p * difference.sign_() * active
         of_logits = torch.addcmul(signed, p, signed.sum(-1, keepdim=True), value=-1)
-        gradient.add_(torch.bmm(of_logits, transposed).transpose(0, 1), alpha=0.5 * penalty)
-
-    return add_of_more
+        by_class = by_position.transpose(1, 2).contiguous()
+        gradient.add_(torch.bmm(of_logits, by_class).transpose(0, 1), alpha=0.5 * penalty)
+    of_mean = (attention * gradient).sum(-1, keepdim=True)
+    return torch.addcmul(attention * gradient, attention, of_mean, value=-1)
 
 
 SOURCE, SEARCHED = "Jain & Wallace 2019, section 4.2.2", "not with `restarts=0`"
@@ -259,17 +239,32 @@ class Adversarial(ReadoutProbe):
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         found = self.search(readout, draws) if self.restarts else None
-        optimum = _optimum_within(readout, self.epsilon, found)
+        logits, single = readout.position_logits, readout.task is Task.SINGLE_LABEL
+        if logits is not None:
+            optimum = farthest_attention(
+                readout.attention, logits, readout.content, epsilon=self.epsilon, exclusive=single
+            )
+        else:  # without a solver the search's is all that is known
+            nothing = torch.zeros_like(readout.attention[:, 0])
+            most = unconstrained_maximum(readout)
+            optimum = FarthestAttention(readout.attention, nothing, nothing, most, nothing.bool())
         attentions = {"optimum": optimum.attention}
         if found is not None:
-            attentions["found"] = found.attention
+            # where the exact solver only brackets the optimum, a better attention is a better lower bound
+            better = ~optimum.is_exact & (found.jsd > optimum.jsd)
+            optimum = replace(
+                optimum,
+                attention=torch.where(better.unsqueeze(-1), found.attention, optimum.attention),
+                jsd=torch.where(better, found.jsd, optimum.jsd),
+                tvd=torch.where(better, found.tvd, optimum.tvd),
+            )
+            attentions = {"optimum": optimum.attention, "found": found.attention}
             yield Measurement("found_jsd", found.jsd)
             yield Measurement("found_tvd", found.tvd)
             yield Measurement("feasible_restarts", found.feasible)
             # with one content position nothing can move, and the search has reached all there is
             share = torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0)
-            solved = readout.position_logits is not None
-            yield Measurement("reached_share", share if solved else torch.full_like(share, torch.nan))
+            yield Measurement("reached_share", torch.full_like(share, torch.nan) if logits is None else share)
         yield Measurement("optimum_jsd", optimum.jsd)
         yield Measurement("optimum_tvd", optimum.tvd)
         yield Measurement("upper_bound", optimum.upper_bound)
@@ -279,35 +274,12 @@ class Adversarial(ReadoutProbe):
             yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != readout.attention.argmax(-1))
             yield Measurement(f"{label}_attention", attention, positions(readout.content))
         # the exact optimum for every tolerance; with more than two classes it is none, or takes long
-        logits = readout.position_logits
-        if self.curve and logits is not None and readout.task is Task.SINGLE_LABEL and logits.shape[-1] == 2:
+        if self.curve and logits is not None and single and logits.shape[-1] == 2:
             tolerances = sorted({self.epsilon, *self.curve})
             jsd = [
                 farthest_attention(readout.attention, logits, readout.content, epsilon=one).jsd for one in tolerances
             ]
             yield Measurement("optimum_jsd_within", torch.stack(jsd, -1), torch.tensor(tolerances, dtype=torch.float64))
-
-
-def _optimum_within(readout: Readout, epsilon: float, found: Found | None) -> FarthestAttention:
-    # where the exact solver only brackets the optimum, a better attention from the search is a better lower bound; where
-    # there is no solver, the search's is all that is known
-    if readout.position_logits is not None:
-        best = farthest_attention(
-            readout.attention, readout.position_logits, readout.content, epsilon=epsilon,
-            exclusive=readout.task is Task.SINGLE_LABEL,
-        )  # fmt: skip
-    else:
-        nothing = torch.zeros_like(readout.attention[:, 0])
-        best = FarthestAttention(readout.attention, nothing, nothing, unconstrained_maximum(readout), nothing.bool())
-    if found is None:
-        return best
-    better = ~best.is_exact & (found.jsd > best.jsd)
-    return replace(
-        best,
-        attention=torch.where(better.unsqueeze(-1), found.attention, best.attention),
-        jsd=torch.where(better, found.jsd, best.jsd),
-        tvd=torch.where(better, found.tvd, best.tvd),
-    )
 
 
 def unconstrained_maximum(readout: Readout) -> Tensor:
@@ -472,10 +444,6 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _of_probe(*metrics: str) -> tuple[tuple[str, str], ...]:
-    return tuple(("adversarial", metric) for metric in metrics)
-
-
 READING = Reading(
     probe="adversarial", order=20, claims=CLAIMS,
     title="Adversarial attention: how different can it be with the same prediction?",
@@ -509,13 +477,13 @@ READING = Reading(
         Headline("top_token_changed_optimum", "top token changed, farthest attention known"),
     ),
     drawings=(
-        Drawing("adversarial_jsd", adversarial_jsd, _of_probe(*FIGURE_METRICS), optional=()),
-        Drawing("adversarial_by_attention", adversarial_by_attention, _of_probe(*FIGURE_METRICS), optional=()),
-        Drawing("exclusivity_by_epsilon", exclusivity_by_epsilon, _of_probe("optimum_jsd_within"), optional=()),
+        Drawing("adversarial_jsd", adversarial_jsd, FIGURE_METRICS, optional=()),
+        Drawing("adversarial_by_attention", adversarial_by_attention, FIGURE_METRICS, optional=()),
+        Drawing("exclusivity_by_epsilon", exclusivity_by_epsilon, ("optimum_jsd_within",), optional=()),
         Drawing(
             "adversarial_heatmaps", heatmaps,
-            _of_probe("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention"),
-            words=True, optional=_of_probe(*HEATMAP_METRICS), examples=telling_examples,
+            ("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention"),
+            words=True, optional=HEATMAP_METRICS, examples=telling_examples,
         ),
     ),
 )  # fmt: skip

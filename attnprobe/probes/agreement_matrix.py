@@ -206,7 +206,6 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("agreement_matrix", heat, (("agreement_matrix", "tau_floor_attention"),),
-                optional=(("agreement_matrix", "tau_*"),)),
+        Drawing("agreement_matrix", heat, ("tau_floor_attention",), optional=("tau_*",)),
     ),
 )  # fmt: skip

@@ -314,15 +314,14 @@ READING = Reading(
         *(
             Drawing(
                 f"correlation_{name}", partial(histogram, ("attention", name)),
-                ((PROBE, f"tau_attention_{name}"), (PROBE, "predicted_class")), optional=(),
+                (f"tau_attention_{name}", "predicted_class"), optional=(),
             )
             for name in ("gradient", "leave_one_out")
         ),
         Drawing(
             "correlation_densities", densities,
-            (*((PROBE, f"tau_{'_'.join(pair)}") for pair in PUBLISHED), (PROBE, "tau_shuffled_gradient"),
-             (PROBE, "predicted_class")),
-            optional=((PROBE, "tau_shuffled_leave_one_out"),),
+            (*(f"tau_{'_'.join(pair)}" for pair in PUBLISHED), "tau_shuffled_gradient", "predicted_class"),
+            optional=("tau_shuffled_leave_one_out",),
         ),
     ),
 )  # fmt: skip

@@ -471,15 +471,9 @@ READING = Reading(
         ),
     ),
     drawings=(
-        *(
-            Drawing(
-                f"erasure_{name}", draw, (("erasure", needed), ("erasure", beside)), optional=(("erasure", optional),)
-            )
-            for name, draw, needed, beside, optional in (
-                ("boxes", boxes, "removed_fraction_attention", "removed_fraction_random", "removed_fraction_*"),
-                ("regret", regret, "never_flips", "regret_attention", "regret_*"),
-                ("pairs", pairs, "removed_count_attention", "content_length", "removed_count_*"),
-            )
-        ),
+        Drawing("erasure_boxes", boxes, ("removed_fraction_attention", "removed_fraction_random"),
+                optional=("removed_fraction_*",)),
+        Drawing("erasure_regret", regret, ("never_flips", "regret_attention"), optional=("regret_*",)),
+        Drawing("erasure_pairs", pairs, ("removed_count_attention", "content_length"), optional=("removed_count_*",)),
     ),
 )  # fmt: skip

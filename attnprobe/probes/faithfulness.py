@@ -236,8 +236,8 @@ READING = Reading(
     ),
     drawings=(
         Drawing(
-            "faithfulness_points", points, (("faithfulness", "comprehensiveness_attention_by_delete"),),
-            optional=tuple(("faithfulness", kind) for kind in ("comprehensiveness_*", "sufficiency_*", "*_area_*")),
+            "faithfulness_points", points, ("comprehensiveness_attention_by_delete",),
+            optional=("comprehensiveness_*", "sufficiency_*", "*_area_*"),
         ),
     ),
 )  # fmt: skip

@@ -198,7 +198,5 @@ READING = Reading(
             lengths_table,
         ),
     ),
-    drawings=(
-        Drawing("identifiable", ranges, tuple(("identifiable", metric) for metric in READ_METRICS), optional=()),
-    ),
+    drawings=(Drawing("identifiable", ranges, READ_METRICS, optional=()),),
 )  # fmt: skip

@@ -109,5 +109,5 @@ READING = Reading(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),
     ),
-    drawings=(Drawing("permutation", permutation, tuple(("permutation", m) for m in READ_METRICS), optional=()),),
+    drawings=(Drawing("permutation", permutation, READ_METRICS, optional=()),),
 )  # fmt: skip

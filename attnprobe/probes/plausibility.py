@@ -219,9 +219,6 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing(
-            "plausibility_points", points, (("plausibility", "f1_rationale_attention"), ("plausibility", "rationale_share")),
-            optional=(("plausibility", "*"),),
-        ),
+        Drawing("plausibility_points", points, ("f1_rationale_attention", "rationale_share")),
     ),
 )  # fmt: skip

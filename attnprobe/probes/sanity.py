@@ -277,9 +277,6 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing(
-            "sanity_down", lines_down, (("sanity", "random_weights_similarity_attention"),),
-            optional=(("sanity", "*similarity_*"),),
-        ),
+        Drawing("sanity_down", lines_down, ("random_weights_similarity_attention",), optional=("*similarity_*",)),
     ),
 )  # fmt: skip

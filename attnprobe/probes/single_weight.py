@@ -326,7 +326,7 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("single_weight_delta", delta, tuple(("single_weight", metric) for metric in SCATTER), optional=()),
-        Drawing("single_weight_flips", flips, tuple(("single_weight", metric) for metric in FLIPS), optional=()),
+        Drawing("single_weight_delta", delta, SCATTER, optional=()),
+        Drawing("single_weight_flips", flips, FLIPS, optional=()),
     ),
 )  # fmt: skip

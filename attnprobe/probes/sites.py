@@ -230,5 +230,5 @@ READING = Reading(
             sites_table,
         ),
     ),
-    drawings=(Drawing("sites", maps, (("sites", "median_tvd"),)),),
+    drawings=(Drawing("sites", maps, ("median_tvd",)),),
 )  # fmt: skip

@@ -223,6 +223,6 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("subsets_limits", limits, (("subsets", "aopc_normalised_attention"),), optional=(("subsets", "*_*"),)),
+        Drawing("subsets_limits", limits, ("aopc_normalised_attention",), optional=("*_*",)),
     ),
 )  # fmt: skip

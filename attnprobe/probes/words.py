@@ -172,7 +172,6 @@ READING = Reading(
         "texts on."
     ),
     drawings=(
-        Drawing("words_leaning", leaning, tuple((PROBE, metric) for metric in STEPS), words=True,
-                optional=((PROBE, "content_length"),)),
+        Drawing("words_leaning", leaning, STEPS, words=True, optional=("content_length",)),
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.evidence.reading import Drawing, Reading, readings
@@ -73,44 +72,30 @@ def all_figures(
         endings: of each run what follows in the names of the files of its own figures, those with texts.
         words: False leaves out the figures that show texts.
     """
-    for drawing in (drawing for reading in several for drawing in reading.drawings):
+    for probe, drawing in ((reading.probe, drawing) for reading in several for drawing in reading.drawings):
         if not drawing.words:
-            if (figure := _drawn(drawing, numbers)) is not None:
+            if (figure := _drawn(probe, drawing, numbers)) is not None:
                 yield drawing, figure, drawing.name, None
             continue
         for run, tables, ending in zip(runs, numbers.tables, endings, strict=True) if words else ():
             own = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
-            if (figure := _drawn(drawing, own, run)) is not None:
+            if (figure := _drawn(probe, drawing, own, run)) is not None:
                 yield drawing, figure, re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-."), run
 
 
-def _drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
+def _drawn(probe: str, drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
     # of all runs, or of the one whose texts it shows; None where the numbers lack a metric that it cannot do without
-    if any(metric not in numbers.metrics(probe) for probe, metric in drawing.metrics):
+    if not set(drawing.metrics) <= set(numbers.metrics(probe)):
         return None
-
-    def rows(shown: Sequence[int] | None) -> pd.DataFrame:
-        # those without steps, and of what it cannot do without also those with steps, of these examples (None: of all)
-        parts = []
-        for probe in sorted({probe for probe, _ in drawing.metrics}):
-            needed = [metric for owner, metric in drawing.metrics if owner == probe]
-            also: tuple[str, ...] = EVERY
-            if drawing.optional is not None:
-                also = (*needed, *(metric for owner, metric in drawing.optional if owner == probe))
-            parts.append(numbers.rows(probe, also, stepped=needed, example_ids=shown))
-        if len(parts) == 1:
-            return parts[0]
-        results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
-        results.attrs = dict(numbers.attrs)
-        return results
-
+    also = EVERY if drawing.optional is None else (*drawing.metrics, *drawing.optional)
     shown: list[int] | None = None
     if drawing.examples is not None:  # chosen by their numbers without steps
-        without_steps = rows(())
+        without_steps = numbers.rows(probe, also, stepped=drawing.metrics, example_ids=())
         if without_steps.empty:
             return None
         shown = list(drawing.examples(without_steps))
-    results = rows(shown)
+    # those without steps, and of what it cannot do without also those with steps, of these examples (None: of all)
+    results = numbers.rows(probe, also, stepped=drawing.metrics, example_ids=shown)
     examples = None if run is None else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
     with paper_style():
         return drawing.draw(results, examples)

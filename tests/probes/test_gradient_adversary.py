@@ -7,7 +7,7 @@ from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import OUTSIDE, excess_adder, gradient_of, search_adversary
+from attnprobe.probes.adversarial import OUTSIDE, gradient_of, search_adversary
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -48,17 +48,13 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
         example_id=linear.example_id,
         decode=lambda attention: classifier.decoder.decode(outputs.hidden, attention),
     )
-    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)
-
-    def through_softmax(readout):
-        gradient = torch.zeros_like(attention)
-        excess_adder(readout, 0.001, 500.0)(attention, gradient)
-        return attention * (gradient - (attention * gradient).sum(-1, keepdim=True))
-
-    # position logits carry the bias in every position: the same along the simplex, where attention lives
-    by_hand, by_autograd = through_softmax(linear), through_softmax(generic)
+    logits = start_for(linear).masked_fill(~linear.content, OUTSIDE)
+    by_hand, by_autograd, without = (
+        gradient_of(logits, readout, linear.prediction(), epsilon=0.001, penalty=penalty, diversity=1.0)
+        for readout, penalty in ((linear, 500.0), (generic, 500.0), (linear, 0.0))
+    )
     torch.testing.assert_close(by_hand, by_autograd)
-    assert by_hand.abs().sum() > 0
+    assert (by_hand - without).abs().sum() > 0
 
 
 @pytest.mark.parametrize("restarts", [1, 2, 5, 40])
@@ -71,7 +67,7 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     )
     start = (3 * start_for(readout, restarts)).to(precision)
     logits = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    gradient = gradient_of(logits, readout.attention, 1.0, excess_adder(readout, 0.01, 500.0))
+    gradient = gradient_of(logits, readout, readout.prediction(), epsilon=0.01, penalty=500.0, diversity=1.0)
 
     free = start.double().requires_grad_()
     wide = replace(readout, attention=readout.attention.double(), position_logits=readout.position_logits.double())
