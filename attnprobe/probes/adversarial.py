@@ -86,9 +86,7 @@ def search_adversary(
     mean, square, largest = (torch.zeros_like(variable) for _ in range(3))
     taken = torch.zeros((), device=variable.device)
     for _ in range(steps):
-        gradient = gradient_of(
-            variable, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity
-        )
+        gradient = gradient_of(variable, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity)
         # PyTorch's Adam without the hooks of an optimizer object: a tenth of a step's time
         adam(
             [variable], [gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,

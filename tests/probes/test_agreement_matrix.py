@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 
 from attnprobe.measures import rank_biased_overlap
-from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table, clustered
+from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table
 from tests.importance.subjects import subject_of
 from tests.probes.tables import table, values
 
@@ -49,14 +49,6 @@ def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_no
     assert abs(found["tau_ceiling_random"].mean()) < 0.1
     assert abs(found["tau_floor_attention"].mean()) < 0.1
     assert found["tau_floor_attention"].abs().max() > 0
-
-
-def test_what_agrees_stands_together():
-    matrix = np.eye(4)
-    for first, second, tau in ((0, 2, 0.9), (1, 3, 0.8), (0, 1, 0.1), (0, 3, 0.1), (2, 1, 0.1), (2, 3, 0.1)):
-        matrix[first, second] = matrix[second, first] = tau
-    order = clustered(matrix)
-    assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
 
 
 def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():

@@ -183,15 +183,3 @@ def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
     assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
     heading = figure.axes[0].get_title("left").replace("\n", " · ")
     assert heading.endswith(f"n = {count - 3} · 3 undefined")
-
-
-def test_the_bars_of_a_class_add_up_to_one():
-    drawing = next(drawing for drawing in READING.drawings if drawing.name == "correlation_gradient")
-    table = results()
-    axes = draw(drawing, table).axes[0]
-    heights = [patch.get_data().values for patch in axes.patches]
-    assert all(values.sum() == pytest.approx(1) for values in heights)
-    tau = column(table, "tau_attention_gradient")[::2]
-    np.testing.assert_allclose(heights[0], np.histogram(tau[~np.isnan(tau)], np.linspace(-1, 1, 41))[0] / 38)
-    means = [float(line.get_xdata()[0]) for line in axes.lines][:2]
-    assert means[0] == pytest.approx(np.nanmean(tau))

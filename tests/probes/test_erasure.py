@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.probes.erasure import PAIRS, Erasure, pair_table
@@ -165,18 +164,6 @@ def test_paired_by_hand():
     assert pairs.loc[("optimal", "random"), "rank-biserial"] == 1
     assert (pairs[["needs fewer", "tie", "needs more", "neither flips"]].sum(axis=1) == 1).all()
     assert np.isnan(rank_biserial(np.zeros(3)))
-
-
-def test_the_published_share_stands_beside_ours():
-    metrics = erased([5] * 5, **COUNTS) | {
-        "fewer_gradient_than_attention": [0, 0, 1, 0, 0],
-        "status_attention": [2, 2, 1, 0, 2],
-    }
-    numbers = compare(table("erasure", metrics)).set_index("metric")
-    assert numbers.loc["fewer_gradient_than_attention", "mean"] == pytest.approx(0.2)
-    assert numbers.loc["fewer_gradient_than_attention", "published"] == pytest.approx(0.4778, abs=1e-4)
-    assert numbers.loc["flips_with_bias_attention", "mean"] == pytest.approx(0.8)
-    assert numbers.loc["removed_fraction_attention", "n"] == 3
 
 
 def test_nothing_but_undefined_numbers_is_drawn_as_well():

@@ -7,13 +7,11 @@ import pytest
 import torch
 
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.evidence.reading import readings
 from attnprobe.importance.base import Importance
-from attnprobe.importance.word_removal import OPERATORS, predictions_keeping, top_words
-from attnprobe.probes.faithfulness import GRID, Faithfulness, faithfulness_table
-from attnprobe.probes.faithfulness import measured as measured_in
+from attnprobe.importance.word_removal import OPERATORS, predictions_keeping
+from attnprobe.probes.faithfulness import GRID, Faithfulness
 from tests.importance.subjects import subject_of
-from tests.probes.tables import measured, table
+from tests.probes.tables import measured
 from tests.toys import predict, toy_batch
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -85,13 +83,6 @@ def test_the_numbers_are_those_of_a_loop_over_texts(operator):
             assert found[f"deletion_area_{name}_by_{operator}"].value[row].item() == pytest.approx(area, nan_ok=True)
 
 
-def test_shares_are_rounded_up_to_whole_words():
-    scores, content = torch.arange(10.0).expand(1, -1), torch.ones(1, 10).bool()
-    counts = [int(top_words(scores, content, share).sum()) for share in (0.01, 0.1, 0.11, 0.3, 0.5, 0.7)]
-    assert counts == [1, 1, 2, 3, 5, 7]  # 0.7 × 10 is 7.000000000000001
-    assert top_words(scores, content, 0.1)[0, 9]
-
-
 def test_texts_without_a_word_are_undefined_where_one_is_needed():
     subject = subject_of(lengths=[3])
     nothing = torch.zeros_like(subject.batch.content)
@@ -123,19 +114,3 @@ def test_an_undefined_importance_has_no_numbers():
         Faithfulness(importances=["nowhere"], operators=["zeros"]), subject_of(importances={"nowhere": Nowhere()})
     )
     assert all(one.value.isnan().all() for name, one in found.items() if "nowhere" in name)
-
-
-def test_every_importance_and_operator_has_its_headlines():
-    kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area", "flip_share")
-    metrics = {f"{kind}_{name}_by_delete": [0.2, 0.4] for kind in kinds for name in ("lime", "attention")}
-    results = table("faithfulness", metrics | {"completeness_gap_lime": [0.0, 0.1]})
-    results.attrs["importances"] = {"faithfulness": {name: {"title": name.upper()} for name in ("lime", "attention")}}
-    assert measured_in(results) == [("lime", "delete"), ("attention", "delete")]
-    headlines = {one.metric: one.title for one in readings()["faithfulness"].headlines_of(results)}
-    assert headlines["comprehensiveness_lime_by_delete"] == "comprehensiveness (AOPC): LIME, delete"
-    assert headlines["completeness_gap_lime"] == "completeness gap: LIME"
-    assert set(headlines) == {*(one for one in metrics if "area" not in one), "completeness_gap_lime", "probability"}
-    lines = faithfulness_table(results).set_index("importance")
-    assert lines.loc["ATTENTION", "comprehensiveness"] == pytest.approx(0.3)
-    (figure,) = (drawing.draw(results, None) for drawing in readings()["faithfulness"].drawings)
-    assert len(figure.axes) == 1

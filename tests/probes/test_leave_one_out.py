@@ -1,15 +1,9 @@
-import pytest
 import torch
-from lightning import Trainer
 
-from attnprobe.importance.leave_one_out import Check, Removals, leave_one_out
-from attnprobe.importance.leave_one_out.removal import LeaveOneOut as Removal
-from attnprobe.probes.base import ProbeRunner
-from attnprobe.probes.correlation import Correlation
+from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.leave_one_out import LeaveOneOut
-from attnprobe.probes.plausibility import Plausibility
 from tests.probes.tables import measured, subject_of
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier
 
 
 def test_yields_every_token_its_largest_and_the_share_that_decides():
@@ -26,27 +20,3 @@ def test_yields_every_token_its_largest_and_the_share_that_decides():
     assert found["decisive_tokens"].value[1:].nan_to_num().max() > 0
     assert found["max_leave_one_out"].value[1].isnan()
     assert found["decisive_tokens"].value[1].isnan()
-
-
-@pytest.mark.parametrize("probe", [LeaveOneOut, Correlation, Plausibility])
-def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
-    """Those of two batches: counts are added, errors are the largest; what never happened is not noted."""
-    classifier, batch = toy_classifier(), toy_batch([4, 6])
-    batch.rationale = batch.content.clone()
-    checks = [Check(8, 2e-7, None, False), Check(64, 3e-9, 0.25, False), Check(0, 0.0, 0.5, True)]
-    outputs, _ = toy_readout(classifier, batch)
-    removed = leave_one_out(classifier, batch, outputs)
-    runner = ProbeRunner([probe()], seed=0)
-    noted = []
-    for check in checks:
-        found = Removals(removed.distance, removed.flips, check)
-        monkeypatch.setattr(Removal, "removals", lambda self, subject, found=found: found)
-        runner.on_test_batch_end(Trainer.__new__(Trainer), classifier, {"outputs": outputs}, batch, 0)
-        noted.append(dict(runner.notes[probe.name]))
-    assert noted[0] == {
-        "removals_checked": 8, "largest_error": 2e-7, "texts_remeasured": 0, "texts_reencoded": 0,
-    }  # fmt: skip
-    assert noted[2] == {
-        "removals_checked": 72, "largest_error": 2e-7, "largest_error_before": 0.5,
-        "texts_remeasured": 4, "texts_reencoded": 2,
-    }  # fmt: skip

@@ -8,7 +8,6 @@ from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.probes.novelty import Known, Novelty, novelty_table
 from tests.importance.subjects import subject_of
-from tests.importance.trained import batch_of, small_data
 from tests.probes.tables import NAN, table, values
 from tests.toys import toy_batch, toy_readout
 
@@ -66,13 +65,6 @@ def test_texts_without_words_and_whole_ones():
     model = subject_of().classifier
     again = whole.measure(Subject(model, batch, *toy_readout(model, batch)), Draws(0, "novelty"))
     assert next(iter(again)).value.tolist() == [1.0] * 4
-
-
-def test_a_run_gives_it_its_validation_split():
-    data, probe = small_data(), Novelty()
-    probe.prepare(data.splits)
-    assert len(probe._held_out) == len(data.splits["validation"])
-    assert batch_of(data, "validation").ids.shape[0] == len(probe._held_out)
 
 
 def test_shares_of_unlike_texts():

@@ -9,7 +9,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.findings.studies.base import read_study
 from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.sanity import Sanity, depth, lines_down, random_parts, sanity_table, shuffled
+from attnprobe.probes.sanity import Sanity, lines_down, random_parts, sanity_table, shuffled
 from attnprobe.results.table import Rows, read_results
 from attnprobe.runs.studies import carry_out_study
 from tests.probes.tables import subject_of
@@ -73,12 +73,6 @@ def test_paddings_vector_stays_zero():
     moved = shuffled(classifier, "embedding.weight", torch.Generator().manual_seed(0))
     assert (moved[0] == 0).all()
     assert not torch.equal(moved, classifier.embedding.weight)
-
-
-def test_parts_stand_from_the_output_down():
-    names = ["embeddings", "layer_0", "layer_11", "layer_2", "head"]
-    assert sorted(names, key=depth) == ["head", "layer_11", "layer_2", "layer_0", "embeddings"]
-    assert sorted(["embedding", "encoder", "attention", "decoder"], key=depth)[:2] == ["decoder", "attention"]
 
 
 def test_scores_that_are_all_equal_have_no_line():

@@ -10,9 +10,8 @@ from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.permutation import Permutation
-from attnprobe.probes.sites import Sites, maps, means, sites_table, without_top
+from attnprobe.probes.sites import Sites, maps, means, sites_table
 from tests.models.pretrained.families import batch_of, classifier
-from tests.toys import toy_classifier
 
 OF_EVERY_SITE = {"attention", "max_attention", "evenness", "special_mass", "median_tvd", "uniform_tvd", "top_tvd",
                  "top_flips", "tau_gradient", "tau_leave_one_out"}  # fmt: skip
@@ -96,16 +95,6 @@ def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
     assert {metric for metric, _ in found} == OF_EVERY_SITE
     # text 2 has one word: there is nothing to leave out
     assert found["top_tvd", "layer 1"].value.isnan().tolist() == [False, False, True]
-
-
-def test_a_model_of_one_attention_is_refused():
-    with pytest.raises(UserError, match="this model has one attention"):
-        Sites().refuse(toy_classifier())
-
-
-def test_without_its_top_word_the_others_keep_their_shares():
-    attention = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
-    assert without_top(attention).tolist() == [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0]]
 
 
 def table():

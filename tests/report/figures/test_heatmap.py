@@ -54,12 +54,6 @@ def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, m
         assert spans == [(0, count)]
 
 
-def test_windows_grow_evenly_around_their_centre():
-    weights = np.zeros(100)
-    weights[[50, 51, 52]] = [0.2, 0.6, 0.2]
-    assert lines.windows([weights], 9) == [(47, 56)]
-
-
 def test_words_never_leave_their_column():
     widths = list(np.random.default_rng(0).uniform(5, 60, 200))
     places = lines.wrap(widths, 140)
