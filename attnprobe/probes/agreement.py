@@ -54,39 +54,37 @@ class Agreement(Probe):
     removals: bool = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        readout = subject.readout
         # which texts take part depends on the text's number alone
-        lots = [float(torch.rand(1, generator=draws.generator(number))) for number in readout.example_id.tolist()]
-        chosen = (torch.tensor(lots) < self.share).to(readout.content.device)
+        numbers = subject.batch.example_id.tolist()
+        lots = torch.tensor([float(torch.rand(1, generator=draws.generator(number))) for number in numbers])
+        chosen = (lots < self.share).to(subject.batch.content.device)
         measures = ["gradient", *(["leave_one_out"] if self.removals else [])]
         metrics = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
-        statistics = self._of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
+        statistics: dict[str, Float[Tensor, some]] = {}
+        if chosen.any():
+            rows = chosen.nonzero().squeeze(-1)
+            batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
+            readout = subject.classifier.readout(batch, outputs)
+            attention, content = readout.attention, readout.content
+            noise, ties = draws.uniform(2 * self.samples, content, readout.example_id).split(self.samples)
+            nulls = permuted(attention, content, noise, ties).attention
+            under = torch.cat([attention.unsqueeze(0), nulls])
+            gradient = gradients_under(subject.classifier, batch, torch.cat([under, even(content).unsqueeze(0)]))
+            taken = {"gradient": gradient[:-1]}
+            statistics["tau_free_gradient"] = kendall_tau(attention, gradient[-1], content)
+            if self.removals:
+                taken["leave_one_out"] = removals_under(subject.classifier, batch, readout, under)
+                statistics["tau_ceiling"] = kendall_tau(gradient[0], taken["leave_one_out"][0], content)
+            for name, measure in taken.items():
+                taus, best = kendall_tau(under, measure, content), aligned(attention, measure[0], content)
+                statistics[f"tau_{name}_own"] = taus[0]
+                statistics[f"tau_{name}_null"], statistics[f"tau_{name}_spread"] = taus[1:].mean(0), taus[1:].std(0)
+                statistics[f"tau_{name}_best"] = kendall_tau(best, measure[0], content)
         for name in ["tau_free_gradient", *metrics, *(["tau_ceiling"] if self.removals else [])]:
             values = torch.full(chosen.shape, torch.nan, dtype=torch.float64, device=chosen.device)
             if statistics:
                 values[chosen] = statistics[name].double()
             yield Measurement(name, values)
-
-    def _of_texts(self, subject: Subject, draws: Draws, rows: Tensor) -> dict[str, Float[Tensor, "some"]]:
-        batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
-        readout = subject.classifier.readout(batch, outputs)
-        attention, content = readout.attention, readout.content
-        noise, ties = draws.uniform(2 * self.samples, content, readout.example_id).split(self.samples)
-        nulls = permuted(attention, content, noise, ties).attention
-        under = torch.cat([attention.unsqueeze(0), nulls])
-        gradient = gradients_under(subject.classifier, batch, torch.cat([under, even(content).unsqueeze(0)]))
-        measures = {"gradient": gradient[:-1]}
-        if self.removals:
-            measures["leave_one_out"] = removals_under(subject.classifier, batch, readout, under)
-        statistics = {"tau_free_gradient": kendall_tau(attention, gradient[-1], content)}
-        for name, taken in measures.items():
-            taus = kendall_tau(under, taken, content)
-            statistics[f"tau_{name}_own"] = taus[0]
-            statistics[f"tau_{name}_null"], statistics[f"tau_{name}_spread"] = taus[1:].mean(0), taus[1:].std(0)
-            statistics[f"tau_{name}_best"] = kendall_tau(aligned(attention, taken[0], content), taken[0], content)
-        if self.removals:
-            statistics["tau_ceiling"] = kendall_tau(gradient[0], measures["leave_one_out"][0], content)
-        return statistics
 
 
 SMALLEST = 0.1

@@ -1,6 +1,6 @@
 """How far do importances agree with each other, between what chance gives and what each of them reaches with itself?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from scipy import stats
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
-from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import CORRELATION, SCORE, SHARE, TAU, Metric
@@ -66,26 +65,22 @@ class AgreementMatrix(RankingProbe):
         content, other = subject.batch.content, subject.redrawn()
         sizes = {name: values.double() for name, values in strengths(subject, self.scores(subject)).items()}
         noise = draws.uniform(1, content, subject.batch.example_id)
-        for first, second in combinations(sizes, 2):
-            yield from self._compared(f"{first}_and_{second}", sizes[first], sizes[second], content)
+        pairs = {f"{a}_and_{b}": (sizes[a], sizes[b]) for a, b in combinations(sizes, 2)}
         for name, scores in sizes.items():
-            shuffled = permute_attention(scores, content, noise)[0]
-            yield from self._compared(f"floor_{name}", scores, shuffled, content)
             again = strengths(other, [name])[name].double() if subject.importance(name).drawn else scores
-            yield from self._compared(f"ceiling_{name}", scores, again, content)
-        yield from self.notes(subject)
-
-    def _compared(self, names: str, a: Tensor, b: Tensor, content: Tensor) -> Iterator[Measurement]:
-        undefined = undefined_in(a, content) | undefined_in(b, content)
+            pairs[f"floor_{name}"] = scores, permute_attention(scores, content, noise)[0]
+            pairs[f"ceiling_{name}"] = scores, again
         top = torch.full(content.shape[:1], self.top, device=content.device)
-        statistics: Mapping[str, Tensor] = {
-            "tau": kendall_tau(a, b, content),
-            "weighted_tau": weighted_tau(a, b, content),
-            "rbo": rank_biased_overlap(a, b, content),
-            "top_overlap": top_overlap(a, b, top, content),
-        }
-        for metric, values in statistics.items():
-            yield Measurement(f"{metric}_{names}", values.masked_fill(undefined.to(values.device), torch.nan))
+        for names, (a, b) in pairs.items():
+            undefined = undefined_in(a, content) | undefined_in(b, content)
+            for metric, values in {
+                "tau": kendall_tau(a, b, content),
+                "weighted_tau": weighted_tau(a, b, content),
+                "rbo": rank_biased_overlap(a, b, content),
+                "top_overlap": top_overlap(a, b, top, content),
+            }.items():
+                yield Measurement(f"{metric}_{names}", values.masked_fill(undefined.to(values.device), torch.nan))
+        yield from self.notes(subject)
 
 
 def weighted_tau(

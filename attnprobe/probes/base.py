@@ -121,8 +121,7 @@ class ReadoutProbe(Probe):
     of_readout = True
 
     @abstractmethod
-    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]: ...
 
 
 @dataclass
@@ -142,7 +141,6 @@ class RankingProbe(Probe):
 
     @property
     def uses(self) -> Sequence[str]:
-        """The configured importances, or the published ones."""
         return self.published if self.importances is None else self.importances
 
     @final
@@ -222,7 +220,6 @@ class ProbeRunner:
     def on_test_batch_end(
         self, trainer: Any, pl_module: Model, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Examine one batch."""
         classifier, forward = pl_module, outputs["outputs"]
         self.scored = classifier.task is Task.SCORE
         subjects: dict[tuple[int, int], Subject] = {}

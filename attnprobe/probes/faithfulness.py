@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import MinLen
-from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
@@ -91,51 +89,37 @@ class Faithfulness(RankingProbe):
         word_removal.refuse_mask(self.name, self.operators, word_removal.OPERATORS, classifier)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        whole = subject.readout.prediction()
-        decision = whole.argmax(-1)
-        probability = whole.gather(-1, decision.unsqueeze(-1)).squeeze(-1)
+        content, whole = subject.batch.content, subject.readout.prediction()
+        decision = whole.argmax(-1, keepdim=True)
+        probability = whole.gather(-1, decision).squeeze(-1)
         yield Measurement("probability", probability)
         shares = sorted({*self.thresholds, *GRID})
         step = torch.tensor(shares, dtype=torch.float64)
+        chosen, grid = (torch.isin(step, step.new_tensor(some)) for some in (self.thresholds, GRID))
         for name, scores in self.scores(subject).items():
-            undefined = undefined_in(scores, subject.batch.content)
+            undefined, filled = undefined_in(scores, content), scores.nan_to_num(nan=0)
             for operator in self.operators:
-                values, flips = self._curves(subject, scores.nan_to_num(nan=0), operator, shares)
+                top = torch.stack([word_removal.top_words(filled, content, share) for share in shares])
+                # p without and with only the top words [2, shares, batch]; the decision flips without them
+                predicted = word_removal.predictions_keeping(subject, torch.stack([content & ~top, top]), operator)
+                values = predicted.gather(-1, decision.expand(*predicted.shape[:-1], 1)).squeeze(-1).permute(2, 0, 1)
+                flips = (predicted[0].argmax(-1) != decision.squeeze(-1)) & ~predicted[0].isnan().any(-1)
                 drops = (probability[:, None, None] - values).masked_fill(undefined[:, None, None], torch.nan)
+                on_grid, at = F.pad(drops[..., grid], (1, 1)), F.pad(step.to(drops.device)[grid], (1, 1))
+                at[-1] = 1
                 end = f"{name}_by_{operator}"
                 yield Measurement(f"deletion_{end}", drops[:, 0], step)
                 yield Measurement(f"insertion_{end}", drops[:, 1], step)
-                for metric, value in self._summaries(drops, step.to(drops.device)).items():
-                    yield Measurement(f"{metric}_{end}", value)
-                first = torch.where(flips.any(-1), step.to(flips.device)[flips.double().argmax(-1)], torch.nan)
+                yield Measurement(f"comprehensiveness_{end}", drops[:, 0, chosen].mean(-1))
+                yield Measurement(f"sufficiency_{end}", drops[:, 1, chosen].mean(-1))
+                yield Measurement(f"deletion_area_{end}", torch.trapezoid(on_grid[:, 0, :-1], at[:-1]) / at[-2])
+                yield Measurement(f"insertion_area_{end}", torch.trapezoid(on_grid[:, 1, 1:], at[1:]) / (1 - at[1]))
+                first = torch.where(flips.any(0), step.to(flips.device)[flips.double().argmax(0)], torch.nan)
                 yield Measurement(f"flip_share_{end}", first.masked_fill(undefined, torch.nan))
             if subject.importance(name).complete:
                 gap = (scores.sum(-1) - subject.cached(subject.importance(name).total)).abs()
                 yield Measurement(f"completeness_gap_{name}", gap)
         yield from self.notes(subject)
-
-    def _curves(
-        self, subject: Subject, scores: Float[Tensor, "batch tokens"], operator: str, shares: Sequence[float]
-    ) -> tuple[Float[Tensor, "batch 2 shares"], Tensor]:
-        """p without and with only the top words, by share; and whether the decision flips without them."""
-        content = subject.batch.content
-        decision = subject.readout.prediction().argmax(-1, keepdim=True)
-        top = torch.stack([word_removal.top_words(scores, content, share) for share in shares])
-        predicted = word_removal.predictions_keeping(subject, torch.stack([content & ~top, top]), operator)
-        values = predicted.gather(-1, decision.expand(*predicted.shape[:-1], 1)).squeeze(-1)
-        flips = (predicted[0].argmax(-1) != decision.squeeze(-1)) & ~predicted[0].isnan().any(-1)
-        return values.permute(2, 0, 1), flips.t()
-
-    def _summaries(self, drops: Float[Tensor, "batch 2 shares"], step: Float[Tensor, "shares"]) -> dict[str, Tensor]:
-        chosen, grid = (torch.isin(step, step.new_tensor(shares)) for shares in (self.thresholds, GRID))
-        on_grid, at = F.pad(drops[..., grid], (1, 1)), F.pad(step[grid], (1, 1))
-        at[-1] = 1
-        return {
-            "comprehensiveness": drops[:, 0, chosen].mean(-1),
-            "sufficiency": drops[:, 1, chosen].mean(-1),
-            "deletion_area": torch.trapezoid(on_grid[:, 0, :-1], at[:-1]) / at[-2],
-            "insertion_area": torch.trapezoid(on_grid[:, 1, 1:], at[1:]) / (1 - at[1]),
-        }
 
 
 COMPLETE = 1e-3

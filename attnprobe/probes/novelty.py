@@ -68,21 +68,21 @@ class Novelty(RankingProbe):
             raise UserError("probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: FILE}'")
         self._held_out, self._known = splits["validation"], None
 
-    def known(self, subject: Subject) -> "Known":
-        if self._known is None:
-            if self._held_out is None:
-                raise UserError("probe novelty compares with held-out texts, which only a run has: leave it out here")
-            split, model = self._held_out, subject.classifier
-            parts = torch.arange(min(self.reference, len(split))).split(AT_ONCE)
-            device = subject.batch.ids.device
-            self._known = Known.of(torch.cat([_represented(model(split[rows.tolist()].to(device))) for rows in parts]))
-        return self._known
-
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         with torch.no_grad():
-            known = self.known(subject)
-            yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
             model, batch = subject.classifier, subject.batch
+            if self._known is None:
+                if self._held_out is None:
+                    raise UserError(
+                        "probe novelty compares with held-out texts, which only a run has: leave it out here"
+                    )
+                split, device = self._held_out, batch.ids.device
+                parts = torch.arange(min(self.reference, len(split))).split(AT_ONCE)
+                self._known = Known.of(
+                    torch.cat([_represented(model(split[rows.tolist()].to(device))) for rows in parts])
+                )
+            known = self._known
+            yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
             for name, scores in self.scores(subject).items():
                 undefined = undefined_in(scores, batch.content)
                 top = word_removal.top_words(scores.nan_to_num(nan=0), batch.content, self.share)
@@ -105,14 +105,12 @@ class Known:
 
     @classmethod
     def of(cls, vectors: Float[Tensor, "texts features"]) -> "Known":
-        """From two texts or more."""
         scale = vectors.std(0)
         scale = torch.where(scale > 0, scale, 1)
         distance = torch.cdist(vectors / scale, vectors / scale)
         return cls(vectors / scale, scale, distance.fill_diagonal_(torch.inf).amin(-1))
 
     def p_values(self, vectors: Float[Tensor, "batch features"]) -> Float[Tensor, "batch"]:
-        """Of texts, by the distance to the nearest held-out one."""
         distance = torch.cdist(vectors / self.scale, self.vectors).amin(-1)
         return (1 + (self.apart >= distance.unsqueeze(-1)).sum(-1).double()) / (1 + len(self.apart))
 

@@ -92,7 +92,23 @@ class Sanity(RankingProbe):
             yield Measurement(f"floor_similarity_{name}", alike(values, in_random_order, content))
             again = _sizes(other, [name])[name] if subject.importance(name).drawn else values
             yield Measurement(f"ceiling_similarity_{name}", alike(values, again, content))
-        for part, similarity in self._down_to_each_part(subject, own, draws.seed).items():
+        model = subject.classifier
+        down: dict[str, dict[str, Tensor]] = {}
+        for sample in range(self.samples):
+            # by the seed too: a run's probes may have been timed before, under another one
+            if (draws.seed, sample) not in self._random:
+                generator = torch.Generator().manual_seed(1_000_003 * draws.seed + sample)
+                self._random[draws.seed, sample] = [
+                    (part, {name: shuffled(model, name, generator) for name in names})
+                    for part, names in model.stages().items()
+                ]
+            changed: dict[str, Tensor] = {}
+            for part, numbers in self._random[draws.seed, sample]:
+                changed |= numbers
+                before = down.get(part, {})
+                values = _similarity_with(changed, subject, own)
+                down[part] = {name: before.get(name, 0) + value / self.samples for name, value in values.items()}
+        for part, similarity in down.items():
             for name, value in similarity.items():
                 yield Measurement(f"similarity_{name}_down_to_{part}", value)
         for name, value in similarity.items():  # the last part: everything is random
@@ -101,24 +117,6 @@ class Sanity(RankingProbe):
             for name, value in _similarity_with(self._twin, subject, own).items():
                 yield Measurement(f"shuffled_labels_similarity_{name}", value)
         yield from self.notes(subject)
-
-    def _down_to_each_part(
-        self, subject: Subject, own: Mapping[str, Tensor], seed: int
-    ) -> dict[str, dict[str, Float[Tensor, "batch"]]]:
-        model = subject.classifier
-        found: dict[str, dict[str, Tensor]] = {}
-        for sample in range(self.samples):
-            # by the seed too: a run's probes may have been timed before, under another one
-            if (seed, sample) not in self._random:
-                generator = torch.Generator().manual_seed(1_000_003 * seed + sample)
-                self._random[seed, sample] = random_parts(model, generator)
-            changed: dict[str, Tensor] = {}
-            for part, numbers in self._random[seed, sample]:
-                changed |= numbers
-                before = found.get(part, {})
-                values = _similarity_with(changed, subject, own)
-                found[part] = {name: before.get(name, 0) + value / self.samples for name, value in values.items()}
-        return found
 
 
 def _sizes(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
@@ -151,13 +149,6 @@ def alike(
     """Spearman's correlation over the content; NaN where a score is undefined or all are equal."""
     undefined = undefined_in(a, content) | undefined_in(b, content)
     return spearman(a.nan_to_num(), b.nan_to_num(), content).masked_fill(undefined, torch.nan)
-
-
-def random_parts(model: Model, generator: torch.Generator) -> list[tuple[str, dict[str, Tensor]]]:
-    """Each part's parameters in random order, from the output down, by their names."""
-    return [
-        (part, {name: shuffled(model, name, generator) for name in names}) for part, names in model.stages().items()
-    ]
 
 
 def shuffled(model: nn.Module, name: str, generator: torch.Generator) -> Tensor:

@@ -125,21 +125,18 @@ def _against_others(
     def mean(values: Tensor) -> Tensor:
         return torch.where(others, values, 0).sum(-1) / torch.where(several, others.sum(-1), torch.nan)
 
-    def compared(values: Tensor) -> Tensor:
-        return torch.where(several, values, torch.nan)
-
     js_random = mean(effect.divergence)
-    negative = (effect.divergence > js_top.unsqueeze(-1)).double()
+    larger = (effect.divergence > js_top.unsqueeze(-1)).double()
     return {
         "js_top": js_top,
         "flip_top": flip_top,
         "js_random": js_random,
         "flip_random": mean(effect.flips),
         "delta_js": js_top - js_random,
-        "delta_js_negative": mean(torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, negative)),
-        "drawn_delta_js": compared(js_top - _at(effect.divergence, drawn)),
-        "drawn_delta_attention": compared(_at(attention, top) - _at(attention, drawn)),
-        "drawn_flip": compared(_at(effect.flips, drawn)),
+        "delta_js_negative": mean(torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger)),
+        "drawn_delta_js": torch.where(several, js_top - _at(effect.divergence, drawn), torch.nan),
+        "drawn_delta_attention": torch.where(several, _at(attention, top) - _at(attention, drawn), torch.nan),
+        "drawn_flip": torch.where(several, _at(effect.flips, drawn), torch.nan),
     }
 
 

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
@@ -19,7 +17,7 @@ from attnprobe.core.settings import Count
 from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, importances_in
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.measures import entropy, kendall_tau
-from attnprobe.models.base import AtSite, Model
+from attnprobe.models.base import Model
 from attnprobe.plots.grid import DOT, around, cells, counted, grid, in_cell, title
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, positions
 from attnprobe.probes.permutation import permute_attention
@@ -73,10 +71,30 @@ class Sites(RankingProbe):
         noise = draws.uniform(self.samples, content, subject.batch.example_id)
         scores = {name: values.abs().double() for name, values in self.scores(subject).items()}
         rationale = subject.batch.rationale
+        length = content.sum(-1, keepdim=True).double()
+        several = length[:, 0] > 1  # the only word of a text is neither even nor uneven, and cannot be left out
+        even = content.double() / length
         for at in subject.classifier.at_sites(subject.batch):
-            for metric, values in _of_site(at, noise).items():
-                yield Measurement(metric, values, site=at.name)
-            attention = at.readout.attention
+            readout, attention = at.readout, at.readout.attention
+            assert at.outputs.off_text is not None
+            rest = attention.scatter(-1, attention.argmax(-1, keepdim=True), 0.0)
+            total = rest.sum(-1, keepdim=True)
+            # without the largest weight, made to sum to 1; as it was where nothing else has any
+            without_top = torch.where(total > 0, rest / torch.where(total > 0, total, 1), attention)
+            others = torch.cat([permute_attention(attention, content, noise), even[None], without_top[None]])
+            prediction, changed = readout.prediction(), readout.predict(others)
+            distance = readout.distance(changed, prediction)
+            flips = (changed[-1].argmax(-1) != prediction.argmax(-1)).double()
+            for metric, value in {
+                "max_attention": attention.amax(-1),
+                "evenness": entropy(attention, content) / torch.where(several, length[:, 0].log(), torch.nan),
+                "special_mass": at.outputs.off_text,
+                "median_tvd": distance[:-2].quantile(0.5, dim=0),
+                "uniform_tvd": distance[-2],
+                "top_tvd": torch.where(several, distance[-1], torch.nan),
+                "top_flips": torch.where(several, flips, torch.nan),
+            }.items():
+                yield Measurement(metric, value, site=at.name)
             yield Measurement("attention", attention, positions(content), at.name)
             for name, values in scores.items():
                 yield Measurement(f"tau_{name}", kendall_tau(attention, values, content), site=at.name)
@@ -85,34 +103,6 @@ class Sites(RankingProbe):
                 precision = average_precision(attention, rationale, content)
                 yield Measurement("auprc_rationale", torch.where(given, precision, torch.nan), site=at.name)
         yield from self.notes(subject)
-
-
-def _of_site(at: AtSite, noise: Float[Tensor, "samples batch seq"]) -> dict[str, Float[Tensor, "batch"]]:
-    readout, attention, content = at.readout, at.readout.attention, at.readout.content
-    assert at.outputs.off_text is not None
-    length = content.sum(-1).double()
-    several = length > 1  # the only word of a text is neither even nor uneven, and cannot be left out
-    even = content.double() / content.sum(-1, keepdim=True)
-    others = torch.cat([permute_attention(attention, content, noise), even[None], without_top(attention)[None]])
-    prediction, changed = readout.prediction(), readout.predict(others)
-    distance = readout.distance(changed, prediction)
-    flips = (changed[-1].argmax(-1) != prediction.argmax(-1)).double()
-    return {
-        "max_attention": attention.amax(-1),
-        "evenness": entropy(attention, content) / torch.where(several, length.log(), torch.nan),
-        "special_mass": at.outputs.off_text,
-        "median_tvd": distance[:-2].quantile(0.5, dim=0),
-        "uniform_tvd": distance[-2],
-        "top_tvd": torch.where(several, distance[-1], torch.nan),
-        "top_flips": torch.where(several, flips, torch.nan),
-    }
-
-
-def without_top(attention: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
-    """The attention without its largest weight, made to sum to 1; as it was where nothing else has any."""
-    rest = attention.scatter(-1, attention.argmax(-1, keepdim=True), 0.0)
-    total = rest.sum(-1, keepdim=True)
-    return torch.where(total > 0, rest / torch.where(total > 0, total, 1), attention)
 
 
 MEASURES = {
@@ -185,29 +175,24 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     deepest = max(int(table["layer"].max()) for _, table, _ in panels)
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
     for panel, (run, table, metric) in zip(axes, panels, strict=True):
-        _map(panel, table, metric)
+        heads = int(table["head"].max()) + 1
+        shown: Float[np.ndarray, "layers columns"] = np.full((int(table["layer"].max()) + 1, heads + 2), np.nan)
+        for layer, head, value in zip(table["layer"], table["head"], table[metric], strict=True):
+            shown[layer, heads + 1 if head == ALL else head] = value
+        largest = float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0
+        low, colours = (-largest, "RdBu_r") if metric.startswith("tau_") else (0.0, "Blues")
+        # a hyphen for a minus: twelve heads leave no room for a true one
+        cells(
+            panel, shown, lambda value: in_cell(value).replace("−", "-"), size=5.5, dark=0.6 * largest, cmap=colours,
+            vmin=low, vmax=largest or 1.0, origin="lower",
+        )  # fmt: skip
+        numbers = range(heads) if heads <= 16 else range(0, heads, 4)
+        panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
+        panel.set_yticks(range(len(shown)))
         heading = words[metric] if len(each) == 1 else words[metric] + DOT + run
         title(panel, counted(heading, int(table["n"].max())), 2.2 * 72)
     around(figure, x="head", y="layer")
     return figure
-
-
-def _map(panel: Axes, table: pd.DataFrame, metric: str) -> None:
-    heads = int(table["head"].max()) + 1
-    shown: Float[np.ndarray, "layers columns"] = np.full((int(table["layer"].max()) + 1, heads + 2), np.nan)
-    for layer, head, value in zip(table["layer"], table["head"], table[metric], strict=True):
-        shown[layer, heads + 1 if head == ALL else head] = value
-    signed = metric.startswith("tau_")
-    largest = float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0
-    low, colours = (-largest, "RdBu_r") if signed else (0.0, "Blues")
-    # a hyphen for a minus: twelve heads leave no room for a true one
-    cells(
-        panel, shown, lambda value: in_cell(value).replace("−", "-"), size=5.5, dark=0.6 * largest, cmap=colours, vmin=low,
-        vmax=largest or 1.0, origin="lower",
-    )  # fmt: skip
-    numbers = range(heads) if heads <= 16 else range(0, heads, 4)
-    panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
-    panel.set_yticks(range(len(shown)))
 
 
 READING = Reading(

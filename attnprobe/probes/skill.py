@@ -12,7 +12,6 @@ from torch import Tensor
 
 from attnprobe.core.metrics import P_VALUE, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import LEAST_GAIN, skill_of
 from attnprobe.evidence.reading import Headline, Reading
@@ -69,11 +68,7 @@ class Skill(Probe):
     words: bool = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        yield from self._of_states(subject.readout, draws)
-        if self.words and subject.classifier.unit is Unit.WORD:
-            yield from _of_words(subject)
-
-    def _of_states(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        readout = subject.readout
         content, attention, examples = readout.content, readout.attention, readout.example_id
         noise, ties = draws.uniform(2 * self.samples, content, examples).split(self.samples)
         normal = draws.normal(self.samples, content, examples)
@@ -94,34 +89,28 @@ class Skill(Probe):
             yield Measurement(f"state_{name}_best", _largest(getattr(best, name), content))
             yield Measurement(f"state_{name}_random", getattr(random, name).nanmean(0))
             yield Measurement(f"state_{name}_uniform", nulls.over_ties(getattr(uniform, name), content))
-
-
-def _of_words(subject: Subject) -> Iterator[Measurement | Note]:
-    importance = subject.importance("leave_one_out")
-    assert isinstance(importance, LeaveOneOut)
-    removals = subject.cached(importance.removals)
-    content, attention = subject.readout.content, subject.readout.attention
-    level = nulls.is_top(attention, content)
-    for name, values in (("word_distance", removals.distance), ("word_flip", removals.flips)):
-        yield Measurement(f"{name}_own", nulls.over_ties(values, level))
-        yield Measurement(f"{name}_null", nulls.over_ties(values, content))
-        yield Measurement(f"{name}_spread", _spread(values, content))
-        yield Measurement(f"{name}_best", _largest(values, content))
-    distance = removals.distance
-    yield Measurement("word_mass_own", torch.where(content, attention * distance, 0).sum(-1))
-    yield Measurement("word_mass_null", nulls.over_ties(distance, content))
-    yield Measurement("word_mass_best", _largest(distance, content))
-    yield from importance.notes(subject)
+        if not (self.words and subject.classifier.unit is Unit.WORD):
+            return
+        importance = subject.importance("leave_one_out")
+        assert isinstance(importance, LeaveOneOut)
+        removals = subject.cached(importance.removals)
+        distance = removals.distance
+        for name, values in (("word_distance", distance), ("word_flip", removals.flips)):
+            middle = nulls.over_ties(values, content)
+            yield Measurement(f"{name}_own", nulls.over_ties(values, level))
+            yield Measurement(f"{name}_null", middle)
+            spread = nulls.over_ties((values - middle.unsqueeze(-1)).square(), content).sqrt()
+            yield Measurement(f"{name}_spread", spread)
+            yield Measurement(f"{name}_best", _largest(values, content))
+        yield Measurement("word_mass_own", torch.where(content, attention * distance, 0).sum(-1))
+        yield Measurement("word_mass_null", nulls.over_ties(distance, content))
+        yield Measurement("word_mass_best", _largest(distance, content))
+        yield from importance.notes(subject)
 
 
 def _largest(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
     maximum = torch.where(content, values, -torch.inf).amax(-1)
     return torch.where((values.isnan() & content).any(-1) | ~content.any(-1), torch.nan, maximum)
-
-
-def _spread(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
-    middle = nulls.over_ties(values, content).unsqueeze(-1)
-    return nulls.over_ties((values - middle).square(), content).sqrt()
 
 
 SMALLEST = 0.1

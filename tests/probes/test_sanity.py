@@ -9,7 +9,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.findings.studies.base import read_study
 from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.sanity import Sanity, lines_down, random_parts, sanity_table, shuffled
+from attnprobe.probes.sanity import Sanity, lines_down, sanity_table, shuffled
 from attnprobe.results.table import Rows, read_results
 from attnprobe.runs.studies import carry_out_study
 from tests.probes.tables import subject_of
@@ -48,12 +48,16 @@ def test_one_random_model_by_hand():
     classifier, batch = toy_classifier(spread=4), toy_batch([6, 8])
     own = classifier(batch).attention.detach().double()
     found = of(classifier, batch, Sanity(importances=("attention",), samples=1))
-    for _, numbers in random_parts(classifier, torch.Generator().manual_seed(0))[:2]:
-        for name, values in numbers.items():
-            assert torch.equal(
-                values.flatten().sort().values, classifier.get_parameter(name).detach().flatten().sort().values
-            )
-            classifier.get_parameter(name).data.copy_(values)
+    generator = torch.Generator().manual_seed(0)
+    mixed = [
+        (name, shuffled(classifier, name, generator))
+        for names in list(classifier.stages().values())[:2]
+        for name in names
+    ]
+    for name, values in mixed:
+        before = classifier.get_parameter(name).detach()
+        assert torch.equal(values.flatten().sort().values, before.flatten().sort().values)
+        classifier.get_parameter(name).data.copy_(values)
     left = spearman(own, classifier(batch).attention.detach().double(), batch.content)
     torch.testing.assert_close(found["similarity_attention_down_to_attention"], left)
 
