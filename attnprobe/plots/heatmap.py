@@ -79,10 +79,12 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     if examples is None:
         raise ValueError("heatmaps needs the run's examples (attnprobe.results.table.read_examples), got None")
     rows = per_example(results, "adversarial", METRICS)
-    blocks = [
-        _Block.of(reason, _row(rows, number), _row(examples, number), results)
-        for number, reason in telling(rows).items()
-    ]
+    blocks = []
+    for number, reason in telling(rows).items():
+        row, example = (table[table["example_id"] == number] for table in (rows, examples))
+        if len(row) != 1 or len(example) != 1:
+            raise ValueError(f"example {number}: expected one row in each table, got {len(row)} and {len(example)}")
+        blocks.append(_Block.of(reason, row.iloc[0], example.iloc[0], results))
     run, head = rows.iloc[0], 30.0
     height = head + sum(block.height for block in blocks) + 24
     figure = Figure(figsize=(TEXT_WIDTH, height / 72))
@@ -116,18 +118,12 @@ def _text(axes: Axes, x: float, y: float, text: str, size: float, colour: str = 
     axes.text(x, y, text, ha=ha, va="center", fontsize=size, color=colour)
 
 
-def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
-    rows = table[table["example_id"] == example_id]
-    if len(rows) != 1:
-        raise ValueError(f"example {example_id}: expected one row in the table, got {len(rows)}")
-    return rows.iloc[0]
-
-
 @dataclass(frozen=True)
 class _Block:
     """One example, laid out; NaN is the weight of an ellipsis."""
 
     header: str
+    above: float  # points: the header, and the question where there is one
     question: str
     exact: bool
     captions: list[str]
@@ -168,15 +164,11 @@ class _Block:
             found = f"JSD {row[f'{kind}_jsd']:.3f}{tvd}{proof if kind == 'optimum' else ''}"
             captions.append("none found" if weights is None else found)
         return cls(
-            header=cut(DOT.join(parts)), exact=bool(row["is_exact"]), captions=captions,
+            header=cut(DOT.join(parts)), above=13 if asked is None else 22, exact=bool(row["is_exact"]), captions=captions,
             question="" if asked is None else cut(f"read with: {asked}"),
-            words=words, places=wrap([width_of(word) for word in words], COLUMN),
+            words=words, places=wrap([text_width(word, FONT_SIZE) + 2 * PADDING for word in words], COLUMN),
             weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
         )  # fmt: skip
-
-    @property
-    def above(self) -> float:
-        return 22 if self.question else 13  # points: the header, and the question where there is one
 
     @property
     def height(self) -> float:
@@ -247,11 +239,6 @@ def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
     positions = np.array(sorted(shown))
     stretches = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     return [(int(one[0]), int(one[-1]) + 1) for one in stretches]
-
-
-def width_of(word: str) -> float:
-    """The width of a drawn word, padding included, in points."""
-    return text_width(word, FONT_SIZE) + 2 * PADDING
 
 
 def wrap(widths: Sequence[float], column: float) -> list[tuple[float, int, float]]:

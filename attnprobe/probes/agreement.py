@@ -109,12 +109,11 @@ READING = Reading(
     title="Agreement beyond chance: more than an attention without meaning would?",
     about=(
         "A gradient with the attention held fixed has each weight as a factor, and leave-one-out nearly has. So both "
-        "agree with any attention, even one that means nothing. Here they are taken again in the same model, with "
-        "its own weights in random order. Then τ with each attention is compared: 0 is as much agreement as a random "
-        "order has, 1 is the best order of the same weights. Beside it is a gradient in which attention is not a "
-        "factor, that under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et "
-        "al. 2021). Where they hardly agree with each other, or with themselves under another seed, nothing is "
-        "asked."
+        "agree with any attention, even one that means nothing. Here they are taken again in the same model, with its "
+        "own weights in random order. Then τ with each attention is compared: 0 is as much agreement as a random order "
+        "has, 1 is the best order of the same weights. Beside it is a gradient in which attention is not a factor, "
+        "that under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. "
+        "2021). Where they hardly agree with each other, or with themselves under another seed, nothing is asked."
     ),
     claims=tuple(
         Claim(

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
+from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import CORRELATION, SCORE, SHARE, TAU, Metric

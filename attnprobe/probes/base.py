@@ -241,7 +241,13 @@ class ProbeRunner:
             at_once = max(1, MOST_NUMBERS // (probe.peak_buffers * width))
 
             def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Measurement | Note]]:
-                return rows, [_on_host(one) for one in probe.examine(subject(rows), self.draws[probe.name])]
+                found: list[Measurement | Note] = []
+                for one in probe.examine(subject(rows), self.draws[probe.name]):
+                    if isinstance(one, Measurement):
+                        step = None if one.step is None else one.step.detach().double().cpu()
+                        one = one._replace(value=one.value.detach().double().cpu(), step=step)
+                    found.append(one)
+                return rows, found
 
             notes = self.notes[probe.name]
             for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
@@ -252,10 +258,3 @@ class ProbeRunner:
                     step = None if one.step is None else one.step.numpy()
                     self.rows[probe.name].add(one.metric, example_id[rows], one.value.numpy(), step, one.site)
             self.seconds[probe.name] += perf_counter() - start
-
-
-def _on_host(one: Measurement | Note) -> Measurement | Note:
-    if isinstance(one, Note):
-        return one
-    step = None if one.step is None else one.step.detach().double().cpu()
-    return one._replace(value=one.value.detach().double().cpu(), step=step)

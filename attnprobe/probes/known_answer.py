@@ -2,10 +2,11 @@
 shortcuts (Bastings et al. 2022, section 3), the testbed, and any other with a rationale."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Axis, Batch
@@ -18,7 +19,6 @@ from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.plausibility import average_precision, covered, mass_inside, precision_at_size
 from attnprobe.importance.word_removal import without_pieces
 from attnprobe.measures import kendall_tau, normalised, total_variation
-from attnprobe.models.base import Model
 from attnprobe.probes.base import LINEAR, Measurement, Probe, Subject
 
 ABOVE_CHANCE = Scale("share", -1, 1)
@@ -70,11 +70,28 @@ class KnownAnswer(Probe):
             return Measurement(metric, torch.where(given, value.double(), torch.nan))
 
         yield of_given("correct", subject.outputs.logits.argmax(-1) == batch.labels)
-        try:
-            decided = self._decisions(subject.classifier, replace(batch, rationale=rationale))
-        except UserError:  # the model refuses texts that are not the data set's own
-            decided = {}
-        for metric, value in decided.items():
+        batch, model = replace(batch, rationale=rationale), subject.classifier
+        texts = {
+            "correct_without": (kept(batch, ~rationale), batch.labels),
+            "correct_alone": (kept(batch, rationale), batch.labels),
+        }
+        if batch.counterfactual is not None and batch.pieces is None:
+            # for which texts it is known what they are with their reason changed, and these
+            known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
+            ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
+            changed = replace(batch, ids=ids, content=batch.content.clone())
+            texts["correct_contradicted"] = changed, (batch.labels + 1) % model.classes
+        decided: dict[str, Tensor] = {}
+        with suppress(UserError), torch.no_grad():  # the model may refuse texts that are not the data set's own
+            for metric, (text, labels) in texts.items():
+                # a text of which nothing is left has no attention: its start marker stands in, and the answer is dropped
+                empty = ~text.content.any(-1)
+                text.content[empty, 0] = True
+                right = (model(text).logits.argmax(-1) == labels).double()
+                decided[metric] = right.masked_fill(empty, torch.nan)
+        if "correct_contradicted" in decided:
+            decided["correct_contradicted"] = decided["correct_contradicted"].masked_fill(~known[:, 0], torch.nan)
+        for metric, value in decided.items() if len(decided) == len(texts) else ():
             yield of_given(metric, value)
 
         attention, chance = subject.readout.attention, covered(rationale, content)
@@ -92,46 +109,14 @@ class KnownAnswer(Probe):
             yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
             yield of_given("state_mass_agreement", 1 - apart)
             if "correct_contradicted" in decided:
-                known, changed = self._contradicted(batch)
                 with torch.no_grad():
-                    moved = subject.classifier.readout(changed, subject.classifier(changed)).position_logits
+                    moved = model.readout(changed, model(changed)).position_logits
                 assert moved is not None
                 moved = moved - subject.readout.position_logits
                 change = torch.where(content, moved.amax(-1) - moved.amin(-1), 0).masked_fill(~known, torch.nan)
                 yield of_given("state_change_own", (attention * change).sum(-1))
                 yield of_given("state_change_null", change.sum(-1) / content.sum(-1))
                 yield of_given("state_change_best", change.amax(-1))
-
-    @staticmethod
-    def _decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
-        # whether each changed text is decided as it should be, NaN where there is no such text
-        assert batch.rationale is not None
-        texts = {
-            "correct_without": (kept(batch, ~batch.rationale), batch.labels),
-            "correct_alone": (kept(batch, batch.rationale), batch.labels),
-        }
-        if batch.counterfactual is not None and batch.pieces is None:
-            known, changed = KnownAnswer._contradicted(batch)
-            texts["correct_contradicted"] = (changed, (batch.labels + 1) % classifier.classes)
-        decisions = {}
-        with torch.no_grad():
-            for metric, (text, labels) in texts.items():
-                # a text of which nothing is left has no attention: its start marker stands in, and the answer is dropped
-                empty = ~text.content.any(-1)
-                text.content[empty, 0] = True
-                right = (classifier(text).logits.argmax(-1) == labels).double()
-                decisions[metric] = torch.where(empty, torch.nan, right)
-        if "correct_contradicted" in texts:
-            decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(~known[:, 0], torch.nan)
-        return decisions
-
-    @staticmethod
-    def _contradicted(batch: Batch) -> tuple[Bool[Tensor, "batch 1"], Batch]:
-        # for which texts it is known what they are with their reason changed, and these
-        assert batch.counterfactual is not None
-        known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
-        ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
-        return known, replace(batch, ids=ids, content=batch.content.clone())
 
 
 def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:

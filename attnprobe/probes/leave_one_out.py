@@ -1,5 +1,6 @@
 """What does the prediction lose with each single token? (Jain & Wallace 2019, section 4.1)"""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,26 +55,27 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     'Leave-one-out was checked: 128 texts without a word were read again in full. The largest difference in TVD was 3e-7.'
     """
 
-    def total(name: str) -> int:
-        return int(sum(one.get(name, 0) for one in notes))
-
-    def largest(name: str) -> str:
-        shown = f"{max((one[name] for one in notes if name in one), default=0):.0e}"
-        return shown.replace("e-0", "e-").replace("e+00", "")
-
+    total, largest = Counter[str](), Counter[str]()
+    for name, value in (pair for one in notes for pair in one.items()):
+        total[name] += int(value)
+        largest[name] = max(largest[name], value)
+    error, before = (
+        f"{largest[name]:.0e}".replace("e-0", "e-").replace("e+00", "")
+        for name in ("largest_error", "largest_error_before")
+    )
     sentences = []
-    if total("removals_checked"):
+    if total["removals_checked"]:
         sentences.append(
-            f"Leave-one-out was checked: {total('removals_checked'):,} texts without a word were read again in full. The "
-            f"largest difference in TVD was {largest('largest_error')}."
+            f"Leave-one-out was checked: {total['removals_checked']:,} texts without a word were read again in full. The "
+            f"largest difference in TVD was {error}."
         )
-    if total("texts_remeasured"):
+    if total["texts_remeasured"]:
         sentences.append(
-            f"{total('texts_remeasured'):,} texts were measured again without approximation, for the numbers of some were "
-            f"off by up to {largest('largest_error_before')} at first."
+            f"{total['texts_remeasured']:,} texts were measured again without approximation, for the numbers of some were "
+            f"off by up to {before} at first."
         )
-    if total("texts_reencoded"):
-        sentences.append(f"{total('texts_reencoded'):,} texts were encoded in full for every removal.")
+    if total["texts_reencoded"]:
+        sentences.append(f"{total['texts_reencoded']:,} texts were encoded in full for every removal.")
     return " ".join(sentences)
 
 

@@ -196,11 +196,10 @@ READING = Reading(
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
     about=(
-        "The rationale is the words that a person, or the maker of the data, calls the reason. How often does the "
-        "top word of each importance lie in it? And what share of each importance lies on it, 0 to 1? The "
-        "rationale's share of the text is what chance would reach. This says that an explanation looks right, not "
-        "that the model reasons that way (Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks "
-        "wrong."
+        "The rationale is the words that a person, or the maker of the data, calls the reason. How often does the top "
+        "word of each importance lie in it? And what share of each importance lies on it, 0 to 1? The rationale's "
+        "share of the text is what chance would reach. This says that an explanation looks right, not that the model "
+        "reasons that way (Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks wrong."
     ),
     columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
     headlines=(

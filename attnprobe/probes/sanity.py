@@ -106,8 +106,8 @@ class Sanity(RankingProbe):
             for part, numbers in self._random[draws.seed, sample]:
                 changed |= numbers
                 before = down.get(part, {})
-                values = _similarity_with(changed, subject, own)
-                down[part] = {name: before.get(name, 0) + value / self.samples for name, value in values.items()}
+                alike_by_name = _similarity_with(changed, subject, own)
+                down[part] = {name: before.get(name, 0) + value / self.samples for name, value in alike_by_name.items()}
         for part, similarity in down.items():
             for name, value in similarity.items():
                 yield Measurement(f"similarity_{name}_down_to_{part}", value)

@@ -297,10 +297,9 @@ READING = Reading(
     title="Erasing one weight: does the most attended item matter most?",
     about=(
         "Set the largest weight to 0 and scale up the others. Does the decision change? How far does the prediction "
-        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the "
-        "top word matters more. In the hierarchical models sentences stand for words. In a long text no single word "
-        "may matter, whatever the attention, and a state without one weight is one that the decoder was not trained "
-        "on."
+        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the top "
+        "word matters more. In the hierarchical models sentences stand for words. In a long text no single word may "
+        "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
     ),
     maps=(
         HeatMap("effect_js", "Effect of erasing one weight",

@@ -1,6 +1,6 @@
 """Is attention on the words that decide? Sets of words change places with another text's."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -9,9 +9,7 @@ import pandas as pd
 import torch
 from annotated_types import Ge
 from jaxtyping import Float
-from torch import Tensor
 
-from attnprobe.core.batch import Batch, Outputs
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -100,75 +98,51 @@ class Swaps(Probe):
                  "swap_passes"]  # fmt: skip
         columns = {name: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for name in names}
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
-        for row in range(len(content)):
-            found = self._of_text(subject, run, self._split, row, predicted[row], draws)
-            if found is not None:
-                values, word_effects[row, content[row].cpu()] = found
-                for name, column in columns.items():
-                    column[row] = values[name]
+        pairs, random_sets = self.passes // 25, 9 * self.passes // 25
+        reader, task = getattr(subject.classifier, "reader", None), subject.classifier.task
+        longest, device, split = None if reader is None else reader.longest, content.device, self._split
+        for row, number in enumerate(subject.batch.example_id.tolist()):
+            batch, words, place = subject.batch, int(content[row].sum()), split.row_of(number)
+            # the first of each of `texts` equal parts of the split
+            examined = words > 1 and place * self.texts % len(split) < self.texts
+            pool = donors_of(place, split.words.lengths, self._decisions) if examined else np.zeros(0, np.int64)
+            if not len(pool):  # no other text lends it any words
+                continue
+            decision, generator = int(predicted[row].argmax()), draws.generator(number)
+            text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
+            lots = torch.randint(len(pool), (4 * pairs + random_sets,), generator=generator)
+            used, donor = lots.unique(return_inverse=True)
+            lenders = split[pool[used.numpy()].tolist()].to(device)
+            swapper = Swapper(run, task, text, lenders, decision, longest)
+            of_own, of_sets, of_bound, *of_later = donor.to(device).split([pairs, random_sets, pairs, pairs, pairs])
+            weights = readout.attention[row][content[row]].cpu().double()
+            own = prefixes(drawn_by(weights, pairs, generator), generator).to(device)
+            keys = torch.rand(random_sets, words, generator=generator, dtype=torch.float64)
+            sets = prefixes(keys, generator).to(device)
+            difference = swapper.differences(torch.cat([own, sets]), torch.cat([of_own, of_sets]))
+            effect = effects(sets, difference[pairs:]).cpu()
+            by_effect = drawn_by(rearranged(weights, effect.abs()), pairs, generator)
+            later = [prefixes(by_effect, generator).to(device)]
+            if self.reach:
+                later.append(prefixes(effect.expand(pairs, -1), generator).to(device))
+            at_best = swapper.differences(torch.cat(later), torch.cat(of_later[: len(later)]))
+            everything = torch.ones(pairs, words, dtype=torch.bool, device=device)
+            top = weights >= weights.max() * (1 - 1e-9)
+            strongest = effect.abs() == effect.abs().max()
+            columns["swap_gain"][row] = difference[:pairs].mean()
+            columns["swap_scale"][row] = at_best[:pairs].mean()
+            if self.reach:
+                columns["swap_best"][row] = at_best[pairs:].mean()
+            kept_anyway = float(swapper.probability(everything, of_bound).mean())
+            columns["swap_bound"][row] = float(predicted[row, decision]) - kept_anyway
+            columns["swap_passes"][row] = self.passes
+            columns["top_word_effect"][row] = (top & strongest).sum() / top.sum()
+            word_effects[row, content[row].cpu()] = effect
         for name, column in columns.items():
             yield Measurement(name, column)
         yield Measurement("word_effect", word_effects, positions(content).cpu())
         under_equal = readout.predict(even(content).to(readout.attention.dtype))
         yield Measurement("equal_weights_distance", (under_equal - predicted).abs().sum(-1) / 2)
-
-    def _of_text(
-        self,
-        subject: Subject,
-        run: Callable[[Batch], Outputs],
-        split: TextSplit,
-        row: int,
-        predicted: Tensor,
-        draws: Draws,
-    ) -> tuple[dict[str, float], Tensor] | None:
-        # the numbers of one text, and its words' effects; None where it has one word, or no other text lends it any
-        batch, weights = subject.batch, subject.readout.attention[row]
-        content = batch.content[row]
-        words, number = int(content.sum()), int(batch.example_id[row])
-        place, texts = split.row_of(number), len(split)
-        # the first of each of `texts` equal parts of the split
-        examined = words > 1 and place * self.texts % texts < self.texts
-        assert self._decisions is not None
-        pool = donors_of(place, split.words.lengths, self._decisions) if examined else np.zeros(0, np.int64)
-        if not len(pool):
-            return None
-        decision = int(predicted.argmax())
-        pairs, random_sets = self.passes // 25, 9 * self.passes // 25
-        generator, device = draws.generator(number), content.device
-        text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
-        lots = torch.randint(len(pool), (4 * pairs + random_sets,), generator=generator)
-        used, donor = lots.unique(return_inverse=True)
-        lenders = split[pool[used.numpy()].tolist()].to(device)
-        reader = getattr(subject.classifier, "reader", None)
-        longest = None if reader is None else reader.longest
-        swapper = Swapper(run, subject.classifier.task, text, lenders, decision, longest)
-        of_own, of_sets, of_bound, of_scale, of_best = donor.to(device).split([pairs, random_sets, pairs, pairs, pairs])
-        weights = weights[content].cpu().double()
-
-        def by(keys: Tensor) -> Tensor:
-            return prefixes(keys, generator).to(device)
-
-        own = by(drawn_by(weights, pairs, generator))
-        sets = by(torch.rand(random_sets, words, generator=generator, dtype=torch.float64))
-        difference = swapper.differences(torch.cat([own, sets]), torch.cat([of_own, of_sets]))
-        effect = effects(sets, difference[pairs:]).cpu()
-        scale = by(drawn_by(rearranged(weights, effect.abs()), pairs, generator))
-        chosen, whose = scale, of_scale
-        if self.reach:
-            best = by(effect.expand(pairs, -1))
-            chosen, whose = torch.cat([scale, best]), torch.cat([of_scale, of_best])
-        later = swapper.differences(chosen, whose)
-        everything = torch.ones(pairs, words, dtype=torch.bool, device=device)
-        top = weights >= weights.max() * (1 - 1e-9)
-        strongest = effect.abs() == effect.abs().max()
-        return {
-            "swap_gain": float(difference[:pairs].mean()),
-            "swap_scale": float(later[:pairs].mean()),
-            "swap_best": float(later[pairs:].mean()) if self.reach else float("nan"),
-            "swap_bound": float(predicted[decision]) - float(swapper.probability(everything, of_bound).mean()),
-            "swap_passes": self.passes,
-            "top_word_effect": float((top & strongest).sum() / top.sum()),
-        }, effect
 
 
 LEAST_BOUND = 0.1

@@ -1,8 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from attnprobe.core.batch import Task
-from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.importance.leave_one_out.removal import leave_one_out
 from attnprobe.probes.skill import Skill
@@ -11,7 +12,8 @@ from tests.toys import toy_batch, toy_classifier
 
 
 def of_states(readout, **settings):
-    return {m.metric: m.value for m in Skill(**settings)._of_states(readout, Draws(0, "skill"))}
+    subject = replace(subject_of(toy_classifier(), toy_batch([3])), readout=readout)
+    return values(Skill(words=False, **settings), subject)
 
 
 def deciding(attention_at, mass=0.9, texts=200, words=10):

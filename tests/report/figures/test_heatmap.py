@@ -71,7 +71,7 @@ def test_measured_width_is_the_drawn_width():
         canvas = FigureCanvasAgg(figure)
         text = figure.text(0, 0, "moving $5 кино", fontsize=lines.FONT_SIZE)
         drawn = text.get_window_extent(canvas.get_renderer()).width / 10
-        assert lines.width_of("moving $5 кино") - 2 * lines.PADDING == pytest.approx(drawn, abs=0.3)
+        assert lines.text_width("moving $5 кино", lines.FONT_SIZE) == pytest.approx(drawn, abs=0.3)
 
 
 def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
