@@ -48,10 +48,9 @@ def test_a_command_composes_as_it_stands(page, words):
 
 def test_the_commands_are_found_and_a_wrong_one_is_refused():
     assert len(COMMANDS) > 12
-    text = (
-        "```bash\nHERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why\n```\npython -m attnprobe prose\n"
+    (words,) = commands_of(
+        "```bash\nHERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why\n```\nattnprobe run a\n"
     )
-    (words,) = commands_of(text)
     assert [first_of(word) for word in words] == ["data=sst", "model=lstm"]
     with pytest.raises(UserError, match=r"training\.epocs"):
         check(resolved(composed("data=sst", "+training.epocs=3")))

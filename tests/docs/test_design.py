@@ -21,7 +21,5 @@ def test_the_text_goes_through_the_house(tmp_path, monkeypatch, capsys):
     done = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert done.attempted > 20
     assert not done.failed, capsys.readouterr().out
-
-
-def test_it_stays_two_pages():
+    # and it stays two pages
     assert len(PAGE.read_text(encoding="utf-8").split()) < 1200

@@ -43,11 +43,7 @@ def test_a_model(mine):
     trained = attnprobe.load_run(directory, trusted=FOREIGN)
     (attention,) = trained.explain(["the film was good"])["attention"]
     assert sum(attention) == pytest.approx(1)
-
-
-def test_the_test_of_the_page(mine):
-    done = {}
-    exec(FILES["test_neighbours.py"], done)
+    exec(FILES["test_neighbours.py"], done := {})  # the page's own test
     done["test_padding_changes_no_state"]()
 
 
@@ -83,22 +79,9 @@ def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(mine, probed
     reading.readings.cache_clear()
 
 
-def test_a_second_reading_of_a_probe_is_refused(mine, monkeypatch):
-    class Entry:
-        def load(self):
-            return reading.Reading("permutation")
-
-    monkeypatch.setattr(reading, "entry_points", lambda group: [Entry()])
-    reading.readings.cache_clear()
-    with pytest.raises(UserError, match="permutation: two readings of one probe"):
-        reading.readings()
-    reading.readings.cache_clear()
-
-
-def test_every_file_of_the_page_was_used(mine):
-    """A command for each of its settings, and no file without a place."""
+def test_every_file_of_the_page_was_used():
     settings = {name for name in FILES if name.startswith("conf/")}
     used = " ".join(COMMANDS)
     for name in settings - {"conf/probe/sufficiency.yaml", "conf/importance/by_letters.yaml"}:
-        assert f"{Path(name).stem}" in used, name
+        assert Path(name).stem in used, name
     assert len(FILES) == len(re.findall(r"^```\w+ title=", PAGE, re.M))

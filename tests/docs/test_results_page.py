@@ -28,18 +28,14 @@ PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") i
 WHOLE_SPLIT = {"performance": PERFORMANCE, "training": TRAINING}
 
 
-def section(heading):
-    """The text below a heading, to the next one."""
-    return re.split(r"^##+ ", PAGE.split(f"\n{heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
-
-
-def lines_of(text):
-    """The cells of a table's lines that begin with a name."""
-    return [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines() if line.startswith("| `")]
-
-
-def names(cell):
-    return re.findall(r"`([^`]+)`", cell)
+def names_in(heading):
+    """What is named first in the lines of the table below a heading (None: of the first one), up to the next heading."""
+    text = (
+        PAGE if heading is None else re.split(r"^##+ ", PAGE.split(f"\n{heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
+    )
+    text = text.split("## The long table")[0] if heading is None else text
+    cells = [line[1:-1].split("|")[0] for line in text.splitlines() if line.startswith("| `")]
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
 
 def metrics_of(probe):
@@ -80,11 +76,11 @@ def test_the_page_has_what_the_probes_declare():
     """After a change: python -m attnprobe.probes docs/reference.md"""
     assert filled(PAGE, blocks()) == PAGE
     assert set(re.findall(r"<!-- metrics of (\w+) -->", PAGE)) == set(blocks())
-
-
-def test_every_part_in_braces_is_explained():
+    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", "sites", *PROBES}
+    assert set(probes()) == {"sites", *PROBES}
+    # every part in braces is explained
     parts = {part for table in blocks().values() for part in re.findall(r"\{\w+\}", table)}
-    assert parts == {name for cells in lines_of(section("## Metrics")) for name in names(cells[0])}
+    assert parts == set(names_in("## Metrics"))
 
 
 @pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
@@ -123,11 +119,6 @@ def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
     assert not [name for name in erasure if name.endswith("_contribution")]  # an importance that needs it too
 
 
-def test_every_probe_has_its_section():
-    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", "sites", *PROBES}
-    assert set(probes()) == {"sites", *PROBES}
-
-
 def test_the_metrics_of_layers_and_heads():
     """What the probe yields, without a transformer to ask: its test has one."""
     found = {name: declared(name, metrics_of("sites")) for name in OF_EVERY_SITE}
@@ -135,32 +126,23 @@ def test_the_metrics_of_layers_and_heads():
     assert {name for name, one in found.items() if one.step} == {"attention"}
 
 
-def test_the_page_lists_the_columns_of_a_table(results, directory):
-    listed = [name for cells in lines_of(section("## The long table")) for name in names(cells[0])]
-    assert listed == [*COLUMNS, SITE] == list(results.columns)
+def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files_of_a_run(results, directory):
+    assert names_in("## The long table") == [*COLUMNS, SITE] == list(results.columns)
     table = pq.read_table(directory / "tables" / "correlation.parquet").to_pandas()
+
+    def in_order(column):
+        return column.astype(str) if column.name == "metric" else column.fillna(-1)
+
     assert table.equals(table.sort_values(["metric", "example_id", "step"], key=in_order, kind="stable"))
-
-
-def in_order(column):
-    return column.astype(str) if column.name == "metric" else column.fillna(-1)
-
-
-def test_the_page_lists_the_files_of_a_run(directory):
-    listed = [name for cells in lines_of(PAGE.split("## The long table")[0]) for name in names(cells[0])]
-    patterns = [re.sub(r"<\w+>", "*", name) for name in listed if not name.endswith("/")]
+    patterns = [re.sub(r"<\w+>", "*", name) for name in names_in(None) if not name.endswith("/")]
     patterns = [f"examples/{name}" if name in ("validation.parquet", "test.parquet") else name for name in patterns]
     patterns = ["figures/*.png" if name == "*.png" else name for name in patterns]
-    there = {path for path in directory.rglob("*") if path.is_file()}
     found = [set(directory.glob(pattern)) for pattern in patterns]
     assert all(found), patterns
-    assert set.union(*found) == there
-
-
-def test_the_page_lists_the_columns_of_the_examples(directory):
-    columns = {name for cells in lines_of(section("## `examples/<split>.parquet`")) for name in names(cells[0])}
+    assert set.union(*found) == {path for path in directory.rglob("*") if path.is_file()}
+    columns = set(names_in("## `examples/<split>.parquet`"))
+    columns -= {*MASSES, "first_words", "pieces", "piece_word", "piece_attention", "words", "word_attention"}
     for split in ("train", "validation", "test"):
-        table = read_examples(directory, split=split)
-        of_pieces = {*MASSES, "first_words", "pieces", "piece_word", "piece_attention"}
-        assert columns - {"words", "word_attention"} - of_pieces == set(table.columns)
-        assert len(table["attention"][0]) == len(table["tokens"][0])
+        examples = read_examples(directory, split=split)
+        assert columns == set(examples.columns)
+        assert len(examples["attention"][0]) == len(examples["tokens"][0])

@@ -11,18 +11,14 @@ from scipy import stats
 
 from attnprobe import read_examples
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies import base as studies
 from attnprobe.findings.studies.base import read_study
-from attnprobe.report.figures import all_figures
 from attnprobe.report.page.build import write_report
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.numbers import Numbers
-from attnprobe.results.table import IMPORTANCES, read_results, told
+from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from attnprobe.runs.studies import carry_out_study
 from tests.docs.extending import ANY_DATA, FILES, composed
-from tests.report.tracking.sent import everything_sent, finished_records, history_of, of_kind, summary_of
+from tests.report.tracking.sent import everything_sent, history_of, of_kind, of_run, summary_of
 from tests.test_layout import PACKAGE
 
 TITLES = ("length of the word", "time looked at")
@@ -65,30 +61,13 @@ def test_the_tables_hold_each(made):
     assert {"same_top", "tau_attention_word_length", "removed_fraction_looking_time"} <= metrics
     # the column's own numbers reached the importance: τ with them is scipy's
     texts = read_examples(made).set_index("example_id")
-    times = {
-        row["review"]: row["milliseconds"]
-        for row in map(json.loads, (made.parents[2] / "watched.jsonl").read_text().splitlines())
-    }
+    rows = map(json.loads, (made.parents[2] / "watched.jsonl").read_text().splitlines())
+    times = {row["review"]: row["milliseconds"] for row in rows}
     tau = results[results["metric"] == "tau_attention_looking_time"].set_index("example_id")["value"]
     assert len(tau) == len(texts)
     for number, row in texts.iterrows():
         expected = stats.kendalltau(row["attention"], times[" ".join(row["tokens"])]).statistic
         assert tau[number] == pytest.approx(expected, nan_ok=True)
-
-
-def test_the_figures_show_each(made):
-    directory = RunDirectory(made)
-    manifest = directory.manifest()
-    tables = {probe: directory / f"tables/{probe}.parquet" for probe in manifest["tables"]}
-    numbers = Numbers((tables,), {IMPORTANCES: told([manifest])})
-    wanted = [reading for reading in readings().values() if reading.probe == "erasure"]
-    figures = {name: figure for _, figure, name, _ in all_figures(wanted, [directory], numbers, [""])}
-    boxes = figures["erasure_boxes"]
-    shown = " ".join(text.get_text() for axes in boxes.axes for text in [axes.title, *axes.get_xticklabels()])
-    shown += " ".join(axes.get_title(loc="left") for axes in boxes.axes)
-    assert all(title in shown for title in TITLES)
-    assert "watched" in shown
-    assert "neighbours_cosine" in shown
 
 
 def test_the_page_shows_each(mine, made, study):
@@ -102,20 +81,15 @@ def test_the_page_shows_each(mine, made, study):
 
 
 def test_wandb_is_sent_each(mine, made):
-    (path,) = made.glob("wandb/offline-run-*/*.wandb")
-    written = finished_records(path)
+    written = of_run(made)
     start, *_ = of_kind(written, "run")
     assert {"watched", "neighbours_cosine", "sufficiency"} <= set(start.tags)
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["model"]["encoder"]["_target_"] == "attnprobe_extra.encoders.NeighbourEncoder"
     assert config["data"]["per_word"] == {"milliseconds": "milliseconds"}
-    summary, history = summary_of(made), history_of(written)
-    numbers = {key[0] for key in (*summary, *history)}
-    assert {
-        "sufficiency/same_top",
-        "correlation/tau_attention_word_length",
-        "erasure/removed_fraction_looking_time",
-    } <= numbers
+    history = history_of(written)
+    numbers = {key[0] for key in (*summary_of(made), *history)}
+    assert {"sufficiency/same_top", "correlation/tau_attention_word_length"} <= numbers
     assert history["tables/sufficiency", "_type"] == "table-file"
     assert history["figures/erasure_boxes", "_type"] == "image-file"
     assert b"time looked at" in everything_sent(made, mine / "wandb-data")
@@ -133,9 +107,3 @@ def test_the_study_is_read(study, monkeypatch):
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
     with pytest.raises(UserError, match=r"of the study 'widths': expected one of audit, [a-z, ]*wiegreffe"):
         read_study(study)
-
-
-def test_data_without_the_column_are_refused_before_anything_is_trained(mine):
-    with pytest.raises(UserError, match=r"looking_time: data=hotels has no data\.per_word=\{milliseconds: COLUMN\}"):
-        run(composed([*ANY_DATA, "data=hotels", "probe=[correlation]", "importances=[attention,looking_time]",
-                      f"output={mine / 'refused'}"]))  # fmt: skip

@@ -84,8 +84,8 @@ def invented_run(
 
 def steps_of(lengths: np.ndarray) -> np.ndarray:
     """Positions `[examples, longest]`, NaN in the padding."""
-    width = int(lengths.max())
-    return np.where(np.arange(width) < lengths[:, None], np.arange(width), np.nan)
+    places = np.arange(int(lengths.max()))
+    return np.where(places < lengths[:, None], places, np.nan)
 
 
 def invented_numbers(
@@ -94,19 +94,17 @@ def invented_numbers(
 ) -> dict[str, Rows]:  # fmt: skip
     """Tables of performance, permutation and adversarial."""
     count = len(lengths)
-    ids = np.arange(count)
+    ids, whole = np.arange(count), np.array([-1])
     largest = np.array([a.max() for a in attention])
     optimum = np.where(lengths == 1, 0, draw.beta(9, 2, count) * LN2)
     found = optimum * draw.beta(8, 2, count)
     is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
     bound = np.where(is_exact == 1, optimum, np.minimum(LN2, optimum + 0.05 * draw.random(count)))
-
     performance, permutation, adversarial = Rows(), Rows(), Rows()
-    whole = np.array([-1])
     accuracy = (predicted == labels).mean()
-    for metric, value in {"accuracy": accuracy, "f1_macro": accuracy - 0.01, "roc_auc": 0.9, "pr_auc": 0.88}.items():
-        performance.add(metric, whole, np.array([value]))
-    performance.add("examples", whole, np.array([float(count)]))
+    numbers = {"accuracy": accuracy, "f1_macro": accuracy - 0.01, "roc_auc": 0.9, "pr_auc": 0.88, "examples": count}
+    for metric, value in numbers.items():
+        performance.add(metric, whole, np.array([float(value)]))
     performance.add("f1", whole, np.full((1, classes), 0.8), np.arange(classes))
     permutation.add("median_tvd", ids, np.clip(largest * draw.beta(1, 3, count), 0, 1))
     for rows in (permutation, adversarial):
@@ -140,17 +138,10 @@ def invented_examples(
     ids = np.arange(count)
     spread = np.full((count, classes), 0.3 / classes)
     spread[ids, predicted] += 0.7
-    table = pd.DataFrame(
-        {
-            "example_id": ids,
-            "text": [" ".join(words) for words in tokens],
-            "label": labels,
-            "prediction": predicted,
-            "probability": list(spread),
-            "tokens": tokens,
-            "attention": attention,
-        }
-    )
+    table = pd.DataFrame({
+        "example_id": ids, "text": [" ".join(words) for words in tokens], "label": labels, "prediction": predicted,
+        "probability": list(spread), "tokens": tokens, "attention": attention,
+    })  # fmt: skip
     if hierarchical:  # every token above is a sentence of one to three words
         inside = [[[token] * (1 + at % 3) for at, token in enumerate(row)] for row in tokens]
         table["words"] = inside
@@ -163,12 +154,11 @@ def importances(ids: np.ndarray, lengths: np.ndarray, steps: np.ndarray, seed: i
     """Tables of gradient, leave-one-out, their correlation with attention, and erasure."""
     draw = np.random.default_rng([seed, 99])
     gradient, leave_one_out, correlation, erasure = Rows(), Rows(), Rows(), Rows()
-    shares = draw.random(steps.shape)
-    shares = np.where(np.isnan(steps), 0, shares)
-    gradient.add("gradient", ids, shares / shares.sum(1, keepdims=True), steps)
-    gradient.add("max_gradient", ids, (shares / shares.sum(1, keepdims=True)).max(1))
-    leave_one_out.add("leave_one_out", ids, shares**4, steps)
-    leave_one_out.add("max_leave_one_out", ids, (shares**4).max(1))
+    effects = np.where(np.isnan(steps), 0, draw.random(steps.shape))
+    shares = effects / effects.sum(1, keepdims=True)
+    for rows, name, values in ((gradient, "gradient", shares), (leave_one_out, "leave_one_out", effects**4)):
+        rows.add(name, ids, values, steps)
+        rows.add(f"max_{name}", ids, values.max(1))
     for pair in ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out"):
         tau = draw.uniform(-0.3, 0.9, len(ids))
         correlation.add(f"tau_{pair}", ids, np.where(lengths > 1, tau, np.nan))

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.findings.table import compare_models, comparisons
+from attnprobe.findings.table import compare_models
 from tests.probes.tables import NAN, table
 
 COUNT = 40
@@ -34,18 +34,16 @@ def agreement(at, names):
 
 @pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
 def test_known_leads_of_one_model_over_the_other(lead, verdict):
-    more, less, half = (
-        by_attention(0.5 + lead + NOISE),
-        {"tau_attention_effect": 0.3 - lead + NOISE},
-        by_attention(0.5 * ONES),
-    )
+    more, half = by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES)
+    less = {"tau_attention_effect": 0.3 - lead + NOISE}
+    agreeing = agreement(0.3 - lead + NOISE, ("lstm_dot", "average_dot"))
+    followed = models("single_weight", less, {"tau_attention_effect": 0.3 * ONES})
     for results, expected in (
         (models("erasure", more, half), ["order_worse_flanrnn_flannoenc"]),
         (models("erasure", more, half, names=("hanconv", "hanrnn")), ["needs_more_hanconv_hanrnn"]),
-        (models("single_weight", less, {"tau_attention_effect": 0.3 * ONES}), ["effects_follow_less_flanrnn_flannoenc"]),
-        (agreement(0.3 - lead + NOISE, ("lstm_dot", "average_dot")),
-         [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")]),
-    ):  # fmt: skip
+        (followed, ["effects_follow_less_flanrnn_flannoenc"]),
+        (agreeing, [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")]),
+    ):
         assert verdicts(results) == dict.fromkeys(expected, verdict)
     (finding,) = compare_models(models("erasure", more, half))
     assert (finding.data, finding.model, finding.evidence.n) == ("yelp", "flanrnn, flannoenc", COUNT)
@@ -84,8 +82,3 @@ def test_what_is_missing_is_not_compared():
     assert compare_models(models("erasure", by_attention(0.5 * ONES), by_attention(NAN * ONES, never=1.0))) == []
     few = {metric: values[:5] for metric, values in by_attention(0.5 + NOISE).items()}
     assert verdicts(models("erasure", few, few)) == {"order_worse_flanrnn_flannoenc": "too rare to say"}
-
-
-def test_every_comparison_has_a_name_of_its_own():
-    names = [claim.name for *_, claim in comparisons({"gradient": "gradient", "leave_one_out": "leave-one-out"})]
-    assert len(set(names)) == len(names) == 8 * 4 + 2

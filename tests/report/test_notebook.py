@@ -25,8 +25,7 @@ class Reader(HTMLParser):
         self.elements.append([tag, dict(attributes), ""])
 
     def handle_data(self, content):
-        if self.elements:
-            self.elements[-1][2] += content
+        self.elements[-1][2] += content
 
     def of(self, tag):
         return [(attributes, text) for name, attributes, text in self.elements if name == tag]
@@ -49,14 +48,11 @@ def explained(count=3, **columns):
 
 def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
     found = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
-    assert [text for _, text in found] == list("abcdef")
-    assert [attributes.get("style") for attributes, _ in found] == [
-        None, "--w:0.10", "--w:0.50", "--w:1.00", "--w:0.01", None,
+    assert [(text, attributes.get("style"), attributes["title"].split(" — ")[1], attributes.get("class")) for attributes, text
+            in found] == [
+        ("a", None, "0.000", None), ("b", "--w:0.10", "0.010", None), ("c", "--w:0.50", "0.250", None),
+        ("d", "--w:1.00", "1.000", "much"), ("e", "--w:0.01", "1.0e-04", None), ("f", None, "undefined", "undefined"),
     ]  # fmt: skip
-    assert [attributes["title"].split(" — ")[1] for attributes, _ in found] == [
-        "0.000", "0.010", "0.250", "1.000", "1.0e-04", "undefined",
-    ]  # fmt: skip
-    assert [attributes.get("class") for attributes, _ in found] == [None, None, None, "much", None, "undefined"]
 
 
 def test_a_set_and_the_largest_are_told_by_more_than_colour():

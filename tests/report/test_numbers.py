@@ -4,8 +4,6 @@ import pytest
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
-from attnprobe.results.pivot import CLASSES
-from attnprobe.results.pivot import named as called
 from attnprobe.results.table import read_results
 
 KEYS = ["run_id", "probe", "metric", "example_id", "step"]
@@ -57,12 +55,6 @@ def test_both_kinds_know_what_there_is(two):
     assert stored.split == "test"
     assert stored.rows("gradient").empty
     assert stored.metrics("gradient") == []
-
-
-def test_the_classes_names_go_with_the_rows(make_run):
-    named = called(read_numbers(make_run("a")), [["bad", "good"]])
-    assert named.rows("permutation", ("median_tvd",)).attrs[CLASSES] == ["bad", "good"]
-    assert numbers_of(named.rows("permutation")).attrs[CLASSES] == ["bad", "good"]
 
 
 def test_several_runs_together_are_those_one_by_one(two):

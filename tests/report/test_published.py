@@ -62,13 +62,3 @@ def test_accuracy_has_wilsons_interval_and_other_whole_split_numbers_have_none(m
     assert (row["low"], row["high"]) == wilson(50 * row["mean"], 50)[1:]
     assert np.isnan(table.loc[("performance", "roc_auc", "overall"), "low"])
     assert table.loc[("performance", "roc_auc", "overall"), "n"] == 50
-
-
-def test_every_run_has_its_own_rows(make_run):
-    results = read_results([make_run("a"), make_run("b", seed=1), make_run("c", data="mine", classes=3)])
-    table = compare(results)
-    assert not table.duplicated(["run_id", "probe", "metric", "group"]).any()
-    assert set(table["run_id"]) == {"a", "b", "c"}
-    assert table[table["data"] == "mine"]["published"].isna().all()
-    assert {"class_0", "class_1", "class_2"} <= set(table[table["run_id"] == "c"]["group"])
-    assert compare(results[results["metric"] == "predicted_class"]).empty

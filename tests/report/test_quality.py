@@ -52,21 +52,14 @@ def test_few_classifiers_that_flip_a_coin_pass():
     assert passed < 0.011
 
 
-def test_nothing_is_said_of_nothing_nor_of_several_labels(make_run):
+def test_nothing_is_said_of_nothing():
     assert quality([], []) is None
-    run = make_run(count=8)
-    path = run / "examples/test.parquet"
-    table = pd.read_parquet(path)
-    table.assign(label=[[0, 1]] * 8, prediction=[[0, 1]] * 8).to_parquet(path)
-    seal_again(run)
-    assert quality_of(run) is None
 
 
 def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path, no_pictures):
     good, bad = make_run("good"), make_run("bad", model="cnn_additive", names=["<b>no</b>", "yes"])
     path = bad / "examples/test.parquet"
-    table = pd.read_parquet(path)
-    table.assign(prediction=0).to_parquet(path)
+    pd.read_parquet(path).assign(prediction=0).to_parquet(path)
     seal_again(bad)
     assert quality_of(good).warning == ""
     text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
@@ -75,5 +68,3 @@ def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_
         assert "predicts one class for every text (&lt;b&gt;no&lt;/b&gt;)" in warning
     assert "cnn_additive" in verdicts
     assert "lstm_additive" not in verdicts
-    alone = write_report(good, tmp_path / "alone.html").read_text(encoding="utf-8")
-    assert "predicts one class" not in alone

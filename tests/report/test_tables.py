@@ -51,20 +51,18 @@ def test_latex_by_hand():
 
 
 def test_no_command_of_latex_survives_in_words():
-    words = "".join(map(chr, range(32, 127)))
-    printed = re.sub(r"\$[^$\\]\$|\\textbackslash\{\}|\\textascii\w+\{\}", "", latex(words))
+    printed = re.sub(r"\$[^$\\]\$|\\textbackslash\{\}|\\textascii\w+\{\}", "", latex("".join(map(chr, range(32, 127)))))
     assert not re.search(r"(?<!\\)[&%$#_{}]|[\\~^<>|](?![&%$#_{}])", printed)
     assert latex("\\") == "\\textbackslash{}"
 
 
 def test_every_cell_has_its_column(make_run, tmp_path):
     files = write_tables(make_run(data="a & b", model="x_y"), tmp_path / "tables")
-    for file in files:
-        if file.suffix == ".tex":
-            body = file.read_text(encoding="utf-8").split("\\toprule")[1].split("\\bottomrule")[0]
-            lines = [line for line in body.splitlines() if line.endswith("\\\\")]
-            columns = len(pd.read_csv(file.with_suffix(".csv")).columns)
-            assert {len(re.split(r"(?<!\\)&", line)) for line in lines} == {columns}
+    for file in files[1::2]:
+        body = file.read_text(encoding="utf-8").split("\\toprule")[1].split("\\bottomrule")[0]
+        lines = [line for line in body.splitlines() if line.endswith("\\\\")]
+        columns = len(pd.read_csv(file.with_suffix(".csv")).columns)
+        assert {len(re.split(r"(?<!\\)&", line)) for line in lines} == {columns}
     assert "a \\& b & x\\_y" in (tmp_path / "tables/headlines.tex").read_text(encoding="utf-8")
 
 
@@ -94,10 +92,3 @@ def test_flips_stand_beside_each_other_by_what_chose_the_item():
     assert rows["top by"].tolist() == ["attention", "gradient"] * 2
     assert rows["both"].tolist() == pytest.approx([1 / 3] * 4)
     assert rows["n"].tolist() == [3] * 4
-
-
-def test_a_table_without_rows_is_not_written():
-    undefined = {f"flip_{kind}_attention": [NAN] * 3 for kind in ("top", "random")}
-    never = erased([1, 1], **{name: [NAN, NAN] for name in COUNTS})
-    found = tables(pd.concat([table("single_weight", undefined), table("erasure", never)]))
-    assert not {"single_weight_flips", "erasure_rankings", "findings", "published"} & set(found)

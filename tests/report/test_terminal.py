@@ -24,6 +24,10 @@ def test_headline_numbers_are_plain_means(make_run):
         expected = sum(v for v in values if v == v) / sum(v == v for v in values)
         assert numbers[f"adversarial/{metric}"] == pytest.approx(expected)
     assert sum(np.isnan(rows.loc[rows["metric"] == "reached_share", "value"])) > 0
+    # of texts of one token there is no optimum to reach a share of
+    results = read_results(make_run("short", longest=1, probes=("adversarial",)))
+    (line,) = [line for line in printed(results).splitlines() if "the search reached" in line]
+    assert "undefined" in line
 
 
 def test_headline_takes_one_run_and_what_is_there(make_run):
@@ -65,12 +69,6 @@ def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
     terminal.isatty = lambda: True
     print_summary(results, stream=terminal)
     assert "\x1b[" in terminal.getvalue()
-
-
-def test_undefined_numbers_are_called_so(make_run):
-    results = read_results(make_run(longest=1, probes=("adversarial",)))  # one token: no optimum to reach a share of
-    (line,) = [line for line in printed(results).splitlines() if "the search reached" in line]
-    assert "undefined" in line
 
 
 def test_what_was_measured_again_is_said_once_and_only_then_and_times_are_of_all_runs_together():

@@ -1,14 +1,12 @@
 """Wide tables from long ones, against a pivot of all rows."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from attnprobe.results.numbers import read_numbers
 from attnprobe.results.pivot import RUN, metrics_there, per_example
-from attnprobe.results.table import Rows, read_results
+from attnprobe.results.table import read_results
 
-IDENTITY = {"experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "erasure"}
 KEYS = [*RUN, "example_id"]
 
 
@@ -44,17 +42,3 @@ def test_a_wide_table_is_the_pivot_of_all_rows(three, one_run):
         found = plain(per_example(source, "erasure", metrics))
         pd.testing.assert_frame_equal(found, expected, check_names=False, check_dtype=False)
         assert metrics_there(source, "erasure") == set(numbers.metrics("erasure"))
-
-
-def test_examples_that_only_some_metrics_have_in_any_order():
-    rows = Rows()
-    rows.add("first", np.array([5, 1, 3]), np.array([0.5, 0.1, 0.3]))
-    rows.add("second", np.array([2, 3]), np.array([20.0, 30.0]))
-    rows.add("first", np.array([-1]), np.array([9.0]))  # of the whole split
-    table = rows.table(IDENTITY | {"run_id": "run"}).to_pandas()
-    wide = per_example(table, "erasure", ["second", "first"])
-    assert wide["example_id"].tolist() == [1, 2, 3, 5]
-    np.testing.assert_array_equal(wide["first"], [0.1, np.nan, 0.3, 0.5])
-    np.testing.assert_array_equal(wide["second"], [np.nan, 20, 30, np.nan])
-    empty = per_example(Rows().table(IDENTITY | {"run_id": "run"}).to_pandas(), "erasure", ["first"])
-    assert (list(empty.columns), len(empty)) == ([*KEYS, "first"], 0)

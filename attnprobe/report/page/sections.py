@@ -213,7 +213,7 @@ ENCODERS = {
     "TransformerEncoder": "transformer, trained from scratch",
     "GRUEncoder": "GRU, a recurrent model",
     "NoEncoder": "bag of words (no context)",
-    "HierarchicalEncoder": "hierarchical model (words, then sentences)",
+    "HierarchicalEncoder": "hierarchical model (words within sentences)",
 }
 """A class's name → what its models are called in a sentence; other models go by their own name."""
 MOST_CLASSES = 8

@@ -52,8 +52,7 @@ def visit(driver) -> Callable:
 
 def until(driver, condition: str, *arguments):
     """What a script returns as soon as it is true, within ten seconds."""
-    return driver.execute_async_script(
-        """
+    script = """
         const [condition, given, done] = arguments;
         const check = new Function(condition);
         const end = performance.now() + 10000;
@@ -62,7 +61,5 @@ def until(driver, condition: str, *arguments):
           if (found || performance.now() > end) done(found); else setTimeout(look, 20);
         };
         look();
-        """,
-        condition,
-        list(arguments),
-    )
+    """
+    return driver.execute_async_script(script, condition, list(arguments))

@@ -7,20 +7,19 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from attnprobe.evidence.claims import CRITERIA, Claim, Finding, put_to_test
-from attnprobe.evidence.evidence import VERDICTS, Evidence
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import readings
+from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.verdicts import LINES
 from attnprobe.report.__main__ import main
 from attnprobe.report.page import build
-from attnprobe.report.page.sections import number
 from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import read_numbers
@@ -34,25 +33,23 @@ HOSTILE = "</script><script>alert(1)</script>"
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, ids, links, and the headings' words."""
+    """Elements with their attributes, and the headings' words."""
 
     def __init__(self, path: Path):
         super().__init__()
         self.elements: list[tuple[str, dict]] = []
         self.headings: list[str] = []
-        self.inside = ""
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
-        self.inside = tag
 
     def handle_data(self, data):
-        if self.inside in ("h1", "h2", "h3"):
+        if self.elements and self.elements[-1][0] in ("h1", "h2", "h3"):
             self.headings.append(data.strip())
 
-    def all(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
+    def all(self, *tags):
+        return [attributes for name, attributes in self.elements if name in tags]
 
 
 @pytest.fixture(scope="module")
@@ -65,66 +62,37 @@ def made(tmp_path_factory) -> Path:
     return build.write_report(base, base / "out" / "report.html")
 
 
-@pytest.fixture
-def page(made) -> Page:
-    return Page(made)
-
-
-def test_the_page_is_complete_in_itself(page):
-    outside = [*page.all("link"), *page.all("iframe")]
-    outside += [
-        a for name in ("script", "img") for a in page.all(name) if not a.get("src", "data:").startswith("data:")
-    ]
-    assert outside == []
+def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together(made):
+    page = Page(made)
+    sources = [a.get("src", "data:") for a in page.all("script", "img")]
+    assert page.all("link", "iframe") == [] == [one for one in sources if not one.startswith("data:")]
     policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-
-
-def test_headings_ids_links_and_names_hold_together(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     links = [a["href"] for a in page.all("a")]
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
     for attribute in ("aria-labelledby", "for"):
         assert {a[attribute] for _, a in page.elements if attribute in a} <= set(ids)
-    assert {"main", "nav", "header", "footer"} <= {name for name, _ in page.elements}
+    assert all(map(page.all, ("main", "nav", "header", "footer")))
     levels = [int(name[1]) for name, _ in page.elements if re.fullmatch(r"h[1-4]", name)]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert len(page.all("table")) == len(page.all("caption"))
     assert all(image["alt"] for image in page.all("img"))
-
-
-def test_files_beside_the_page_are_linked_and_there(page, made):
-    links = [a["href"] for a in page.all("a") if not a["href"].startswith("#")]
+    # files beside the page are linked and there
+    links = [link for link in links if not link.startswith("#")]
     assert {Path(link).suffix for link in links} == {".pdf", ".csv", ".tex"}
     assert all((made.parent / link).is_file() for link in links)
     headlines = pd.read_csv(made.parent / "report_files/headlines.csv")
     assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
-    findings = pd.read_csv(made.parent / "report_files/findings.csv")
-    assert set(findings["verdict"]) <= set(VERDICTS)
-
-
-def test_every_test_has_its_title_and_every_criterion_its_line(page, made):
-    expected = {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines}
-    assert expected <= set(page.headings)
+    # every test has its title, and every criterion its line
+    assert {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines} <= set(page.headings)
     text = made.read_text(encoding="utf-8")
     for criterion in CRITERIA:
         levels = sum(of == criterion for of, _ in LINES)
         assert len(re.findall(rf"<h4>{criterion.capitalize()}\b", text)) == 2 * levels  # two groups
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
-    directory = make_run(probes=EVERYTHING)
-    text = build.write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8")
-    table = read_results(directory)
-    found = [f for r in readings().values() for f in put_to_test(r.claims, table[table["probe"] == r.probe])]
-    assert found
-    for finding in found:
-        assert html.escape(finding.claim.statement, quote=False).replace("'", "&#39;") in text
-        assert number(finding.evidence.value) in text
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -141,11 +109,18 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
         assert [str(f.evidence) for f in first] == [str(f.evidence) for f in second]  # NaN is not itself
         for table in reading.tables:
             pd.testing.assert_frame_equal(table.build(whole), table.build(numbers.rows(reading.probe, table.metrics)))
-    # and a real run's page is made of it
-    page = Page(build.write_report(tmp_path / "runs", tmp_path / "report.html"))
-    assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= {
-        a.get("id") for a in page.all("section")
-    }
+    # and a real run's page is made of it, with the answer, model, data, quality and warnings first, and all checks below
+    path = build.write_report(tmp_path / "runs", tmp_path / "report.html")
+    shown = {a.get("id") for a in Page(path).all("section")}
+    assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= shown
+    parts = re.findall(r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S)
+    first, below = (" ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split()) for part in parts)
+    assert "LSTM, a recurrent model, with additive attention" in first
+    assert "testbed: 190 texts. 2 classes: negative, positive" in first
+    assert quality_of(directory).in_words in first
+    checks = RunDirectory(directory).manifest()["data_section"]["checks"]
+    assert next(check["sentence"] for check in checks if check["warns"]) in first
+    assert all(check["sentence"] in below for check in checks)
 
 
 def test_hostile_words_stay_words(make_run, tmp_path):
@@ -192,64 +167,35 @@ def test_a_mistake_ends_with_one_message_and_status_2(arguments, message, capsys
 def study_of(place, claim, run_dir, value, **shown):
     claim = Claim("needed", "necessity", claim, "Somebody 2019", lambda _: None, "lost", speaks="for", primary=True)
     finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
-    given = {
-        "title": "Is it needed?",
-        "about": "Weights were frozen.",
-        "data": "files",
-        "model": "lstm_additive",
-    } | shown
-    return StudyReading(**given, directory=place, findings=[finding], runs=[run_dir])
+    given = {"title": "Is it needed?", "about": "Weights were frozen.", "data": "files", "model": "lstm_additive"}
+    return StudyReading(**given | shown, directory=place, findings=[finding], runs=[run_dir])
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, monkeypatch):
-    figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([0, 1])
-    study = study_of(
-        tmp_path, "The model needs <it>", make_run(), 0.2, data="sst",
-        readings={"needed": "It lost 0.2. That is above 0."},
-        tables={"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
-        figures=[("needed", "What was lost.", figure)], notes=["One seed only."],
-    )  # fmt: skip
-    monkeypatch.setattr(build, "find_studies", lambda places: ([study], []))
-    text = build.write_report(study.runs[0], tmp_path / "report.html").read_text(encoding="utf-8")
-    for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
-                 "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
-        assert part in text
-    assert re.search(r"<summary><span class=\"badge yes\"[^\n]*\n<h4>Necessity:", text)
-    assert (tmp_path / "report_files/study1-needed.pdf").is_file()
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
+def test_a_study_is_shown_and_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
     """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
-    studies = []
-    for name, value in (("a", 0.2), ("b", -0.2)):
+    figure, studies = Figure(figsize=(2, 1)), []
+    figure.subplots().plot([0, 1])
+    shown = {"readings": {"needed": "It lost 0.2. That is above 0."}, "figures": [("needed", "What was lost.", figure)],
+             "tables": {"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})}, "notes": ["One seed only."]}  # fmt: skip
+    for name, value, more in (("a", 0.2, shown), ("b", -0.2, {})):
         training = {"data": {"path": f"{name}.csv"}, "epochs": 8}
         run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
-        studies.append(study_of(tmp_path, f"Of {name}", tmp_path / "b" / ".." / run_dir.name, value))
+        studies.append(study_of(tmp_path, f"<Of> {name}", tmp_path / "b" / ".." / run_dir.name, value, **more))
     make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
     monkeypatch.setattr(build, "find_studies", lambda places: (studies, []))
     text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
+    for part in ("Is it needed?", "Weights were frozen.", "&lt;Of&gt; a", "It lost 0.2. That is above 0.",
+                 "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
+        assert part in text
+    assert (tmp_path / "report_files/study1-needed.pdf").is_file()
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
     badge = r'<summary><span class="badge (\w+)"[^\n]*\n<h4>Necessity:'
     necessity = {re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(badge, card)[1] for card in cards}
     assert {title.split(" · ")[-1]: verdict for title, verdict in necessity.items()} == {
         "data.path=a.csv, epochs=8": "yes", "data.path=b.csv, epochs=8": "no", "data.path=a.csv, epochs=2": "untested",
     }  # fmt: skip
-    assert sorted(card.count("Of a</a>") + 10 * card.count("Of b</a>") for card in cards) == [0, 1, 10]
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_several_seeds_are_one_mean_with_their_range(make_run, tmp_path):
-    for seed in range(3):
-        make_run(f"s{seed}", seed=seed)
-    text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
-    table = read_results(tmp_path)
-    accuracy = table[table["metric"] == "accuracy"]["value"]
-    assert f"{accuracy.mean():.3f}" in text
-    assert f"({accuracy.min():.3f} to {accuracy.max():.3f})" in text
-    assert np.ptp(accuracy) > 0
+    assert sorted(card.count("&gt; a</a>") + 10 * card.count("&gt; b</a>") for card in cards) == [0, 1, 10]
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -268,7 +214,7 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, tmp_path):
+def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_said_once(make_run, tmp_path):
     runs = [make_run(f"run{seed}", seed=seed, probes=EVERYTHING) for seed in range(2)]
     for place, run_ in enumerate(runs):
         manifest = RunDirectory(run_).manifest()
@@ -276,6 +222,11 @@ def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, t
             manifest["tables"][probe]["notes"] = {"removals_checked": 64, "largest_error": [3e-7, 1e-9][place]}
         seal(run_, **manifest)
     text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    table = read_results(tmp_path)
+    accuracy = table[table["metric"] == "accuracy"]["value"]
+    assert accuracy.min() < accuracy.max()
+    assert f"{accuracy.mean():.3f}" in text
+    assert f"({accuracy.min():.3f} to {accuracy.max():.3f})" in text
     said = "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
     assert text.count(said) == 1
     assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')

@@ -13,6 +13,7 @@ from attnprobe.findings.verdicts import LINES, TESTED_BY
 from attnprobe.report.page import build
 from attnprobe.report.page.build import with_hidden_shown
 from attnprobe.report.page.glossary import ANSWERS, BY_FORM, MEANS, TERMS, explained
+from attnprobe.report.terminal import MARKS
 from tests.report.page.conftest import EVERYTHING
 
 
@@ -27,20 +28,13 @@ def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
     assert "\x1b" not in explained("a\x1b[31m TVD", with_hidden_shown)
 
 
-def test_every_term_criterion_and_verdict_has_a_meaning_of_its_own():
+def test_every_term_criterion_and_verdict_has_a_meaning_and_what_is_not_tested_names_the_probe_that_decides_it():
     assert len({term.key for term in TERMS}) == len({term.meaning for term in TERMS}) == len(TERMS)
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert set(MEANS) == set(TESTED_BY) == set(LINES)
-    assert tuple(ANSWERS) == WORDS
-
-
-def test_what_is_not_tested_names_the_probe_whose_claim_decides_it():
-    deciding = {
-        (claim.criterion, claim.level): f"probe=[{probe}]"
-        for probe, reading in readings().items()
-        for claim in reading.claims
-        if claim.primary
-    }
+    assert tuple(ANSWERS) == WORDS == tuple(MARKS)
+    claims = [(probe, claim) for probe, reading in readings().items() for claim in reading.claims if claim.primary]
+    deciding = {(claim.criterion, claim.level): f"probe=[{probe}]" for probe, claim in claims}
     single = {line: command for line, command in TESTED_BY.items() if command.startswith("probe=")}
     assert {line: deciding.get(line) for line in single} == single
 

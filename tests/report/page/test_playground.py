@@ -45,14 +45,10 @@ def made(tmp_path_factory):
 def shown(driver):
     """What the page says: weights, probabilities, TVD, JSD, and the words that are struck."""
     return driver.execute_script(
-        """
-        const all = (of) => [...document.querySelectorAll(of)];
-        const said = document.getElementById('play-said').dataset;
+        """const all = (of) => [...document.querySelectorAll(of)], said = document.getElementById('play-said').dataset;
         return [all('#play-words output').map(o => Number(o.dataset.value)),
-                all('#play-classes [data-value]').map(c => Number(c.dataset.value)),
-                Number(said.tvd), Number(said.jsd),
-                all('#play-words button').map(b => b.getAttribute('aria-pressed') === 'true')];
-        """
+                all('#play-classes [data-value]').map(c => Number(c.dataset.value)), Number(said.tvd), Number(said.jsd),
+                all('#play-words button').map(b => b.getAttribute('aria-pressed') === 'true')];"""
     )
 
 
@@ -70,15 +66,12 @@ def check(driver, readout, attention=None):
     return struck
 
 
+CHOOSE = "const s = document.getElementById('play-text'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))"
+STRIKE = "document.querySelectorAll('#play-words button')[arguments[0]].click()"
+
+
 def press(driver, name):
     driver.execute_script(f"document.getElementById('play-{name}').click()")
-
-
-def choose(driver, place):
-    driver.execute_script(
-        "const s = document.getElementById('play-text'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))",
-        str(place),
-    )
 
 
 def test_what_is_shown_is_what_the_readout_says(visit, made):
@@ -86,7 +79,7 @@ def test_what_is_shown_is_what_the_readout_says(visit, made):
     driver = visit(page)
     assert until(driver, "return !document.getElementById('play').hidden")
     for place, (number, readout) in enumerate(readouts.items()):
-        choose(driver, place)
+        driver.execute_script(CHOOSE, str(place))
         own, row = readout.attention[0].numpy(), solved[number]
         assert not any(check(driver, readout, own))
         press(driver, "even")
@@ -136,20 +129,19 @@ def test_dragging_and_striking_renormalise_the_others(visit, made):
     driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     assert check(driver, readout)[1]
     assert shown(driver)[0][2] > before
-    driver.execute_script("document.querySelectorAll('#play-words button')[1].click()")
+    driver.execute_script(STRIKE, 1)
     assert not any(check(driver, readout))
     # the last word keeps what there is
     for place in range(len(own)):
-        driver.execute_script("document.querySelectorAll('#play-words button')[arguments[0]].click()", place)
+        driver.execute_script(STRIKE, place)
     struck = check(driver, readout)
     assert struck.count(False) == 1
-    click = "document.querySelectorAll('#play-words button')[arguments[0]].click()"
-    driver.execute_script(click, struck.index(False))
+    driver.execute_script(STRIKE, struck.index(False))
     assert check(driver, readout) == struck
     assert driver.execute_script("return document.getElementById('play-note').textContent").startswith("One word has")
 
 
-def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, made, tmp_path):
+def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, tmp_path):
     run = invented_run(tmp_path, "b", count=4, probes=("performance", "permutation"))
     row = read_examples(run).to_dict("records")[0]
     attention = torch.tensor(np.array([row["attention"]]))
@@ -157,22 +149,17 @@ def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, made
     agreed = Readout(attention, attention >= 0, torch.tensor([row["example_id"]]), position_logits=logits)
     write_playground(played(agreed, 0.01), run / PLAYGROUND)
     seal_again(run)
-    page = build.write_report(run, tmp_path / "report.html", words=False)
-    driver = visit(page)
+    driver = visit(build.write_report(run, tmp_path / "report.html", words=False))
     until(driver, "return !document.getElementById('play').hidden")
     button = driver.execute_script("const b = document.getElementById('play-flip'); return [b.disabled, b.textContent]")
     assert button == [True, "No erasure flips it"]
     words = driver.execute_script("return [...document.querySelectorAll('#play-words button')].map(b => b.textContent)")
     assert words == [f"position {place + 1}" for place in range(len(row["tokens"]))]
-    assert driver.execute_script("return document.getElementById('play-text').textContent").startswith("#0: 1 2 3")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     seen = "return getComputedStyle(document.querySelector(arguments[0])).display"
-    assert driver.execute_script(seen, "#play-words input") == "none"
-    assert driver.execute_script(seen, "#play-words output") != "none"
+    assert (
+        driver.execute_script(seen, "#play-words input") == "none" != driver.execute_script(seen, "#play-words output")
+    )
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_run_without_linear_decoder_has_no_playground():
-    attention = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
-    other = Readout(attention, attention > 0, torch.tensor([0]), decode=lambda a: a)
-    assert list(played(other, 0.01)) == []
+    # a model without a linear decoder has no playground
+    assert not [*played(Readout(attention, attention > 0, torch.tensor([0]), decode=lambda a: a), 0.01)]

@@ -10,11 +10,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import MEETS, NOT_TESTED, Evidence
 from attnprobe.findings.groups import Group, read_run
-from attnprobe.findings.verdicts import ANSWERS as WORDS
 from attnprobe.findings.verdicts import LINES, NEEDS_MARKS, SEVERAL, answer_of, judge
-from attnprobe.report.page.glossary import ANSWERS
 from attnprobe.report.page.sections import advice, cards
-from attnprobe.report.terminal import MARKS
 
 RUN = SimpleNamespace(directory="runs/a", manifest={})
 GROUP, OTHER = (Group("sst", model, "", (RUN,)) for model in ("lstm", "cnn"))
@@ -32,10 +29,6 @@ def table(**findings):
     parts = [judge(own).assign(group=f"sst · {model}") for model, own in findings.items()]
     said = [dict(zip(("chip", "sentence"), answer_of(part), strict=True)) for part in parts]
     return pd.concat([part.assign(**one) for part, one in zip(parts, said, strict=True)], ignore_index=True)
-
-
-def test_every_answer_has_a_sign_and_a_meaning():
-    assert set(MARKS) == set(ANSWERS) == set(WORDS)
 
 
 def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():

@@ -58,9 +58,25 @@ def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
     return [getattr(record, kind) for record in written if record.WhichOneof("record_type") == kind]
 
 
+def of_run(run: Path) -> list[wandb_internal_pb2.Record]:
+    """The one offline record of a run."""
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    return finished_records(path)
+
+
+def steps_of(written: list[wandb_internal_pb2.Record]) -> list[dict[tuple[str, ...], Any]]:
+    """What each step of the history holds."""
+    return [values(history.item) for history in of_kind(written, "history")]
+
+
 def history_of(written: list[wandb_internal_pb2.Record]) -> dict[tuple[str, ...], Any]:
     """The last value of everything in the history."""
-    return values(item for history in of_kind(written, "history") for item in history.item)
+    return {name: value for step in steps_of(written) for name, value in step.items()}
+
+
+def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
+    """The last value of everything in the summary of the one offline record of a run."""
+    return values(item for part in of_kind(of_run(run), "summary") for item in part.update)
 
 
 def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str, Path]]:
@@ -72,18 +88,21 @@ def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str
     }
 
 
-def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
-    """The last value of everything in the summary of the one offline record of a run."""
-    (path,) = run.glob("wandb/offline-run-*/*.wandb")
-    return values(item for part in of_kind(finished_records(path), "summary") for item in part.update)
+def files_of_table(written: list[wandb_internal_pb2.Record], name: str) -> tuple[list[dict[str, Any]], dict[str, Path]]:
+    """The rows of a logged table, and the files beside it, in W&B's own artifacts."""
+    for artifact in of_kind(written, "artifact"):
+        files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+        if f"{name}.table.json" in files:
+            content = json.loads(files[f"{name}.table.json"].read_text(encoding="utf-8"))
+            return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]], files
+    raise LookupError(name)
 
 
 def everything_sent(run: Path, offline: Path) -> bytes:
     """The bytes of whatever W&B would send of the one offline record of a run; tables as text."""
     (folder,) = run.glob("wandb/offline-run-*")
-    written = finished_records(next(folder.glob("*.wandb")))
     sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
-    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
+    sent |= {path for files in artifacts_of(of_run(run)).values() for path in files.values()}
     content = b""
     for path in sent:
         raw = path.read_bytes()

@@ -13,61 +13,73 @@ import wandb
 
 import attnprobe
 from attnprobe.core.errors import UserError
+from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.findings import findings
 from attnprobe.report import tracking as log
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
-from tests.report.tracking.sent import artifacts_of, finished_records, history_of, of_kind, summary_of, values
+from tests.report.tracking.sent import artifacts_of, files_of_table, history_of, of_kind, of_run, steps_of, summary_of
 from tests.runs import seal_again, small_run
 
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
 
 
 def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
-    run = make_run("jain/sst #1", count=20)
-    log.log_run(run, project="attention", mode="offline", log_text=True)
+    run = make_run("jain/sst #1", count=20, names=["bad", "good"])
+    log.log_run(run, project="attention", mode="offline", examples=8)
     assert wandb.run is None  # finished, so that the next run of this process is another one
-    (path,) = run.glob("wandb/offline-run-*/*.wandb")
-    written = finished_records(path)
+    written = of_run(run)
     start, *_ = of_kind(written, "run")
-    assert start.project == "attention"
-    assert start.display_name == "jain/sst #1: permutation, adversarial"
-    assert start.run_group == "jain_adversarial"
-    assert start.job_type == "sst-lstm_additive"
+    assert (start.project, start.run_group) == ("attention", "jain_adversarial")
+    assert (start.display_name, start.job_type) == ("jain/sst #1: permutation, adversarial", "sst-lstm_additive")
     assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "permutation", "adversarial"}
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["data"] == {"name": "sst"}
-    history = history_of(written)
+    history, summary = history_of(written), summary_of(run)
     assert history["adversarial/found_jsd",] > 0
     assert history["tables/adversarial", "_type"] == "table-file"
-    assert history["tables/adversarial", "nrows"] == 20
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
-    assert (path.parent / "files" / history["figures/permutation", "path"]).stat().st_size > 1000
-    summary = values(item for part in of_kind(written, "summary") for item in part.update)
+    (folder,) = run.glob("wandb/offline-run-*")
+    assert (folder / "files" / history["figures/permutation", "path"]).stat().st_size > 1000
     assert summary["performance/accuracy_published",] == pytest.approx(0.808116)
-    assert summary["adversarial/found_jsd/class_1_low",] < summary["adversarial/found_jsd/class_1",]
-
-
-def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
-    run = make_run(count=20)
-    log.log_run(run, project="attention", mode="offline", examples=8)
-    (path,) = run.glob("wandb/offline-run-*/*.wandb")
-    (table,) = [
-        {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
-        for artifact in of_kind(finished_records(path), "artifact")
-        if any("tables/examples_test" in entry.path for entry in artifact.manifest.contents)
-    ]
-    (content,) = [json.loads(file.read_text()) for name, file in table.items() if name.endswith(".table.json")]
-    rows = [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
+    assert summary["adversarial/found_jsd/good_low",] < summary["adversarial/found_jsd/good",]
+    # what the settings of W&B's table of runs are made of: no cell of it is long
+    assert all(len(value) <= 250 for value in summary.values() if isinstance(value, str))
+    defined = {metric.glob_name: metric for metric in of_kind(written, "metric")}
+    assert defined["train/*"].step_metric == defined["validation/*"].step_metric == "epoch"
+    assert defined["verdict/*"].summary.last
+    # one row per example, without numbers per position
+    rows, _ = files_of_table(written, "tables/adversarial")
+    table = read_results(run, probe="adversarial").pivot_table(index="example_id", columns="metric", values="value")
+    found = {row["example_id"]: row["optimum_jsd"] for row in rows}
+    assert found == pytest.approx(table["optimum_jsd"].to_dict())
+    assert len(rows) == 20
+    assert "found_attention" not in rows[0]
+    # verdicts and findings
+    known = findings(run)
+    lines = [*known[known["primary"]].itertuples(index=False)]
+    verdicts = {
+        (row["criterion"], row["level"]): row["verdict"] for row in files_of_table(written, "tables/verdicts")[0]
+    }
+    assert verdicts == {(line.criterion, line.level): line.verdict for line in lines}
+    for line in (line for line in lines if line.verdict != NOT_TESTED):
+        name = f"verdict/{line.criterion}/{line.level}"
+        assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
+    of_search = {row["claim"]: row for row in files_of_table(written, "tables/findings")[0]}["the_search_falls_short"]
+    assert of_search["value"] == pytest.approx((table["optimum_jsd"] - table["found_jsd"]).mean(), rel=0.2)
+    notes = [part.notes for part in of_kind(written, "run") if part.notes]
+    assert notes[-1:] == [f"{known['chip'].iloc[0]}. {known['sentence'].iloc[0]}"]
+    # examples are heat maps in cells
+    rows, files = files_of_table(written, "tables/examples_test")
     assert len(rows) == 8
-    examples = read_examples(run).set_index("example_id")
-    moved = read_results(run)
+    examples, moved = read_examples(run).set_index("example_id"), read_results(run)
     moved = moved[moved["metric"] == "found_attention"]
     for row in rows:
         example = examples.loc[row["example_id"]]
         assert row["text"] == example["text"]
         found = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
         for column, weights in (("attention", example["attention"]), ("Adversary, found by search", found)):
-            html = table[row[column]["path"]].read_text(encoding="utf-8")
+            html = files[row[column]["path"]].read_text(encoding="utf-8")
             cells = re.findall(r'<i[^>]* title="(\d+): (.*?) — (\S+)">(.*?)</i>', html)
             assert [unescape(word) for _, _, _, word in cells] == list(example["tokens"])
             assert [float(number) for _, _, number, _ in cells] == pytest.approx(list(weights), abs=6e-4)
@@ -84,26 +96,13 @@ def directory(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / trained.name))
 
 
-def test_curves_are_logged_where_the_training_did_not_log_them(offline, directory, no_figures):
-    log.log_run(directory, project="attention", mode="offline")
-    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
-    steps = [values(history.item) for history in of_kind(finished_records(path), "history")]
-    measured = read_results(directory, "training")
-    losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
-    assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
-    assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
-    assert ("validation/roc_auc",) in steps[0]
-
-
 def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(offline, tmp_path, no_figures):
     for probe in ("permutation", "gradient"):
         directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
-    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
-    written = finished_records(path)
+    written = of_run(directory)
     start, *_ = of_kind(written, "run")
     assert {"permutation", "gradient"} <= set(start.tags)
-    assert start.display_name.endswith(": permutation, gradient")
-    steps = [values(history.item) for history in of_kind(written, "history")]
+    steps = steps_of(written)
     curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
     assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
     assert set(artifacts_of(written)) == {"model", "results"}
@@ -113,61 +112,57 @@ def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(off
         assert sum(name in step for step in steps) == 1
 
 
-def test_the_two_artifacts_together_are_the_run(offline, directory, tmp_path, no_figures):
+def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_training_did_not(
+    offline, directory, tmp_path, no_figures
+):
     log.log_run(directory, project="attention", mode="offline")
-    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
-    written = finished_records(path)
+    written = of_run(directory)
     for files in artifacts_of(written).values():
         for name, local in files.items():
             place = tmp_path / "downloaded" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(local, place)
     pd.testing.assert_frame_equal(read_results(tmp_path / "downloaded"), read_results(directory))
-    texts = ["a fine film"]
-    again, first = (attnprobe.load_run(place).explain(texts) for place in (tmp_path / "downloaded", directory))
+    again, first = (
+        attnprobe.load_run(place).explain(["a fine film"]) for place in (tmp_path / "downloaded", directory)
+    )
     pd.testing.assert_frame_equal(again, first)
-    facts = {
-        artifact.type: json.loads(artifact.metadata)
-        for artifact in of_kind(written, "artifact")
-        if artifact.type in ("model", "results")
-    }
+    logged = {one.type: one for one in of_kind(written, "artifact") if one.type in ("model", "results")}
+    facts = {kind: json.loads(one.metadata) for kind, one in logged.items()}
     weights = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     assert facts["results"]["checkpoint_sha256"] == facts["model"]["checkpoint_sha256"] == weights
-    names = {artifact.type: artifact.name for artifact in of_kind(written, "artifact")}
-    assert facts["results"]["model_artifact"] == names["model"]
+    assert facts["results"]["model_artifact"] == logged["model"].name
+    measured, steps = read_results(directory, "training"), steps_of(written)
+    losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
+    assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
+    assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
+    assert ("validation/roc_auc",) in steps[0]
 
 
 def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by_name(make_run, offline, no_figures):
     run = make_run(count=40, names=["thumbs/down", "uplifting"])
     path = run / "examples/test.parquet"
-    guessing = pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0)
-    guessing.to_parquet(path)
+    pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0).to_parquet(path)
     seal_again(run)
     log.log_run(run, project="attention", mode="offline")
     summary = summary_of(run)
     assert summary["performance/majority",] == 0.75
-    assert summary["performance/warning",].startswith("This classifier predicts one class for every text (thumbs/down)")
+    assert "one class for every text (thumbs/down)" in summary["performance/warning",]
     assert {("adversarial/found_jsd/thumbs-down",), ("adversarial/found_jsd/uplifting_low",)} <= set(summary)
     assert not [name for name in summary if "class_" in name[0]]
-    shutil.rmtree(run / "wandb")  # W&B's links are no files of the run
-    guessing.assign(prediction=guessing["label"]).to_parquet(path)
-    seal_again(run)
-    log.log_run(run, project="attention", mode="offline", group="again")
-    summary = summary_of(run)
-    assert (summary["performance/majority",], summary["performance/warning",]) == (0.75, "")
 
 
 def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures):
     run = make_run(count=5)
     log.log_run(run, project="attention", mode="offline")
     (first,) = run.glob("wandb/offline-run-*")
-    finished_records(next(first.glob("*.wandb")))
+    of_run(run)
     second = first.with_name(first.name.replace("offline-run-2", "offline-run-1"))
     first.rename(second)  # two in one second would share a folder
     log.log_run(run, project="attention", mode="offline", group="mine", log_model=False)
     (left,) = run.glob("wandb/offline-run-*")
     assert left != second
-    written = finished_records(next(left.glob("*.wandb")))
+    written = of_run(run)
     assert of_kind(written, "run")[0].run_group == "mine"
     assert set(artifacts_of(written)) == {"results"}
     (left / "run.wandb.synced").touch()
@@ -175,21 +170,6 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     log.log_run(run, project="attention", mode="offline")
     assert sent.exists()
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
-
-
-def test_logging_twice_into_one_run_shows_the_newer_tables_and_the_curves_once(offline, directory, no_figures):
-    logged = log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", resumed=True)
-    try:
-        for examples in (5, 3):
-            log.log_results(logged, directory, examples=examples)
-    finally:
-        logged.finish()
-    written = finished_records(next(directory.glob("wandb/offline-run-*/*.wandb")))
-    steps = [values(history.item) for history in of_kind(written, "history")]
-    epochs = [step["epoch",] for step in steps if ("epoch",) in step]
-    assert epochs == sorted(set(epochs))
-    rows = [step["tables/examples_test", "nrows"] for step in steps if ("tables/examples_test", "nrows") in step]
-    assert rows == [5, 3]
 
 
 def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, monkeypatch, no_figures):
@@ -214,40 +194,33 @@ def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, 
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     directory = make_run(count=5)
 
-    def group(**given: Any) -> str:
-        log.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
+    def group(changed, **given: Any) -> str:
+        log.open_run(IDENTITY | changed, [], {}, directory, project="p", mode="offline", **given)
         return done["group"]
 
-    one = group()
-    assert one == "jain"
-    for changed in ({"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"}):
-        assert group(identity=changed) == one
+    every = [group(one) for one in ({}, {"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"})]
+    assert set(every) == {"jain"}
     monkeypatch.setenv("WANDB_RUN_GROUP", "tuesday")
-    assert group() == "tuesday"
-    assert group(group="mine") == "mine"
+    assert (group({}), group({}, group="mine")) == ("tuesday", "mine")
 
 
-def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):
+def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch, offline):
     with pytest.raises(UserError, match="nothing does not exist: expected a run directory"):
         log.log_run(tmp_path / "nothing", project="p", mode="offline")
     with pytest.raises(UserError, match="hold no number"):
         log.log_run(make_run("bare", probes=()), project="p", mode="offline")
 
-    def refuse(**given):
+    def refuse(*given, **named):
         raise wandb.Error("no API key configured")
+
+    with monkeypatch.context() as patch:  # the run is finished even where logging fails
+        patch.setattr(log, "draw_figures", refuse)
+        with pytest.raises(wandb.Error):
+            log.log_run(make_run(count=5), project="p", mode="offline")
+    assert wandb.run is None
 
     monkeypatch.setattr(log.wandb, "init", refuse)
     with pytest.raises(UserError, match=r"no API key configured.*wandb login.*mode=offline"):
-        log.log_run(make_run(), project="p")
+        log.log_run(make_run("other"), project="p")
     with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
         log.log_results(MagicMock(), tmp_path, examples=-1)
-
-
-def test_the_run_is_finished_even_where_logging_fails(make_run, monkeypatch, offline):
-    def fail(*given, **named):
-        raise RuntimeError("disk full")
-
-    monkeypatch.setattr(log, "draw_figures", fail)
-    with pytest.raises(RuntimeError, match="disk full"):
-        log.log_run(make_run(count=5), project="p", mode="offline")
-    assert wandb.run is None

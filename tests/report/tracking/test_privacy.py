@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from attnprobe.report import tracking as log
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
-from tests.report.tracking.sent import artifacts_of, everything_sent, finished_records, summary_of
+from tests.report.tracking.sent import artifacts_of, everything_sent, of_run, summary_of
 from tests.runs import seal_again, small_run
 
 
@@ -22,16 +22,14 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     long = {word.encode() for word in words if len(word) > 5}
     assert len(long) > 5
     (folder,) = directory.glob("wandb/offline-run-*")
-    written = finished_records(next(folder.glob("*.wandb")))
+    sent = artifacts_of(of_run(directory))
     content = everything_sent(directory, offline)
     assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
     assert b'title="0: 0' in content  # positions stand where the words would
     assert not list(folder.rglob("*heatmaps*"))
     assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
-    assert "vocabulary.json" not in artifacts_of(written)["model"]
-    assert pq.read_table(artifacts_of(written)["results"]["examples/test.parquet"]).num_rows == len(
-        read_examples(directory)
-    )
+    assert "vocabulary.json" not in sent["model"]
+    assert pq.read_table(sent["results"]["examples/test.parquet"]).num_rows == len(read_examples(directory))
 
 
 def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
@@ -43,9 +41,7 @@ def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_fi
     log.log_run(run, project="attention", mode="offline", log_text=False)
     assert b"uplifting" in (run / "manifest.json").read_bytes()
     summary = summary_of(run)
-    assert summary["performance/warning",].startswith(
-        "This classifier predicts one class for every text (name not logged)"
-    )
+    assert "one class for every text (name not logged)" in summary["performance/warning",]
     assert ("adversarial/found_jsd/class_1",) in summary
     content = everything_sent(run, offline)
     assert b"name not logged" in content
