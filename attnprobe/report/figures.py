@@ -57,12 +57,7 @@ def save_figures(
 
 
 def all_figures(
-    several: Iterable[Reading],
-    runs: Sequence[RunDirectory],
-    numbers: Numbers,
-    endings: Sequence[str],
-    *,
-    words: bool = True,
+    several: Iterable[Reading], runs: Sequence[RunDirectory], numbers: Numbers, endings: Sequence[str], *, words: bool
 ) -> Iterator[tuple[Drawing, Figure, str, RunDirectory | None]]:
     """Every figure of these readings whose numbers are there, one at a time: what it was drawn by, itself, the stem of its
     files' names, and the run whose texts it shows (None: it shows none).

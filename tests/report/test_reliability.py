@@ -23,9 +23,8 @@ def run_of(scores, measure="leave_one_out", seed=0):
         for text, of_text in enumerate(scores)
         for place, value in enumerate(of_text)
     ]
-    rows += [
-        {"metric": "predicted_class", "example_id": text, "step": np.nan, "value": 0.0} for text in range(len(scores))
-    ]
+    of_text = {"metric": "predicted_class", "step": np.nan, "value": 0.0}
+    rows += [{"example_id": text} | of_text for text in range(len(scores))]
     return numbers_of(pd.DataFrame(rows).assign(**identity))
 
 

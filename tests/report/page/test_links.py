@@ -72,8 +72,7 @@ def test_words_that_the_model_does_not_know_are_marked(visit, tmp_path):
     seal_again(run)
     driver = visit(build.write_report(run, tmp_path / "report.html"))
     until(driver, "return document.querySelector('#browser-maps .token')")
-    marked = driver.execute_script(
-        f"return {TOKENS}.filter(t => t.classList.contains('unknown')).map(t => t.textContent)"
-    )
+    unknown = f"{TOKENS}.filter(t => t.classList.contains('unknown')).map(t => t.textContent)"
+    marked = driver.execute_script(f"return {unknown}")
     all_words = driver.execute_script(f"return {TOKENS}.map(t => t.textContent)")
     assert marked == [word for word in all_words if word not in ("the", "film", "very")] != []

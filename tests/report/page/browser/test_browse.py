@@ -66,14 +66,14 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
     assert set(found) == {"attention", *metrics}
     assert len(found["attention"]) == len(examples)
-    for place, example in enumerate(examples.itertuples()):
-        np.testing.assert_allclose(found["attention"][place], example.attention, atol=2e-5)
-        for key, metric in metrics.items():
-            rows = results[(results["metric"] == metric) & (results["example_id"] == example.example_id)]
-            rows = rows.dropna(subset=["step", "value"])
-            assert len(found[key][place]) == (len(example.tokens) if len(rows) else 0)
-            for row in rows.itertuples():
-                assert found[key][place][int(row.step)] == pytest.approx(row.value, abs=2e-5 * times)
+    np.testing.assert_allclose(np.concatenate(found["attention"]), np.concatenate(examples["attention"]), atol=2e-5)
+    for key, metric in metrics.items():
+        rows = results[results["metric"] == metric].dropna(subset=["step", "value"]).astype({"step": int})
+        rows = rows.set_index(["example_id", "step"])["value"].to_dict()
+        whole = {number for number, _ in rows}
+        sizes = [len(words) if number in whole else 0 for number, words in enumerate(examples["tokens"])]
+        assert [*map(len, found[key])] == sizes
+        assert {place: found[key][place[0]][place[1]] for place in rows} == pytest.approx(rows, abs=2e-5 * times)
 
 
 def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
@@ -110,22 +110,16 @@ def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
     assert used["lstm_additive"] == used["cnn_additive"] != used["other"]
 
 
-@pytest.mark.parametrize("hierarchical", [False, True])
-def test_texts_come_back_word_by_word(make_run, hierarchical):
-    directory = make_run(count=12, hierarchical=hierarchical, questions=True)
+def test_texts_come_back_word_by_word(make_run):
+    directory = make_run(count=12, hierarchical=True, questions=True)
     browser = browsed(directory)
     texts = read(browser.blocks["texts-0"])
     examples = read_examples(directory)
-    if hierarchical:
-        assert texts["words"] == [[[*sentence] for sentence in row] for row in examples["words"]]
-        assert texts["lengths"] == [[len(sentence) for sentence in row] for row in examples["words"]]
-    else:
-        assert texts["words"] == [[*row] for row in examples["tokens"]]
-        assert texts["lengths"] == [len(row) for row in examples["tokens"]]
+    assert texts["words"] == [[[*sentence] for sentence in row] for row in examples["words"]]
+    assert texts["lengths"] == [[len(sentence) for sentence in row] for row in examples["words"]]
     assert texts["question"] == [[*row] for row in examples["question"]]
     found = maps_of(browser, browser.index["runs"][0])
-    assert ("word_attention" in found) == hierarchical
-    for own, row in zip(found.get("word_attention", ()), examples.get("word_attention", ()), strict=True):
+    for own, row in zip(found["word_attention"], examples["word_attention"], strict=True):
         np.testing.assert_allclose(own, np.concatenate(list(row)), atol=2e-5)
 
 
@@ -178,11 +172,9 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
 
 def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch):
     """As a probe of an installed package brings them."""
-    mine = reading.Reading(
-        "gradient",
-        maps=(reading.HeatMap("gradient", "Theirs", "a number of theirs", relative=True),),
-        columns=(reading.Column("max_gradient", "theirs", one_minus=True, leads=True),),
-    )
+    maps = (reading.HeatMap("gradient", "Theirs", "a number of theirs", relative=True),)
+    columns = (reading.Column("max_gradient", "theirs", one_minus=True, leads=True),)
+    mine = reading.Reading("gradient", maps=maps, columns=columns)
     monkeypatch.setattr(reading, "readings", lambda: {mine.probe: mine})
     directory = make_run(count=9, probes=EVERYTHING)
     browser = browsed(directory)
