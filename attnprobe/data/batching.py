@@ -68,11 +68,10 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
 class TextSplit(Dataset[Batch]):
     """One encoded split. Indexed with a *list* of rows it gives the batch of these rows.
 
-    `words` numbers every distinct word of the data set, in or out of the vocabulary: `spelling` has it as it is in the
-    text, `vocabulary_id` its id. `example_id` ascends. `columns` has the other columns of the batches by name
-    (`attnprobe.core.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and
-    `counterfactual` number words as `words` does; `candidates` has class numbers. `teacher` is what a teacher says about the
-    rows.
+    `words` numbers every distinct word of the data set: `spelling` has it as it is in the text, `vocabulary_id` its id.
+    `example_id` ascends. `columns` has the other columns of the batches by name (`attnprobe.core.batch.Batch`): `labels` are
+    class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and `counterfactual` number words as `words` does;
+    `candidates` has class numbers.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -115,11 +114,7 @@ class TextSplit(Dataset[Batch]):
         return labels
 
     def row_of(self, example_id: int) -> int:
-        """The row at which this example is stored.
-
-        Raises:
-            KeyError: it is not in this split (or was filtered out).
-        """
+        """The row at which this example is stored; a `KeyError` where it is not in this split (or was filtered out)."""
         row = int(np.searchsorted(self.example_id, example_id))
         if row == len(self) or self.example_id[row] != example_id:
             raise KeyError(f"example {example_id} is not in this split: filtered out, or of another split")

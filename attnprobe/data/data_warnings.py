@@ -73,10 +73,10 @@ def check_data(splits: Splits, counts: Counts, language: str | None, *, trains: 
     """All checks of a data set.
 
     Args:
-        splits: encoded, every split of `SPLITS`.
-        trains: a model will be trained on it; else the test split is what is looked at, and the others may be missing.
+        splits: encoded; without `trains`, where the test split is what is looked at, the others may be missing.
         counts: rows loaded, dropped and kept, as in the manifest.
         language: by whose rules texts were split into words; None: at spaces.
+        trains: a model will be trained on it.
     """
     checks = _Checks()
     read = "train" if trains else "test"
@@ -142,8 +142,7 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
 
 
 def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
-    """Texts that come twice, and those that the test shares with the training split; a text with another question is no
-    copy."""
+    """A text with another question is no copy."""
     train, test, of = splits[read], splits["test"], CALLED[read]
     keys: dict[str, list[tuple[bytes, bytes]]] = {}
     for split in {read, "test"}:
@@ -248,11 +247,7 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
 
 
 def section_lines(name: str, section: Mapping[str, Any]) -> list[str]:
-    """One line for each guess, each fact and each warning.
-
-    Args:
-        name: of the data set.
-        section: as in the manifest; an empty one, of an older run, gives no line.
+    """One line for each guess, each fact and each warning of a data set's section of the manifest.
 
     >>> check = {"name": "test rows", "value": 12, "threshold": 100, "warns": True, "sentence": "12 test rows: few"}
     >>> section_lines("hotels", {"notes": ["hotels.csv: read as cp1252"], "checks": [check]})

@@ -108,10 +108,7 @@ def find_path(path: str | os.PathLike) -> Path:
 
 
 def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Path]:
-    """The file of each split.
-
-    Args:
-        path: one file, a folder, or `{train: file, …}`; see `attnprobe.data.sources.FileSource`.
+    """The file of each split: of one file, a folder, or `{train: file, …}` (`attnprobe.data.sources.FileSource`).
 
     Raises:
         UserError: nothing there.
@@ -150,11 +147,7 @@ MOST_CELLS = 20_000_000
 
 
 def check_unpacked(path: Path, size: int) -> None:
-    """Refuse what a packed file unpacks to.
-
-    Raises:
-        UserError: it is far more than any table's text is.
-    """
+    """Refuse, by a `UserError`, what a packed file unpacks to, where it is far more than any table's text is."""
     packed = path.stat().st_size
     most = max(ANY_GROWTH, MOST_GROWTH * packed)
     if size > most:
@@ -165,11 +158,8 @@ def check_unpacked(path: Path, size: int) -> None:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in .gz: everything that is not parquet is read through here.
-
-    Raises:
-        UserError: it is no regular file, or unpacks to far more than text does.
-    """
+    """A file's bytes, unpacked where its name ends in .gz; a `UserError` where it is no regular file, or unpacks to far more
+    than text does."""
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a regular one, and not a folder, pipe or device")
     if not path.name.lower().endswith(".gz"):
@@ -189,7 +179,7 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
 
     Args:
         path: the file.
-        how: separator, encoding, decimal mark and sheet where they are given; None: nothing is.
+        how: separator, encoding, decimal mark and sheet where they are given.
         tell: is told in one sentence whatever was guessed.
 
     Raises:
@@ -331,14 +321,8 @@ def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
 
 
 def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None) -> tuple[str, str, int]:
-    """How a .csv or .tsv file is written: its encoding, the separator of its cells, and the lines before the header.
-
-    Args:
-        path: its ending says which separator is likeliest; for the messages.
-        content: what is in it, unpacked.
-        how: what is given.
-        tell: is told in one sentence what was guessed.
-    """
+    """How a .csv or .tsv file of this content is written: its encoding, the separator of its cells, and the lines before the
+    header; what is not given is guessed, and told."""
     encoding = how.encoding or encoding_of(path, content, tell)
     # a mark that says UTF-8 is no part of the text
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
@@ -359,13 +343,9 @@ def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: 
 
 
 def separator_of(text: str, candidates: str, *, whole: bool) -> str:
-    """The separator with which the rows have as many cells as the header, and at least two: the first of `candidates`
-    where it does, else the one with most cells; the first where none does.
-
-    Args:
-        text: a table's beginning.
-        candidates: characters, the likeliest first.
-        whole: the text is the whole table; else its last row is cut off.
+    """The separator with which the rows of a text have as many cells as the header, and at least two: the first of the
+    candidates (likeliest first) where it does, else the one with most cells; the first where none does. The last row
+    is cut off unless the text is the whole table.
 
     >>> separator_of("id;text\\n1;fine, really\\n2;bad\\n", ",;", whole=True)
     ';'

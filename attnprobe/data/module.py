@@ -75,8 +75,8 @@ class TextDataModule(metaclass=Checked):
 
     @property
     def section(self) -> dict[str, Any]:
-        """What was guessed while reading and found before training, for the manifest: `notes`, one sentence each, and
-        `checks` (`attnprobe.data.data_warnings.Check`)."""
+        """What was guessed while reading (`notes`), and the `checks` (`attnprobe.data.data_warnings.Check`), for the
+        manifest."""
         return {"notes": list(self.notes), "checks": [asdict(check) for check in self.checks]}
 
     @property
@@ -90,11 +90,8 @@ class TextDataModule(metaclass=Checked):
         return self.pipeline.classes
 
     def read_pieces(self, reader: PieceReader) -> None:
-        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted.
-
-        Raises:
-            UserError: the data ask questions, which no such model reads.
-        """
+        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted. A
+        `UserError` where the data ask questions, which no such model reads."""
         if (asked := self.settings.question) is not None:
             raise UserError(
                 f"data.question={asked}: that is for models that answer questions (task=qa). A pretrained model reads a "

@@ -30,8 +30,7 @@ class Pieces(NamedTuple):
 
     Attributes:
         ids: of the pieces, special tokens included.
-        word: the position in the batch of the word that a piece belongs to (words count from 1, after the start marker),
-            or `SPECIAL`.
+        word: the position in the batch of a piece's word (words count from 1, after the start marker), or `SPECIAL`.
         kind: 1 for the second text of a pair, else 0 (`token_type_ids`).
         kept: which words have a piece: not those beyond the model's longest text, nor those of invisible characters.
         cut: how many of the words that have none are beyond it.
@@ -185,14 +184,9 @@ def _words_of_pieces(
     strings: Sequence[str], parts: Sequence[_Part], offsets: Sequence[tuple[int, int]], sequence: Sequence[int | None]
 ) -> Int[np.ndarray, " pieces"]:
     """The number of the word that each piece belongs to, −1 where it is of none: the word of its first character that is not
-    a space; for a piece of a space alone the word after it.
-
-    Args:
-        strings: what was tokenised.
-        parts: where the words are in it; what else is there belongs to a prompt, but for pieces of both.
-        offsets: [start, end) of every piece in its string; some tokenizers count the space before a word in, some do not.
-        sequence: the string that a piece is of; None: a special token.
-    """
+    a space; for a piece of a space alone the word after it. `offsets` are [start, end) of every piece in its string (some
+    tokenizers count the space before a word in), `sequence` the string that it is of (None: a special token); what is in the
+    strings besides the parts is a prompt's, but for pieces of both."""
     result = np.full(len(offsets), SPECIAL)
     for part in parts:
         if part.first is None or not part.words:

@@ -30,15 +30,8 @@ Counts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set that is ready to be trained on.
-
-    Attributes:
-        splits: encoded.
-        pipeline: what turns new text into batches as these were made.
-        counts: rows loaded, dropped for each reason, truncated and kept, per split; for the manifest.
-        checks: what was looked at before anything is trained.
-        class_weight: weight of each class in the loss, or None.
-    """
+    """A data set that is ready to be trained on: `counts` has the rows loaded, dropped for each reason, truncated
+    and kept per split, and `class_weight` the weight of each class in the loss."""
 
     splits: dict[str, TextSplit]
     pipeline: TextPipeline
@@ -186,12 +179,8 @@ SPELLED = ("question", "counterfactual")
 
 def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
     """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the texts with the words that
-    the vocabulary lacks, every column of the batches, and the order of all these.
-
-    Args:
-        splits: the examples.
-        names: the vocabulary and the classes, in order.
-    """
+    the vocabulary lacks, every column of the batches, the vocabulary and the classes (`names`), and the order of all
+    these."""
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
     for split, part in splits.items():
         spelled_columns = [part.columns.get(name) for name in SPELLED]

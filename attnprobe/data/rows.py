@@ -106,12 +106,8 @@ def passes(rows: datasets.Dataset, filters: Mapping[str, Any]) -> Bool[np.ndarra
 
 
 def label_lists(values: Sequence[Any], delimiter: str | None) -> list[list[str] | None]:
-    """The raw labels of every row as a list of texts; None where the cell is null.
-
-    Args:
-        values: cells.
-        delimiter: between several labels in a text; None: a cell is one label. A list holds several, or none, which is legal.
-    """
+    """The raw labels of every row as a list of texts, None where the cell is null. A cell is one label, or with a delimiter
+    several: as a text, or as a list, which may be empty."""
     result: list[list[str] | None] = []
     for value in values:
         parts = [value]
@@ -139,15 +135,12 @@ def divided(values: Sequence[Any], above: float) -> list[str | None]:
 def class_map(
     labels: Sequence[Any] | Mapping[Any, Any] | None, training: Sequence[list[str] | None]
 ) -> tuple[dict[str, int], list[str]]:
-    """Which class each raw label is.
+    """Which class each raw label is: raw label → class number, and the classes' names.
 
     Args:
         labels: classes in order; or raw value → class name (several values may share a class; classes in order of
             first mention); or None: the values of the training rows, sorted, as numbers where all are numbers.
         training: the training rows' raw labels.
-
-    Returns:
-        (raw label → class number, class names).
     """
     if labels is None:
         given = {label for row in training if row is not None for label in row}
@@ -173,8 +166,8 @@ def class_weights(
         setting: `none`; `balanced_positive`: 1 for class 0 and negatives / positives for class 1 (the paper's), for
             multi-label tasks negatives / positives of every label; `inverse_frequency`: examples / (classes · count),
             1 on average over the examples; or a list.
-        counts: training examples of each class, after all filters.
-        total: training examples.
+        counts, total: training examples of each class, and of all, after all filters.
+        task: single- or multi-label.
     """
     classes = len(counts)
     if not isinstance(setting, str):

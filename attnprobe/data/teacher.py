@@ -23,12 +23,8 @@ WORDS, SENTENCES = "tokens", "words"
 
 @dataclass(frozen=True)
 class TeacherOutputs:
-    """What a teacher says about the examples of one split, in float32, for that is what a student is trained in.
-
-    Attributes:
-        attention: of each example, over its content positions; sums to 1.
-        probability: of every class.
-    """
+    """What a teacher says about the examples of one split, in float32, in which a student is trained: the attention of each
+    over its content positions, which sums to 1, and the probability of every class."""
 
     attention: Ragged
     probability: Float[np.ndarray, "rows classes"]
@@ -36,24 +32,15 @@ class TeacherOutputs:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A finished run that another run learns from, or is compared with.
-
-    Attributes:
-        directory: the run's directory.
-        manifest: the run's manifest.
-    """
+    """A finished run that another run learns from, or is compared with."""
 
     directory: Path
     manifest: Mapping[str, Any]
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
-        """Open a finished run, after comparing its examples' files with its manifest.
-
-        Raises:
-            UserError: no finished run there, or one without the examples of these splits.
-            DamagedRun: the manifest or one of the files is not as it was written.
-        """
+        """Open a finished run, after comparing its examples' files with its manifest; a `UserError` where there is
+        none, or none with examples of these splits, a `DamagedRun` where a file is not as it was written."""
         run = RunDirectory(directory)
         if not run.is_finished:
             state = "is not finished (it has no manifest.json)" if run.path.exists() else "does not exist"
@@ -74,13 +61,8 @@ class Teacher:
     def outputs(
         self, split: str, classes: Sequence[str], example_id: Int[np.ndarray, " rows"], texts: Iterable[Sequence[str]]
     ) -> TeacherOutputs:
-        """What the teacher says about these examples of a split.
-
-        Args:
-            split: train, validation or test.
-            classes: of this run's data.
-            example_id: of this run's data, ascending.
-            texts: the words of each example in this run's data.
+        """What the teacher says about these examples of a split; `example_id` (ascending), their words and the
+        classes are of this run's data.
 
         Raises:
             UserError: the teacher saw other examples, or these in other words; the first difference is named.

@@ -29,10 +29,7 @@ OF_SEVERAL = regex.compile(r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f
 
 @cache
 def blank(language: str) -> Callable[[str], "Doc"]:
-    """spaCy's tokenizer of a language, by its code.
-
-    Chinese is segmented by jieba and Japanese by SudachiPy, into words.
-    """
+    """spaCy's tokenizer of a language, by its code; Chinese is segmented by jieba and Japanese by SudachiPy, into words."""
     import spacy
 
     settings: dict[str, Any] = {}

@@ -83,9 +83,8 @@ def document_frequency(
 def build_vocabulary(
     words: Sequence[str], frequency: Int[np.ndarray, " words"], min_df: int = 1, max_vocabulary: int | None = None
 ) -> Vocabulary:
-    """The words that occur in at least `min_df` training documents; of these the `max_vocabulary` most frequent,
-    ties in alphabetical order.
-    """
+    """The words that occur in at least `min_df` training documents; of these the `max_vocabulary` most frequent, ties in
+    alphabetical order."""
     kept = [(-int(n), word) for word, n in zip(words, frequency, strict=True) if n >= max(min_df, 1)]
     if not kept:
         raise UserError(
@@ -98,12 +97,8 @@ def build_vocabulary(
 
 
 def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Float[Tensor, "vocabulary embed"]:
-    """N(0, 1) rows, and zeros for padding and for unknown words.
-
-    Note:
-        The paper's code draws a vector for unknown words as well. Where every training word is in the vocabulary
-        nothing ever trains it, so that each unknown word of the test split adds the same noise to its text.
-    """
+    """N(0, 1) rows, and zeros for padding and for unknown words. The paper's code draws a vector for unknown words as well,
+    which nothing trains where every training word is known, and so adds noise to test texts."""
     matrix = torch.randn(vocabulary, size, generator=generator)
     matrix[[PADDING, UNKNOWN]] = 0
     return matrix

@@ -151,11 +151,8 @@ class RunDirectory:
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Compare files with the manifest, by name; all that it lists where no names are given.
-
-        Returns:
-            the manifest; raises as `manifest` does, and a `DamagedRun` of the first file missing, unlisted or changed.
-        """
+        """Compare files with the manifest, by name (None: all that it lists), and return it; raises as `manifest` does, and a
+        `DamagedRun` of the first file missing, unlisted or changed."""
         manifest = self.manifest()
         for name in manifest["files"] if names is None else names:
             if name not in manifest["files"]:
@@ -180,11 +177,8 @@ class RunDirectory:
         raise wrong
 
     def verify_tables(self, probes: Collection[str] | None = None) -> list[str]:
-        """As `verify`, of the tables of these probes (None: of all) and of the examples that probes were run on.
-
-        Returns:
-            the names of the tables' files.
-        """
+        """As `verify`, of the tables of these probes (None: of all), whose names it returns, and of the examples that probes
+        were run on."""
         tables = [table_file(name) for name in self.probes() if probes is None or name in probes]
         self.verify([*tables, *(examples_file(split) for split in self.splits() if split not in UNTESTED)])
         return tables
@@ -207,12 +201,8 @@ class RunDirectory:
     def examples(
         self, split: str, columns: Sequence[str] | None = None, example_ids: Iterable[int] | None = None
     ) -> pa.Table:
-        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only some columns and rows.
-
-        Raises:
-            UserError: the run has no examples of such a split.
-            DamagedRun: they are not as they were written.
-        """
+        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only some columns and rows. A
+        `UserError` where the run has no such split, a `DamagedRun` where its examples are not as they were written."""
         if split not in self.splits():
             raise UserError(
                 f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
@@ -250,12 +240,8 @@ def find_runs(
 def sound_runs(
     places: str | os.PathLike | Iterable[str | os.PathLike], check: Callable[[RunDirectory], Any] = RunDirectory.verify
 ) -> tuple[list[Path], list[DamagedRun]]:
-    """Directories of all sound finished runs at or below the given directories or glob patterns, sorted; and what is wrong
-    with the others, each damaged, or another program's manifest.json.
-
-    Args:
-        places: a directory, a glob pattern, or several.
-        check: raises `UserError` for a run to leave out; without it every file is compared with the manifest.
+    """Directories of all sound finished runs at or below directories or glob patterns, sorted; and what is wrong with the
+    others, each damaged, or another program's manifest.json. `check` raises a `UserError` for a run to leave out.
 
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.

@@ -57,12 +57,8 @@ def damaged(path: str | os.PathLike, reason: str) -> DamagedRun:
 
 def open_regular(path: str | os.PathLike, *, required: bool = False) -> BufferedReader:
     """Open a regular file for reading: no link, which in a run directory from elsewhere leads to any file of this machine,
-    and no pipe or device, so that reading it ends.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: there is nothing, and it is not `required`.
-        DamagedRun: it is something else, or cannot be read.
-    """
+    and no pipe or device, so that reading it ends; a `DamagedRun` where it is one or cannot be read. Where there is
+    nothing and it is not `required`: FileNotFoundError, NotADirectoryError."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)

@@ -25,8 +25,7 @@ class Numbers:
 
     Attributes:
         tables: of each run its tables, by probe: a file, or rows in memory such as a notebook works with.
-        attrs: what else is known of them, as in a table's `attrs`: what `attnprobe.results.table.attrs_of` finds, and the
-            names of the classes (`attnprobe.results.pivot.CLASSES`).
+        attrs: what else is known of them, as in a table's `attrs` (`attnprobe.results.table.attrs_of`, `pivot.CLASSES`).
     """
 
     tables: tuple[Mapping[str, Path | pd.DataFrame], ...]
@@ -123,9 +122,6 @@ def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:
 
 
 def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Numbers:
-    """The numbers of all sound finished runs at or below the places; the others are named in a warning.
-
-    Raises:
-        UserError: no finished run there, or no sound one.
-    """
+    """The numbers of all sound finished runs at or below the places, the others named in a warning; a `UserError`
+    where there is none."""
     return Numbers.of(map(RunDirectory, find_runs(places, RunDirectory.verify_tables)))

@@ -39,11 +39,8 @@ def write_playground(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def read_playground(run: RunDirectory) -> list[dict[str, Any]]:
-    """The texts of a run, by example; none where it has no such file, or its decoder is not linear.
-
-    Raises:
-        DamagedRun: the file is not as it was written.
-    """
+    """The texts of a run, by example; none where it has no such file, or its decoder is not linear. A `DamagedRun` where the
+    file is not as it was written."""
     if PLAYGROUND not in run.manifest()["files"]:
         return []
     return pq.read_table(run.file(PLAYGROUND)).to_pylist()

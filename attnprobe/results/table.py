@@ -189,8 +189,8 @@ def read_examples(
         example_ids: only these; None: all.
 
     Raises:
-        UserError: no finished run there, or it has no examples of this split.
-        DamagedRun: they are not as they were written.
+        UserError: no finished run there, it has no examples of this split, or they are not as they were written
+        (`DamagedRun`).
     """
     return RunDirectory(directory).examples(split, example_ids=example_ids).to_pandas()
 
@@ -216,11 +216,8 @@ class Written(NamedTuple):
 @dataclass
 class Rows:
     """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
-    shows in the table.
-
-    Attributes:
-        columns: (metric, site) → lists of the example ids, the steps (NaN: none) and the values, as they came: 24 bytes each.
-    """
+    shows in the table. `columns`: (metric, site) → the example ids, steps (NaN: none) and values, as they came: 24
+    bytes each."""
 
     columns: dict[tuple[str, str], tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]] = field(
         default_factory=dict
@@ -251,12 +248,8 @@ class Rows:
                 column.append(part)
 
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
-        """Write the table, and forget the rows.
-
-        Args:
-            path: of the parquet file.
-            identity: run_id, experiment, data, model, seed, split and probe, the same in every row.
-        """
+        """Write the table, and forget the rows. `identity`: run_id, experiment, data, model, seed, split and probe
+        of every row."""
         rows = undefined = 0
         extremes: Extremes = {}
         for (metric, _), columns in sorted(self.columns.items(), key=lambda pair: pair[0]):
