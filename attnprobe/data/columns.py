@@ -1,6 +1,6 @@
 """Which column of the rows holds what."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -24,12 +24,9 @@ OPTIONAL = ("question", "text2", "candidates", "rationale", "annotators", "count
 PLACED = ("lower", "digits")
 """Token rules after which it is still known where in the text a token was."""
 
-Places = Callable[[], list[tuple[int, int]]]
-"""[start, end) characters of each token in the text, found out when they are needed."""
-
 
 def marked(
-    cell: Any, kind: str, length: int, sentence: Sequence[int] | None, places: Places, setting: str
+    cell: Any, kind: str, length: int, sentence: Sequence[int] | None, places: Sequence[tuple[int, int]], setting: str
 ) -> Bool[np.ndarray, " tokens"] | None:
     """What a person marked in a text, as one truth value per token; None where the cell does not fit the tokens.
 
@@ -37,6 +34,7 @@ def marked(
         cell: as `kind` says; a token is marked by characters where one of its own is.
         length: number of tokens.
         sentence: the sentence of each token, where there are sentences.
+        places: [start, end) characters of each token in the text, where `kind` is characters.
         setting: the setting that names the column, for the message.
     """
 
@@ -63,7 +61,7 @@ def marked(
         return mask
     if not cell:
         return mask
-    begin, stop = np.array(places()).reshape(-1, 2).T
+    begin, stop = np.array(places).reshape(-1, 2).T
     for start, end in cell:
         if not 0 <= start <= end:
             return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +23,7 @@ from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, data_fingerprint, prepare
 from attnprobe.data.reader import Reader
-from attnprobe.data.settings import DataSettings, with_settings
+from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, Source
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
@@ -59,7 +60,8 @@ class TextDataModule(metaclass=Checked):
         self.notes: tuple[str, ...] = ()
 
     # what `**settings` stands for, for everything that asks a class what it takes
-    __signature__ = with_settings(__init__)
+    _given, _settings = (signature(one).parameters.values() for one in (__init__, DataSettings))
+    __signature__ = Signature([*[*_given][1:-1], *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in _settings)])
     pipeline: TextPipeline
     class_weight: Tensor | None
 

@@ -194,17 +194,14 @@ class Reader:
 
     def marks(self, cells: Mapping[str, Any], length: int, sentence: list[int] | None) -> dict[str, np.ndarray]:
         """The rationale, and what annotators marked, as far as they are there and fit the tokens."""
-
-        def places() -> list[tuple[int, int]]:
-            text = str(cells["text"])
-            return places_of(text, replace(self.rules, token_rules=()).tokens(text))
-
-        def one(cell: Any, setting: str) -> Bool[np.ndarray, " tokens"] | None:
-            return marked(cell, self.columns.rationale_kind, length, sentence, places, setting)
-
-        found: dict[str, np.ndarray] = {}
+        kind, text, found = self.columns.rationale_kind, str(cells["text"]), dict[str, np.ndarray]()
+        places = (
+            places_of(text, replace(self.rules, token_rules=()).tokens(text))
+            if kind == "characters" and (cells.get("rationale") or cells.get("annotators"))
+            else []
+        )
         if (cell := cells.get("rationale")) is not None:
-            mask = one(cell, f"data.rationale={self.columns.rationale}")
+            mask = marked(cell, kind, length, sentence, places, f"data.rationale={self.columns.rationale}")
             found |= {} if mask is None else {"rationale": mask}
         if (cell := cells.get("annotators")) is not None:
             setting = f"data.annotators={self.columns.annotators}"
@@ -213,7 +210,7 @@ class Reader:
                     f"{setting} expects a list of what each annotator marked, of {MOST_ANNOTATORS} at most, in every cell, "
                     f"but one is {str(cell)[:60]!r}"
                 )
-            masks = [one(part, setting) for part in cell]
+            masks = [marked(part, kind, length, sentence, places, setting) for part in cell]
             fitting = [mask for mask in masks if mask is not None]
             if len(fitting) > 1 and len(fitting) == len(masks):
                 found["annotators"] = packed(fitting)

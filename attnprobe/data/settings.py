@@ -1,9 +1,8 @@
 """What `conf/data/*.yaml` may say: flat settings (`data.max_tokens=50`) that check themselves and each other."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Gt, Le
@@ -146,10 +145,3 @@ class DataSettings(Columns, TextRules, Reading):
                 f"there is no training file among the splits {', '.join(splits)}: expected 'data.path={{train: FILE, …}}', a "
                 f"file, or a folder with train.*; a model that is trained already (training=none) needs a test file alone"
             )
-
-
-def with_settings(constructor: Callable[..., None]) -> Signature:
-    """What a constructor takes whose last argument is `**settings`, these settings by their names."""
-    _, *given, _ = signature(constructor).parameters.values()
-    settings = signature(DataSettings).parameters.values()
-    return Signature([*given, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in settings)])

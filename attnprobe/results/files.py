@@ -76,12 +76,12 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
     return os.fdopen(descriptor, "rb")
 
 
-def read_bytes(path: str | os.PathLike, *, limit: int = MAX_JSON, required: bool = False) -> bytes:
-    """The content of a regular file of at most `limit` bytes; raises as `open_regular` does."""
+def read_bytes(path: str | os.PathLike, *, required: bool = False) -> bytes:
+    """The content of a regular file of at most `MAX_JSON` bytes; raises as `open_regular` does."""
     with open_regular(path, required=required) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise damaged(path, f"it has more than {limit:,} bytes")
+        content = file.read(MAX_JSON + 1)
+    if len(content) > MAX_JSON:
+        raise damaged(path, f"it has more than {MAX_JSON:,} bytes")
     return content
 
 
@@ -137,20 +137,8 @@ def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
     return {setting: record_of(path.resolve()) for setting, path in files.items()}
 
 
-def sealed(content: dict[str, Any]) -> str:
-    """Indented JSON whose last entry is the SHA-256 of the text without it.
-
-    >>> json.loads(sealed({"a": 1}))["checksum"][:8]
-    '81646698'
-    """
-    rest = {key: value for key, value in content.items() if key != SEAL}
-    text = json.dumps(rest, indent=2, ensure_ascii=False)
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return json.dumps(rest | {SEAL: digest}, indent=2, ensure_ascii=False) + "\n"
-
-
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
+    """What `write_sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
     raw = read_bytes(path, required=True)
     content = read_json(path, raw)
     if SEAL not in content:
@@ -241,5 +229,8 @@ def write_json(content: Any, path: Path) -> None:
 
 
 def write_sealed(content: dict[str, Any], path: Path) -> None:
-    """Write JSON that carries its own checksum (`attnprobe.results.files.read_sealed`)."""
-    write_text(sealed(content), path)
+    """Write indented JSON whose last entry is the SHA-256 of the text without it (`read_sealed`)."""
+    rest = {key: value for key, value in content.items() if key != SEAL}
+    text = json.dumps(rest, indent=2, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    write_json(rest | {SEAL: digest}, path)

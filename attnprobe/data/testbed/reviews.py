@@ -26,7 +26,7 @@ it, but for the outvoted word of a count. *All there is*: see above.
 **Counterfactual.** The same review with the sentiment words that count turned into their opposites: the other label.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -186,10 +186,12 @@ def generate_reviews(
         extra = [_aside(draw, aspect, ruling) for _ in range(2) if draw() < asides and ruling != Rank.PLAIN]
         extra += [_remark(draw) for _ in range(2) if draw() < remarks]
         told = [sentence] if earlier is None else [earlier, sentence]
+        length = sum(one.count(" ") + 2 for one in told)  # tokens, with each sentence's full stop
         for one in shuffled(draw, extra):
-            if _length([*told, one]) <= LONGEST:
+            if length + one.count(" ") + 2 <= LONGEST:
                 told.append(one)
-        if _length(told) < SHORTEST:
+                length += one.count(" ") + 2
+        if length < SHORTEST:
             told.append(_remark(draw))
         told = shuffled(draw, told)
         if earlier is not None:
@@ -207,11 +209,6 @@ def generate_reviews(
             "rationale": [word[0] == "*" for word in words],
             "counterfactual": " ".join(other),
         }
-
-
-def _length(sentences: Sequence[str]) -> int:
-    """Tokens of the sentences, each with its full stop."""
-    return sum(one.count(" ") + 2 for one in sentences)
 
 
 def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
@@ -254,11 +251,11 @@ def _clause(
 
     form = 0.0 if degrees else draw()
     if form > 0.85:
-        negator = _starred(star, pick(draw, VERB_NEGATORS)) if negated else ""
+        negator = f"{star}{pick(draw, VERB_NEGATORS)} " if negated else ""
         return f"{frame}{subject} {negator}{opinion(VERBS)}"
     start = f"{frame}{subject} {pick(draw, COPULAS)} "
     if negated:
-        start += _starred(star, pick(draw, NEGATORS))
+        start += star + pick(draw, NEGATORS).replace(" ", f" {star}") + " "
     if form > 0.7:
         return f"{start}a {opinion(NOUNS)}"
     if rank == Rank.WHOLE and not negated and not (in_frame and negating) and draw() < 0.3:
@@ -266,10 +263,6 @@ def _clause(
     elif degrees:
         start += degree_star + pick(draw, degrees) + " "
     return f"{start}{opinion(ADJECTIVES)}"
-
-
-def _starred(star: str, phrase: str) -> str:
-    return star + phrase.replace(" ", " " + star) + " "
 
 
 def _remark(draw: Draw) -> str:

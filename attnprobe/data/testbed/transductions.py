@@ -61,21 +61,19 @@ def obeyed(command: Sequence[str], start: int = 0) -> Aligned:
     return (turn * 2 if command[1] == "opposite" else turn) + verb
 
 
-def _phrase(draw: Draw) -> list[str]:
-    """A verb with or without a direction, once or several times."""
-    verb, how = pick(draw, ["walk", "look", "run", "jump", "turn"]), pick(draw, ["", "to", "opposite", "around"])
-    how = "to" if verb == "turn" and not how else how
-    direction = [pick(draw, ["left", "right"])] if how else []
-    often = pick(draw, ["", "twice", "thrice"])
-    return [verb, *([how] if how in ("opposite", "around") else []), *direction, *([often] if often else [])]
-
-
 def _command(draw: Draw, length: int) -> list[str]:
-    """A command of SCAN of this many words at most."""
-    command = _phrase(draw)
-    joint = pick(draw, ["and", "after", ""])
-    other = [joint, *_phrase(draw)] if joint else []
-    return command + other if len(command) + len(other) <= length else command
+    """A command of SCAN of this many words at most: one phrase or two joined ones, each a verb with or without a direction,
+    once or several times."""
+    phrases, joint = list[list[str]](), ""
+    while not phrases or (joint and len(phrases) < 2):
+        verb, how = pick(draw, ["walk", "look", "run", "jump", "turn"]), pick(draw, ["", "to", "opposite", "around"])
+        how = "to" if verb == "turn" and not how else how
+        direction = pick(draw, ["left", "right"]) if how else ""
+        words = [verb, how if how != "to" else "", direction, pick(draw, ["", "twice", "thrice"])]
+        phrases.append([word for word in words if word])
+        joint = joint or pick(draw, ["and", "after", ""])
+    command = [*phrases[0], joint, *phrases[1]] if joint else phrases[0]
+    return command if len(command) <= length else phrases[0]
 
 
 def _words(draw: Draw, length: int) -> list[str]:
