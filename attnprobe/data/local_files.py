@@ -90,19 +90,19 @@ def find_path(path: str | os.PathLike) -> Path:
     Raises:
         UserError: it is in neither place.
     """
-    base = os.environ.get(DATA_DIR)
     if re.match(r"[a-z]+://", str(path)):
         raise UserError(f"{path} is a web address: download the file, and give its path")
+    base = os.environ.get(DATA_DIR)
     try:
         here = Path(path).expanduser()
-        places = [here] if base is None or here.is_absolute() else [here, Path(base) / here]
+        places = [here] if base is None else [here, Path(base) / here]  # the same where it is absolute
         if found := next((place for place in places if place.exists()), None):
             return found
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, or nobody's home folder
         raise UserError(
             f"{str(path)[:100]!r} is not a path ({error}): give that of an existing file or folder"
         ) from None
-    looked = " and ".join(str(place.absolute()) for place in places)
+    looked = " and ".join(dict.fromkeys(str(place.absolute()) for place in places))
     hint = "" if base else f", or set {DATA_DIR} to the folder that your data are in"
     raise UserError(f"{path} does not exist (looked at {looked}): give an existing path{hint}")
 

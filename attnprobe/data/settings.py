@@ -96,8 +96,8 @@ class DataSettings(Columns, TextRules, Reading):
                 )
         # characters are counted in the text as it is: what changes it before or after it is cut into tokens is refused
         if self.rationale_kind == "characters":
-            changing = {"clean": self.clean, "token_rules": [one for one in self.token_rules if one not in PLACED]}
-            for setting, steps in changing.items():
+            unplaced = [one for one in self.token_rules if one not in PLACED]
+            for setting, steps in (("clean", self.clean), ("token_rules", unplaced)):
                 if steps:
                     raise UserError(
                         f"data.{setting}: {steps[0]} changes the text, so that data.rationale_kind=characters can no longer "
@@ -106,7 +106,7 @@ class DataSettings(Columns, TextRules, Reading):
                     )
             if self.sentences == "column":
                 raise UserError(
-                    "data.sentences=column has no characters to count: use data.rationale_kind=mask or spans"
+                    "data.sentences=column has no characters to count: set data.rationale_kind=mask or spans"
                 )
         # what a question may be answered with
         if self.classes_from == "candidates" and not self.restricted:

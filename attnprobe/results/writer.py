@@ -32,9 +32,6 @@ from attnprobe.results.files import (
     write_text,
 )
 
-ABOUT = (
-    "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists, and no others.\n"
-)
 CHECKPOINTS = "checkpoints/"
 """A folder in `STAGING` for the best epoch so far."""
 JOURNAL = "replaced.json"
@@ -91,17 +88,17 @@ class OwnFolder:
             raise _left_as_it_is(path)
         if name not in self.known or not self.written:  # from now on the files are not those of the records
             self.known.add(name)
-            self._list({})
+            self.close(final=False)
         self.written.append(name)
         return path
 
-    def close(self) -> None:
-        """Note which files this call wrote."""
-        self.last = self.written
-        there = (name for name in self.written if os.path.lexists(self.path / name))
-        self._list(self.records | {name: record_of(self.path / name) for name in there})
-
-    def _list(self, records: Mapping[str, Record]) -> None:
+    def close(self, *, final: bool = True) -> None:
+        """List the files, and those that this call wrote with their records; not `final`: it is going to write some."""
+        records: dict[str, Record] = {}
+        if final:
+            self.last = self.written
+            there = [name for name in self.written if os.path.lexists(self.path / name)]
+            records = self.records | {name: record_of(self.path / name) for name in there}
         about = "Files here that attnprobe wrote and may replace, and those that its last call wrote."
         content = {"about": about, "files": sorted(self.known), "last": self.last, "records": records}
         write_sealed(content, self.path / LISTED)
@@ -137,7 +134,8 @@ class OwnRunDirectory(RunDirectory):
         """Make the folder and its mark, unless they are there, and finish or remove what a killed command left."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(self / MARKER):
-            write_text(ABOUT, self.checked(MARKER))
+            about = "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists"
+            write_text(f"{about}, and no others.\n", self.checked(MARKER))
         self.settle()
 
     def checked(self, name: str) -> Path:
