@@ -107,7 +107,7 @@ def answer(together: pd.DataFrame) -> str:
     means = together.groupby("method", sort=False)["auprc"].mean()
     beside = ", ".join(f"{name} {means[name]:.2f}" for name in ("attention", "random") if name in means)
     best = f"“{means.idxmax()}” finds the words that decide best: average precision {means.max():.2f}"
-    return f"{best}{f' ({beside})' if beside else ''}; 1 is perfect."
+    return f"{best} ({beside}); 1 is perfect." if beside else f"{best}; 1 is perfect."
 
 
 def of_model(directory: Path) -> pd.DataFrame:

@@ -53,8 +53,7 @@ SHARES, AUDITS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0), 150
 RECALL = ("task=qa", "data=rules", "data.question=question", "model/decoder=additive", "data.source.train_size=2000")
 UNIQUE = ("data=rules", "data.source.rule=token", "data.source.train_size=600")
 NEED = {
-    "recall of 2": (*RECALL, "data.source.rule=recall2"),
-    "recall of 4": (*RECALL, "data.source.rule=recall4"),
+    **{f"recall of {keys}": (*RECALL, f"data.source.rule=recall{keys}") for keys in (2, 4)},
     "no question": (*UNIQUE, "data.source.train_size=4000"),
 }
 ALIKE = {
@@ -65,8 +64,7 @@ ALIKE = {
 }
 """Cell → the settings of its models without context. `NEED`: necessity, with learned and with equal weights; `ALIKE`:
 stability, given, the same for every seed, drawn anew with every seed, and learned."""
-CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": balanced_accuracy}
-"""A claim about trained models, and the number of which it is a difference."""
+CLAIMS: dict[str, Score] = {"attention_is_needed": f1_of, "attention_guides": balanced_accuracy}  # differences of these
 
 
 def settings_of(draw: int, *overrides: str) -> dict:

@@ -42,13 +42,9 @@ Cell = namedtuple("Cell", ["family", "encoder", "width", "texts", "length"])
 class Questions(Study):
     """Trains every cell of a grid with learned and with equal weights, once per draw of the data and seed; then adversaries
     of some. Replicates come one after the other, each with all cells: a study that is cut short is even at any time.
-
-    Attributes:
-        families, encoders: name → how the data, the model are described; `{width}`, `{half}`, `{quarter}` of the cell.
-        blocks: crossed products: `families`, `encoders`, and where they differ from `CENTRE` `widths`, `texts`, …
-        adversaries: blocks whose learned models are imitated, with `weights` (λ) beside.
-        without_context, single: encoders that see one word at a time, and the families that they are given.
-        margins: of the hypotheses (`MARGINS`), tightened after a pilot and never loosened.
+    `families` and `encoders` are described as on the command line, `{width}`, `{half}`, `{quarter}` being the cell's;
+    `blocks` are crossed products of them, with what differs from `CENTRE`, and `adversaries` those that are imitated, with
+    `weights` (λ); `single` are the families of encoders `without_context`; `margins` are tightened, never loosened.
     """
 
     name: ClassVar[str] = "questions"
@@ -182,8 +178,7 @@ def resampling(draws: int, seeds: int, texts: int) -> Float[np.ndarray, "resampl
     return weights
 
 
-Resampled = Float[np.ndarray, " resamples"]
-"""A number, and after it what it is in each resample; NaN where there is none."""
+Resampled = Float[np.ndarray, " resamples"]  # a number, and after it what it is in each resample
 
 
 class Grid:
@@ -221,13 +216,8 @@ class Grid:
     def cells(self, name: str, **fixed: Any) -> list[Cell]:
         """The cells with a learned model that has this quantity and these knobs (one value, or several)."""
         wanted = {knob: one if isinstance(one, tuple) else (one,) for knob, one in fixed.items()}
-        return [
-            cell for (quantity, cell, kind) in self.found
-            if (quantity, kind) == (name, LEARNED) and all(getattr(cell, knob) in one for knob, one in wanted.items())
-        ]  # fmt: skip
-
-
-# The hypotheses: each is a few contrasts, all of which have to hold; one that is refuted refutes it.
+        learned = [cell for quantity, cell, kind in self.found if (quantity, kind) == (name, LEARNED)]
+        return [cell for cell in learned if all(getattr(cell, knob) in several for knob, several in wanted.items())]
 
 
 class Contrast(NamedTuple):
@@ -345,9 +335,6 @@ def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:
         table["p"] = holm(table["p"].tolist())
         table.loc[~(table["p"] < 0.05) & table["verdict"].isin(["holds", "refuted"]), "verdict"] = "open"
     return table
-
-
-# The page.
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:

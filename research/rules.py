@@ -13,12 +13,11 @@ from attnprobe.data.testbed import RULES as REVIEW_RULES
 from attnprobe.data.testbed import generate_reviews
 
 FILLER = [f"w{number}" for number in range(120)]
-Row = tuple[list[str], set[int]]
-"""Words, and the places of those that decide the label."""
-Make = Callable[[Random, int], Row]
 Between = tuple[int, int]
+Row = tuple[list[str], set[int]]
+Make = Callable[[Random, int], Row]
 Say = Callable[[Random, int, list[int]], dict[int, str]]
-"""Label and places → the words there."""
+"""Label → words, and the places of those that decide it; label and places → the words there."""
 
 
 def filler(draw: Random, words: int) -> list[str]:

@@ -12,8 +12,7 @@ from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 @dataclass(frozen=True)
 class SanityChecks(Study):
     """Trains the command line's model on labels by a coin, then on its own, and puts the second to both tests of Adebayo et
-    al. 2018: random weights (section 3.1) and random labels (section 3.4). `importances`: the methods; `probes`: of the
-    second run, in addition to `sanity`."""
+    al. 2018: random weights (section 3.1) and random labels (section 3.4). `probes`: of the second run, beside `sanity`."""
 
     name: ClassVar[str] = "sanity"
     importances: Sequence[str] = ()

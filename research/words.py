@@ -40,8 +40,8 @@ from research.rules import BLIND, RULES
 CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
 FIRST_PART = Path(__file__).parent / "words_first_part.csv"
 """Counts of the blind batch's first part (draws 100, 101 and 102, of which not every rule), whose rows are not kept."""
-ALL_WORDS, LEAVE_ONE_OUT = swaps.READING.claims[0].name, "agrees_with_leave_one_out"
-RECORDED = {("erasure", ALL_WORDS): "table", ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT}
+LEAVE_ONE_OUT = "agrees_with_leave_one_out"
+RECORDED = {("erasure", swaps.READING.claims[0].name): "table", ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT}
 """Criterion and claim about words → the column of what was said."""
 OWN = "model.attention._target_=research.attentions."
 PLACED = ("model/attention=first", f"{OWN}PlacedAttention")
@@ -54,8 +54,7 @@ ATTENTIONS = CONTROLS | {
     "rare_right": (*PLACED, "+model.attention.where=one"),
     "rare_wrong": (*PLACED, "+model.attention.where=more"),
 }
-OF_PLACES = {"first", "last", "random", "position", "half", "rare_right", "rare_wrong"}
-"""Those that a model without context cannot solve its task with."""
+OF_PLACES = {"first", "last", "random", "position", "half", "rare_right", "rare_wrong"}  # need context
 LAYERS = {f"transformer_{layers}": (*ENCODERS["transformer"], f"model.encoder.layers={layers}", "data.embedding_size=48")
           for layers in (1, 2, 4)}  # fmt: skip
 """Own transformers by how many layers they have, on planted words."""
@@ -324,14 +323,13 @@ def main() -> None:
             of_states = claim == "top_state_decides" and "state kind" in models
             said = table(models.assign(kind=models["state kind"]) if of_states else models, by, claim)
             print(claim, markdown(said), sep="\n\n", end="\n\n")
-        null = models["null"].value_counts().to_dict() if "null" in models else ""
-        print(models["kind"].value_counts().to_dict(), null)
+        print(*(models[one].value_counts().to_dict() if one in models else "" for one in ("kind", "null")))
         return
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    names = (given.draws, given.rules, given.encoders, given.attentions)
+    named = (one.split(",") for one in (given.draws, given.rules, given.encoders, given.attentions))
     with composing():
-        for draw, rule, encoder, attention in product(*(one.split(",") for one in names)):
+        for draw, rule, encoder, attention in product(*named):
             path = given.folder / f"{rule}-{Path(encoder).name}-{attention}-{draw}.json"
             impossible = encoder == "average" and (rule not in SINGLE_WORD or attention in OF_PLACES)
             if path.exists() or impossible or (rule == "very_long" and encoder == "transformer"):

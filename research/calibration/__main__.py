@@ -1,14 +1,17 @@
 """`python -m research.calibration STUDY… -o FILE`: the table that the package ships, from one or several studies."""
 
 import argparse
+import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.files import write_text
+from attnprobe.results.files import write_atomically, write_text
 from research.calibration.rates import markdown, tables_of
-from research.calibration.records import collected, models_in, ship
+from research.calibration.records import collected, models_in, shipped
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -23,7 +26,10 @@ def main(arguments: list[str] | None = None) -> None:
         models, answered = collected(models_in(given.places))
     except UserError as error:
         raise SystemExit(f"attnprobe: {error}") from None
-    ship(answered, given.output, made_by(models))
+    facts = json.dumps({"made_by": made_by(models), "models": str(answered["run_id"].nunique())})
+    table = pa.Table.from_pandas(shipped(answered), preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnprobe": facts.encode()})
+    write_atomically(given.output, lambda target: pq.write_table(table, target))
     if given.tables is not None:
         parts = (f"## {name}\n\n{markdown(table)}" for name, table in tables_of(models, answered).items())
         write_text("\n\n".join(parts) + "\n", given.tables)

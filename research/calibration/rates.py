@@ -1,6 +1,6 @@
 """How often a test says yes of right and wrong attention, and how well it tells: tables of docs/results/calibration.md."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,8 @@ from scipy import stats
 from attnprobe.evidence.statistics import clopper_pearson, in_columns
 from research.calibration.records import RIGHTNESS
 
-REPEATS = 1000
-"""Bootstrap samples of the models."""
-FALSE_ALARMS = 0.05
-"""Share of wrong attentions that a chosen threshold may let pass, among the models that it is chosen on."""
+REPEATS, FALSE_ALARMS = 1000, 0.05
+"""Bootstrap samples of the models, and share of wrong attentions that a threshold may let pass where it is chosen."""
 KEY = ["version", "criterion", "level", "claim"]
 PUBLISHED, CURRENT = "published", "current"
 NAMES = {
@@ -91,16 +89,11 @@ def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:
     return f"{yes} of {of} [{100 * low:.0f}, {100 * high:.0f}]" if of else "–"
 
 
-def words(names: Iterable[object]) -> list[str]:
-    """Names without underscores."""
-    return [str(one).replace("_", " ") for one in names]
-
-
 def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Caption → table: the models, and of every test the share of yes, the AUC and thresholds from other data."""
     counts = models.groupby(["data", "encoder", "rightness_label"], observed=True).size().unstack(fill_value=0)
     counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
-    cells: list[Any] = [(*words(key), *row) for key, *row in counts.itertuples()]
+    cells: list[Any] = [(*key, *row) for key, *row in counts.itertuples()]
     solved = models[models["rightness_label"].isin(["right", "between", "wrong"])].groupby("control", observed=True)
     controls = (
         solved["rightness"].agg(["mean", "size", "min", "max"]).sort_values("mean", ascending=False, kind="stable")
@@ -124,7 +117,7 @@ def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.Data
                 both = [own.loc[own["rightness_label"] == kind, "met"] for kind in ("right", "wrong")]
                 if any(map(len, both)):
                     shares = (counted(met, decided=decided) for met in both for decided in (False, True))
-                    rows.append((name.strip("* "), *words(cell), *shares))
+                    rows.append((name.strip("* "), *cell, *shares))
         if test in separated.index:
             auc, low, high = (separated[f"AUC{end}"].loc[[test]].item() for end in ends)
             beyond = ["–", "–"]
@@ -136,10 +129,10 @@ def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.Data
             told.append((name, f"{auc:.2f} [{low:.2f}, {high:.2f}]", *of_each, *beyond))
     heads = [f"{kind}: {of}" for kind in kinds[:2] for of in ("yes, of all", "of those decided")]
     return {
-        caption: pd.DataFrame(rows, columns=columns) for caption, columns, rows in (
+        caption: pd.DataFrame(rows, columns=columns).replace("_", " ", regex=True) for caption, columns, rows in (
             ("Models", ["data", "encoder", *RIGHTNESS], [*cells, ("all", "", *counts.sum())]),
             ("Rightness by control", ["control", "models", "rightness, mean (range)"],
-             [(*words([name]), int(size), f"{mean:.2f} ({low:.2f} to {high:.2f})")
+             [(name, int(size), f"{mean:.2f} ({low:.2f} to {high:.2f})")
               for name, mean, size, low, high in controls.itertuples()]),
             ("Yes, of all models asked", ["test", "criterion, level", *(f"{kind}: yes" for kind in kinds)], yes),
             *((f"Primary claims by {' and '.join(by)}", ["primary claim", *by, *heads], rows)

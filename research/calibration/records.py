@@ -1,14 +1,11 @@
 """What the tests say of models whose answer is known: the study `+experiment=calibration`, read from its runs' tables."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import put_to_test
@@ -18,7 +15,7 @@ from attnprobe.evidence.statistics import interval
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
-from attnprobe.results.files import damaged, read_sealed, write_atomically
+from attnprobe.results.files import damaged, read_sealed
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
@@ -56,11 +53,8 @@ Every one is worded so that yes speaks for the attention."""
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
-"""Accuracy, and accuracy with the reason changed, from which a model counts as one that decides by the known reason; where
-no text has its reason changed, the accuracy without the reason up to which it does."""
-RIGHT, WRONG = 0.8, 0.05
-"""Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
-PROBE = "known_answer"
+"""Accuracy, and with the reason changed, from which a model decides by it; or that without it, up to which it does."""
+RIGHT, WRONG = 0.8, 0.05  # share of what an attention could reach beyond chance
 KNOWN = {"accuracy": "correct", "accuracy_contradicted": "correct_contradicted", "accuracy_without": "correct_without",
          "chance": "chance", "mass": "mass_on_rationale"}  # fmt: skip
 """What is known of a model: name here → metric of the probe."""
@@ -70,24 +64,13 @@ RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 def answer_of(directory: Path) -> dict[str, Any]:
     """Which run it is (`run_id data model seed`), and means of `known_answer` over its texts; NaN for what was not asked."""
-    rows, numbers = read_results(directory, probe=PROBE), measured(directory, PROBE)
+    rows, numbers = read_results(directory, probe="known_answer"), measured(directory, "known_answer")
     if numbers.empty:
-        raise damaged(RunDirectory(directory) / table_file(PROBE), "it has no number of any text")
+        raise damaged(RunDirectory(directory) / table_file("known_answer"), "it has no number of any text")
     identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
     means = numbers.mean()
     known = {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
     return identity | {"seed": int(rows["seed"].iloc[0])} | known
-
-
-def label_of(facts: Mapping[str, Any]) -> str:
-    """Which of `RIGHTNESS` a model's attention is, about words."""
-    if facts["control"] in MEANINGLESS:
-        return "meaningless"
-    changed = facts["accuracy_contradicted"]
-    follows = facts["accuracy_without"] <= LOST if np.isnan(changed) else changed >= FOLLOWS
-    if not (facts["accuracy"] >= SOLVED and follows):
-        return "not solved"
-    return "right" if facts["rightness"] >= RIGHT else "wrong" if facts["rightness"] <= WRONG else "between"
 
 
 def published(name: str, numbers: pd.DataFrame) -> dict[str, Any]:
@@ -144,7 +127,13 @@ def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
         one = answer_of(directory)
         one["encoder"], _, one["control"] = one.pop("model").partition("_")
         one["rightness"] = one["mass"] / (1 - one["chance"]) if one["chance"] < 1 else float("nan")
-        facts.append(one | {"rightness_label": label_of(one)})
+        changed, label = one["accuracy_contradicted"], "between"
+        follows = one["accuracy_without"] <= LOST if np.isnan(changed) else changed >= FOLLOWS
+        if one["control"] in MEANINGLESS or not (one["accuracy"] >= SOLVED and follows):
+            label = "meaningless" if one["control"] in MEANINGLESS else "not solved"
+        elif one["rightness"] >= RIGHT or one["rightness"] <= WRONG:
+            label = "right" if one["rightness"] >= RIGHT else "wrong"
+        facts.append(one | {"rightness_label": label})
         parts.append(answers(directory).assign(**facts[-1]))
     return pd.DataFrame(facts), pd.concat(parts, ignore_index=True)
 
@@ -162,11 +151,3 @@ def shipped(answered: pd.DataFrame) -> pd.DataFrame:
     groups = own.groupby(["criterion", "level", "encoder", "rightness_label", "claim"], observed=True)["met"]
     table = groups.agg(models="count", meets="sum", asked="size").reset_index()
     return table.rename(columns={"rightness_label": "rightness"}).astype({"meets": int})[SHIPPED]
-
-
-def ship(answered: pd.DataFrame, path: Path, made_by: str) -> None:
-    """Write the shipped table; the file says by which command it was made, and of how many models."""
-    table = pa.Table.from_pandas(shipped(answered), preserve_index=False)
-    facts = {"made_by": made_by, "models": str(answered["run_id"].nunique())}
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnprobe": json.dumps(facts).encode()})
-    write_atomically(path, lambda target: pq.write_table(table, target))
