@@ -100,9 +100,8 @@ class Metric:
         """The same of a model that gives a score and no probabilities: what is made of these has its unit, and no end."""
         if self.scale.unit not in (TVD.unit, PROBABILITY.unit):
             return self
-        return replace(
-            self, scale=Scale("standard deviations of the score", 0 if self.scale.unit == TVD.unit else -math.inf)
-        )
+        low = 0 if self.scale.unit == TVD.unit else -math.inf
+        return replace(self, scale=Scale("standard deviations of the score", low))
 
 
 class UndeclaredNumber(UserWarning):

@@ -38,10 +38,6 @@ class Readout:
     recorded: Float[Tensor, "batch classes"] | None = None
     activations: int = 0
 
-    def __post_init__(self) -> None:
-        if (self.position_logits is None) == (self.decode is None):
-            raise ValueError("a Readout needs exactly one of position_logits (linear decoder) and decode (any other)")
-
     def logits(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
         """Logits under other attentions; leading sample axes are free."""
         if self.position_logits is not None:
@@ -49,7 +45,7 @@ class Readout:
             flat = attention.reshape(-1, *attention.shape[-2:]).transpose(0, 1)
             result = torch.bmm(flat, self.position_logits).transpose(0, 1)
             return result.reshape(*attention.shape[:-1], result.shape[-1])
-        assert self.decode is not None
+        assert self.decode is not None, "a Readout needs position_logits (linear decoder) or decode (any other)"
         at_once = max(1, MOST_NUMBERS // max(1, self.activations))
         if attention.ndim == 2 or attention.shape[:-2].numel() <= at_once:
             return self.decode(attention)

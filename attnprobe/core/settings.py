@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -68,6 +68,8 @@ Portion = Annotated[Number, Ge(0), Le(1)]
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
 PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
+# pydantic's check of a type, which converts nothing: "3" is not a number
+_adapter = cache(partial(TypeAdapter[Any], config=ConfigDict(strict=True, arbitrary_types_allowed=True)))
 BOUNDS = {
     Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}",
     MinLen: "with {0.min_length} or more entries",
@@ -161,12 +163,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset | range) or type(value).__name__ == "ListConfig":
         return [_plain(one) for one in value]
     return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """pydantic's check of a type, which converts nothing: "3" is not a number."""
-    return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
 @cache

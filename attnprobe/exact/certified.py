@@ -270,10 +270,9 @@ def certified_interval(
 def _interval(example: Region, effort: int) -> tuple[Float[np.ndarray, "seq"], float]:
     """Best attention found and upper bound for one text."""
     alpha, mass = example.alpha, np.array(example.mass)
-    value = example.mass * np.log(2) / 2 + (
-        term(alpha, mass) - alpha * np.log(2) / 2
-    )  # with everything on one position
-    free = float(value.max())  # the optimum without any constraint
+    # with everything on one position; the best of these is the optimum without any constraint
+    value = example.mass * np.log(2) / 2 + (term(alpha, mass) - alpha * np.log(2) / 2)
+    free = float(value.max())
     best = Incumbent(example, alpha)
     farthest = int(np.where(example.within(mass * example.shift, well=True), value, -np.inf).argmax())
     best.offer_all(np.eye(1, len(value), farthest) * mass)

@@ -160,9 +160,8 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
             kept = weights.cumsum(-1)
             for last in range(weights.shape[1] - 2, -1, -1):
                 defined = kept[:, last, None] >= LEAST_MASS
-                left = torch.where(
-                    (number <= last) & defined, weights / torch.where(defined, kept[:, last, None], 1), 0
-                )
+                shares = weights / torch.where(defined, kept[:, last, None], 1)
+                left = torch.where((number <= last) & defined, shares, 0)
                 ahead = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
                 flips[:, last] = ahead & defined.squeeze(-1)
                 if flips.any(-1).all():

@@ -86,9 +86,7 @@ def farthest_attention(
     if not epsilon >= 0:
         raise UserError(f"epsilon is {epsilon}: expected the largest allowed TVD, 0 or more; the paper's is 0.01")
     if effort < 0:
-        raise UserError(
-            f"effort is {effort}: expected how many linear programmes the bound of an example may take, 0 or more"
-        )
+        raise UserError(f"effort is {effort}: expected how many linear programmes a text's bound may take, 0 or more")
     attention, position_logits, content = checked(attention, position_logits, content)
     if epsilon >= 1:
         epsilon = math.inf  # not even a prediction turned into its opposite is too far

@@ -21,7 +21,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import Count, listed, nearest
 from attnprobe.data.module import TextDataModule
-from attnprobe.importance.base import Importance, Subject
+from attnprobe.importance.base import Importance, Scores, Subject
 from attnprobe.models.base import Model
 
 PREDICTED, CONTRAST = "predicted", "contrast"
@@ -111,7 +111,7 @@ def texts_at_once(model: nn.Module, width: int) -> int:
     return max(1, AT_ONCE * SMALL // max(SMALL, own) // width)
 
 
-def per_word(at_parts: Float[Tensor, "batch parts"], subject: Subject) -> Float[Tensor, "batch seq"]:
+def per_word(at_parts: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
     """What belongs to the parts that the model reads, added up for each word; 0 outside content."""
     return subject.classifier.per_position(subject.batch, at_parts).masked_fill(~subject.batch.content, 0)
 
@@ -180,7 +180,7 @@ class TextByText(Attribution):
     def of_text(self, explained: Explained, whole: Float[Tensor, "1 words"]) -> Float[Tensor, "words"]:
         """The scores of the words of one text; `whole`: all are kept (`Explained.keeping`)."""
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         every, draws = subject.cached(self.explained), Draws(subject.seed, self.name)

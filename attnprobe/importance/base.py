@@ -28,6 +28,8 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.models.base import Model, Unit
 
 Result = TypeVar("Result")
+Scores = Float[Tensor, "batch seq"]
+"""One number per position: tokens, or sentences of a hierarchical model."""
 GROUP = "attnprobe.importances"
 """Entry points by which an installed package brings importances: `name = package.module:Class`."""
 
@@ -101,7 +103,7 @@ class Importance(metaclass=Checked):
         return True
 
     @abstractmethod
-    def scores(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: "Subject") -> Scores:
         """The higher, the more important. Any number outside content; NaN in content where it is undefined."""
 
     def notes(self, subject: "Subject") -> Iterator[Note]:
@@ -142,7 +144,7 @@ class Subject:
         """The importance of this name; raises `UserError` where there is none."""
         return self.importances.get(name) or built_in(name)
 
-    def scores(self, name: str) -> Float[Tensor, "batch seq"]:
+    def scores(self, name: str) -> Scores:
         """The scores of the importance of this name, computed when they are first asked for."""
         start = perf_counter()
         scores = self.cached(self.importance(name).scores)

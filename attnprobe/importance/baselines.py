@@ -16,7 +16,7 @@ from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.vocabulary import document_frequency
 from attnprobe.exact.erasure import decision_margin
-from attnprobe.importance.base import Importance, Subject
+from attnprobe.importance.base import Importance, Scores, Subject
 
 
 class Attention(Importance):
@@ -24,7 +24,7 @@ class Attention(Importance):
 
     name, title, colour = "attention", "attention", "#E69F00"
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return -subject.readout.attention if self.signed else subject.readout.attention
 
 
@@ -41,7 +41,7 @@ class Position(Importance):
     name, title, colour = "position", "position, first first", "#777777"
     shares = True
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         content = subject.outputs.content
         return (1 / content.long().cumsum(-1).clamp(min=1).double()).masked_fill(~content, 0)
 
@@ -52,7 +52,7 @@ class Random(Importance):
     name, title, colour = "random", "random", "#222222"
     shares = drawn = True
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return Draws(subject.seed, self.name).uniform(1, subject.readout.content, subject.readout.example_id)[0]
 
 
@@ -68,7 +68,7 @@ class Contribution(Importance):
     def is_defined(self, subject: Subject) -> bool:
         return subject.readout.position_logits is not None
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return subject.readout.attention * decision_margin(subject.readout)
 
 
@@ -77,9 +77,7 @@ class TrainingWords(Importance):
     """An importance that is a table of the vocabulary's words, filled from the training texts before anything is trained."""
 
     of_words: ClassVar[bool] = True
-    _table: list[Float[Tensor, "vocabulary columns"]] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
+    _table: list[Tensor] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @abstractmethod
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
@@ -98,7 +96,7 @@ class TrainingWords(Importance):
             f"own test texts, as its tables have it"
         )
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         """The words' scores; of a table with a column per class that of the predicted one."""
         table = self._table[0].to(subject.batch.ids.device)
         column = subject.outputs.logits.argmax(-1, keepdim=True) if table.shape[1] > 1 else 0

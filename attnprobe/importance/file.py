@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
@@ -17,7 +15,7 @@ from attnprobe.core.settings import nearest
 from attnprobe.data.local_files import ending_of, find_path
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import read_file
-from attnprobe.importance.base import Importance, Subject
+from attnprobe.importance.base import Importance, Scores, Subject
 
 ENDINGS = (".parquet", ".jsonl", ".json")
 BY_NUMBER, BY_TOKENS, BY_TEXT = "example_id", "tokens", "text"
@@ -196,7 +194,7 @@ class File(Importance):
         self._scores.clear()
         self._scores.update(rows.matched(words, keys, "those to explain", others=True))
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         for row, number in enumerate(subject.batch.example_id.tolist()):

@@ -19,7 +19,7 @@ from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, NotNegative, Positive
 from attnprobe.importance.attribution import Attribution, Explained, Perturbation, per_word, texts_at_once
-from attnprobe.importance.base import Importance, Note, Subject
+from attnprobe.importance.base import Importance, Note, Scores, Subject
 from attnprobe.models.base import Model, Unit
 
 
@@ -31,10 +31,10 @@ class Gradients:
     where the model shows no states on the way to its prediction), the attention held fixed (the paper's), or reacting too.
     """
 
-    embedding: Float[Tensor, "batch seq"]
-    embedding_through_attention: Float[Tensor, "batch seq"]
-    hidden: Float[Tensor, "batch seq"]
-    hidden_through_attention: Float[Tensor, "batch seq"]
+    embedding: Scores
+    embedding_through_attention: Scores
+    hidden: Scores
+    hidden_through_attention: Scores
 
 
 def gradients(classifier: Model, batch: Batch) -> Gradients:
@@ -54,15 +54,14 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     with torch.enable_grad():
         scale, reacting = classifier.scaled(batch)
         held = classifier.under(batch, scale, reacting, reacting.attention.detach())
-        (fixed, hidden_fixed), (through, hidden_through) = (
-            gradients_at(classifier, batch, scale, outputs) for outputs in (held, reacting)
-        )
+        fixed, hidden_fixed = gradients_at(classifier, batch, scale, held)
+        through, hidden_through = gradients_at(classifier, batch, scale, reacting)
     return Gradients(fixed, through, hidden_fixed, hidden_through)
 
 
 def gradients_at(
     classifier: Model, batch: Batch, scale: Float[Tensor, "batch parts"], outputs: Outputs
-) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
+) -> tuple[Scores, Scores]:
     """|input · ∂ŷ/∂input| of the words and of the states, for outputs that were computed with a factor of 1, `scale`, at each
     of the inputs: the derivative by it is input · gradient."""
     probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
@@ -98,7 +97,7 @@ class Gradient(Importance):
     shares = of_words = True
     which: ClassVar[str] = "embedding"
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return getattr(subject.cached(gradients_of), self.which).double()
 
 
@@ -117,7 +116,7 @@ class GradientInput(Attribution):
 
     name, title, colour = "gradient_input", "gradient × input", "#88CCEE"
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         at_vectors = subject.cached(self.explained).attribute(InputXGradient)
         return per_word(at_vectors.sum(-1).double(), subject)
 
@@ -129,7 +128,7 @@ class AttentionGradient(Importance):
     signed = True
     times_weight: ClassVar[bool] = False
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         if self.times_weight:
             return subject.scores("attention_gradient") * subject.scores("attention")
         return subject.readout.gradient().double()
@@ -149,7 +148,7 @@ class Saliency(Attribution):
     shares = True
     signed = False
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         gradient = subject.cached(self.explained).attribute(CaptumSaliency, abs=False)
         return per_word(gradient.double().square().sum(-1), subject).sqrt()
 
@@ -164,7 +163,7 @@ class GradCam(Attribution):
     shares = True
     signed = of_words = False
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         explained, content = subject.cached(self.explained), subject.outputs.content.unsqueeze(-1)
         with torch.enable_grad():
             outputs = subject.classifier.outputs_from(subject.batch, explained.inputs.clone().requires_grad_())
@@ -235,7 +234,7 @@ class IntegratedGradients(Attribution):
             said = f"importance.{self.name}.steps={self.steps}"
             raise UserError(f"{said}: expected no more than most_steps={self.most_steps}")
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         explained = subject.cached(self.explained)
         text = explained.batch.lengths.argsort(stable=True)  # read together: texts of like lengths
         scores = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=text.device)
@@ -277,7 +276,7 @@ class DeepLift(Attribution):
     complete = True
     gap: Positive = 1e-3
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         """Raises `UserError` where they add up in no text of the batch."""
         explained, total = subject.cached(self.explained), subject.cached(self.total)
         hooked = nn.Module()  # captum hooks the parts of the model that it finds in it

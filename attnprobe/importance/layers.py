@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.importance.attribution import Attribution, per_word
-from attnprobe.importance.base import Importance, Subject
+from attnprobe.importance.base import Importance, Scores, Subject
 from attnprobe.measures import normalised
 from attnprobe.models.base import Layers
 from attnprobe.models.linearised_layers import Affine, Linearised, Mixing, Norm, normalised_parts
@@ -70,7 +70,7 @@ class Rollout(Importance):
         means = [one.mean(1) for one in layers.weights]
         return [(one + own) / 2 if adds else one for one, adds in zip(means, layers.own, strict=True)]
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         layers = subject.cached(layers_of)
         assert layers is not None
         followed, *others = self.maps(subject, layers)
@@ -179,7 +179,7 @@ class DecompX(Attribution):
                 found[rows.start + text, : len(of_class)] = of_class
         return found.to(subject.batch.ids.device)
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return per_word(subject.cached(self.parts), subject)
 
     def total(self, subject: Subject) -> Float[Tensor, "batch"]:
@@ -249,7 +249,7 @@ class AttentionFlow(Rollout):
 
     name, title, colour = "attention_flow", "attention flow", "#4682B4"
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         layers = subject.cached(layers_of)
         assert layers is not None
         maps = torch.stack(list(self.maps(subject, layers)), 1).cpu().numpy()
@@ -318,7 +318,7 @@ class ValueNorm(Importance):
     def is_defined(self, subject: Subject) -> bool:
         return subject.outputs.hidden.shape[-1] > 0
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return subject.readout.attention * subject.outputs.hidden.detach().double().norm(dim=-1)
 
 

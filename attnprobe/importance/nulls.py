@@ -1,20 +1,18 @@
 """Gradient and leave-one-out of the same model under other attentions: both contain the attention that they are taken at."""
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from attnprobe.core.batch import Batch
 from attnprobe.core.readout import Readout
-from attnprobe.exact.checks import LEAST_MASS
+from attnprobe.exact.checks import LEAST_MASS, Content
+from attnprobe.exact.nulls import Samples
+from attnprobe.importance.base import Scores
 from attnprobe.importance.gradients import gradients_at
 from attnprobe.importance.word_removal import AT_ONCE, removable
 from attnprobe.models.base import Model
 
 
-def gradients_under(
-    classifier: Model, batch: Batch, attentions: Float[Tensor, "samples batch seq"]
-) -> Float[Tensor, "samples batch seq"]:
+def gradients_under(classifier: Model, batch: Batch, attentions: Samples) -> Samples:
     """|word vector · ∂ŷ/∂word vector| with each of the attentions held fixed, 0 or more; 0 outside content. ŷ as in
     `attnprobe.importance.gradients.gradients`."""
     with torch.enable_grad():
@@ -24,13 +22,8 @@ def gradients_under(
 
 
 def removals_under(
-    classifier: Model,
-    batch: Batch,
-    readout: Readout,
-    attentions: Float[Tensor, "samples batch seq"],
-    *,
-    chunk: int = AT_ONCE,
-) -> Float[Tensor, "samples batch seq"]:
+    classifier: Model, batch: Batch, readout: Readout, attentions: Samples, *, chunk: int = AT_ONCE
+) -> Samples:
     """Distance of the predictions without each word and with it, each of the attentions held fixed but for the removed
     word's weight, the others renormalised; NaN outside content and where nothing is left. Every shortened text is encoded
     once, for all attentions."""
@@ -58,9 +51,7 @@ def removals_under(
     return result
 
 
-def aligned(
-    attention: Float[Tensor, "batch seq"], scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch seq"]:
+def aligned(attention: Scores, scores: Scores, content: Content) -> Scores:
     """The attention's own weights in the order of the scores: no other order of them agrees better."""
     place = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argsort(dim=-1, stable=True)
     weights = attention.masked_fill(~content, -torch.inf).sort(-1).values

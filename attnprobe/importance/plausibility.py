@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.data.columns import MOST_ANNOTATORS
+from attnprobe.importance.base import Scores
 from attnprobe.measures import normalised
 
-Scores = Float[Tensor, "batch seq"]
 Marks = Bool[Tensor, "batch seq"]
 PerText = Float[Tensor, "batch"]
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]

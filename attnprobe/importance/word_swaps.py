@@ -74,9 +74,8 @@ class Swapper:
             # a text's words stand together; a donor that was cut before its second text lends none of that
             places.append((of_donors.long().argmax(-1, keepdim=True) + place).clamp(min=1))
         source = torch.cat(places, -1)[donor]  # [variants, words]
-        many = replace(self.text, teacher_attention=None, teacher_probability=None, counterfactual=None).rows(
-            torch.zeros_like(donor)
-        )
+        alone = replace(self.text, teacher_attention=None, teacher_probability=None, counterfactual=None)
+        many = alone.rows(torch.zeros_like(donor))
         columns: dict[str, Any] = {"ids": many.ids, "rationale": many.rationale}
         for name, column in columns.items():
             other = getattr(self.donors, name)

@@ -71,10 +71,8 @@ class SoftmaxAccumulator:
         total = self.sums[:, :1]
         own = total.squeeze(1).log() + self.top
         whole = torch.logaddexp(own, weight)
-        of_own, of_others = (
-            torch.where(whole.isneginf(), 0, (one - whole).exp()).unsqueeze(1) for one in (own, weight)
-        )
-        return of_own * torch.where(total > 0, self.sums[:, 1:] / total, 0) + of_others * mean
+        shares = [torch.where(whole.isneginf(), 0, (one - whole).exp()).unsqueeze(1) for one in (own, weight)]
+        return shares[0] * torch.where(total > 0, self.sums[:, 1:] / total, 0) + shares[1] * mean
 
 
 class Removed(NamedTuple):
@@ -137,10 +135,8 @@ class Recombination:
         place = torch.arange(batch.ids.shape[1], device=own.device)
         inside = (place >= first.unsqueeze(1)) & (place <= last.unsqueeze(1))
         unchanged = own[example].masked_fill(inside, -torch.inf)
-        count = batch.content.sum(1).tolist()
-        means = [
-            part.softmax(-1).nan_to_num(nan=0) @ of for part, of in zip(unchanged.split(count), values, strict=True)
-        ]
+        of_texts = zip(unchanged.split(batch.content.sum(1).tolist()), values, strict=True)
+        means = [part.softmax(-1).nan_to_num(nan=0) @ of for part, of in of_texts]
         mean = changed.means(unchanged.logsumexp(-1), torch.cat(means))
         candidates = None if batch.candidates is None else batch.candidates[example]
         if not linear:

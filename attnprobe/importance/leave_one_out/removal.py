@@ -15,7 +15,7 @@ from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, prob
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.data.batching import short_enough
-from attnprobe.importance.base import Importance, Note, Subject
+from attnprobe.importance.base import Importance, Note, Scores, Subject
 from attnprobe.importance.leave_one_out.recombine import Recombination, Removed, short_cut
 from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts, removable
 from attnprobe.models.base import Model, Unit
@@ -55,8 +55,8 @@ class Removals:
     """The predictions without each token and with it, per position; NaN outside content and where no content token is left:
     `prediction_distance`, and 1 where the decision is another one, else 0."""
 
-    distance: Float[Tensor, "batch seq"]
-    flips: Float[Tensor, "batch seq"]
+    distance: Scores
+    flips: Scores
     check: Check
 
 
@@ -88,9 +88,7 @@ def leave_one_out(
         Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total variation distance.
     """
     if classifier.unit is not Unit.WORD:
-        raise UserError(
-            "leave-one-out removes single tokens, and this model attends to larger units: leave the probe out"
-        )
+        raise UserError("leave-one-out removes single tokens, and this model attends to larger units: leave it out")
     task, content, rejected = classifier.task, batch.content, None
     original = probabilities(outputs.logits.detach().double(), task)
     with torch.no_grad():
@@ -150,8 +148,8 @@ def reencoded(
 
 
 def _checked(
-    classifier: Model, batch: Batch, original: Float[Tensor, "batch classes"], distance: Float[Tensor, "batch seq"],
-    skipped: Float[Tensor, "batch seq"], sample: int, chunk: int,
+    classifier: Model, batch: Batch, original: Float[Tensor, "batch classes"], distance: Scores,
+    skipped: Scores, sample: int, chunk: int,
 ) -> tuple[int, float]:  # fmt: skip
     """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
     largest there can be, where either is not a number."""
@@ -210,7 +208,7 @@ class LeaveOneOut(Importance):
             known=subject.cached(known_texts),
         )  # fmt: skip
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+    def scores(self, subject: Subject) -> Scores:
         return subject.cached(self.removals).distance
 
     def notes(self, subject: Subject) -> Iterator[Note]:
