@@ -40,16 +40,14 @@ class Claim:
         criterion: one of `CRITERIA`.
         statement: the sentence, plain text, such as "A random order needs more items than attention's".
         source: paper and section that make the claim, or define the test.
-        measure: the long table of one data set, model and probe (all seeds) → the number, oriented so that the claim holds
-            where it is *above* `threshold`; None where the table lacks what it needs, or the number is of several runs. A
-            function that is not a `Measure` is given every metric without steps.
+        measure: the long table of one data set, model and probe (all seeds) → the number, which is *above* `threshold` where
+            the claim holds; None where the table lacks what it needs, or the number is of several runs. A function that is
+            not a `Measure` is given every metric without steps.
         threshold: in the number's own unit.
         quantity: what the number is, with its unit, such as "difference of the fractions removed, 0 to 1".
-        speaks: `for` reading attention as an explanation where the claim holds, or `neither` (a claim about the test
-            itself). Claims are worded so that yes never speaks against it.
+        speaks: `for` reading attention as an explanation where the claim holds, or `neither`; yes never speaks against it.
         level: one of `LEVELS`.
-        smallest: the smallest difference from the threshold that is of interest, in the number's own unit: the claim holds
-            only beyond it, and within it there is no relevant difference.
+        smallest: the smallest difference from the threshold that is of interest: the claim holds only beyond it.
         primary: the verdict on its criterion and level goes by this claim; others are shown as detail.
         against: the measure of importance that attention is compared with; the claim is not asked where that measure does
             not agree with itself over seeds (`with_ceilings`).

@@ -127,8 +127,7 @@ class Headline:
         title: plain ASCII (it is printed into log files).
         published: the published metric that it is compared with (`attnprobe.evidence.published`).
         by_class: adds a row per predicted class.
-        proportion_of: the metric with the number of examples, where a whole-split number is a share of them: it then has
-            Wilson's interval, and any other whole-split number none.
+        proportion_of: the metric with the number of examples, where a whole-split number is a share of them.
         name: what the number is filed under, where a metric has several.
         transform: values `[examples]` → those that are averaged; NaN stays NaN.
         spread: the population standard deviation instead of the mean.

@@ -162,9 +162,8 @@ def mean_in_columns(name: str, values: np.ndarray, low: float = -np.inf, high: f
 
 
 def student(*groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean of the groups' means, each group counting once however many runs it has, with Student's interval over the runs,
-    of several groups Welch's (Satterthwaite's degrees of freedom), cut to what the number can be. A group of one run, or of
-    equal ones alone, tells no spread: no interval then."""
+    """Mean of the groups' means with Student's interval over the runs, of several groups Welch's (Satterthwaite's degrees of
+    freedom), cut to what the number can be. A group of one run, or of equal ones alone, tells no spread: no interval then."""
     if not groups or not all(len(group) for group in groups):
         return np.nan, np.nan, np.nan
     mean = float(np.mean([group.mean() for group in groups]))
@@ -187,15 +186,12 @@ def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
 def resampled_runs(
     parts: Float[np.ndarray, "runs texts parts"], statistic: Statistic, *, low: float = -np.inf, high: float = np.inf
 ) -> Interval:
-    """The mean over runs of a number, with an interval over texts and runs together.
+    """The mean over runs of a number, with an interval over texts and runs together, NaN where nothing varies or a number
+    is undefined. It ends at `low` and `high`.
 
     Args:
         parts: the summands of every text in every run; the runs have the same texts.
         statistic: makes each run's number of its sums.
-        low, high: what the number can be; the interval ends there.
-
-    Returns:
-        (number, low, high). The ends are NaN where nothing varies, or a run's number is undefined.
     """
     n = parts.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):

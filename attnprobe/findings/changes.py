@@ -33,15 +33,13 @@ class Changes:
     """What changed from one run to another.
 
     Attributes:
-        numbers: a row per headline number that both have: `probe metric title n first second change low high`; `change` =
-            second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN for
-            numbers of a whole split).
-        verdicts: a row per criterion that either was tested on: `criterion first second`, the answers, `change` (changed,
-            only in A, only in B, or empty), and the numbers that they go by: `first_value second_value`.
+        numbers: a row per headline number that both have: `probe metric title n first second change low high`; `change` with
+            its 95 % interval (paired bootstrap over the texts; NaN for numbers of a whole split).
+        verdicts: a row per criterion that either was tested on: `criterion first second`, the answers, `change`, and the
+            numbers that they go by: `first_value second_value`.
         sentences: what each run's own page says first of its attention.
         examples: a row per text that both have: `example_id text label first second attention`, the predicted classes, and
-            the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over different units);
-            other predictions first, then the largest divergence.
+            the JSD of the attentions in nats (NaN: over different units); other predictions first, then the largest.
         shared, first_only, second_only, flipped: numbers of texts; `flipped`: with another prediction.
     """
 

@@ -24,11 +24,10 @@ class Quality:
     Attributes:
         accuracy: share of right decisions, 0 to 1, with Wilson's 95 % interval `low`, `high` over the `n` texts.
         majority: share of the largest class among the labels, 0 to 1.
-        balanced, balanced_low, balanced_high: balanced accuracy, the mean over the classes of the share of their texts
-            that is right, with an interval out of Wilson's for each class (MOVER, Zou & Donner 2008).
+        balanced, balanced_low, balanced_high: balanced accuracy with an interval out of Wilson's for each class (MOVER, Zou
+            & Donner 2008).
         chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
-        asked: what balanced accuracy has to be above, by its whole interval, for the decisions to be shown to depend on the
-            text: chance and more than `SMALLEST` of what could be reached.
+        asked: what it has to be above, by its whole interval: chance and `SMALLEST` of what could be reached beyond it.
         only: the one class that is predicted for every text; None where several are.
     """
 

@@ -282,17 +282,10 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """May the attention of one group be read?
-
-    Attributes:
-        chip, sentence: as `attnprobe.findings.verdicts.answer_of` has them.
-        gauge: the row whose number stands between chance, 0, and the best that is possible, 1; None where none is known
-            well enough to be shown.
-        answered: the rows with a yes or a no, each with what a yes says.
-        open: what a yes would say of the others that were tested.
-        untested: the same of those that were not, each with the setting that tests it.
-        instead: what was shown to be better than attention.
-    """
+    """May the attention of one group be read? Chip and sentence, and what stands behind them: the row whose number stands
+    between chance, 0, and the best that is possible, 1 (`gauge`; None where none is known well enough to be shown); the rows
+    with a yes or a no, each with what a yes says; what a yes would say of the others, those that were not tested with the
+    setting that tests them; and what was shown to be better than attention."""
 
     chip: str
     sentence: str

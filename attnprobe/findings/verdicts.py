@@ -50,16 +50,9 @@ KINDS = 2
 
 @dataclass(frozen=True)
 class TrackRecord:
-    """What the study found of one claim and kind of model.
-
-    Attributes:
-        words: both rates with their exact 95 % intervals.
-        yes_tells: False where it is shown, by the whole interval, that more than `FALSE_ALARMS` of the wrong attentions get a
-            yes, so that a yes says nothing.
-        no_tells: False where it is shown that fewer than `POWER` of the right ones get a yes, so that a no says nothing.
-        shown_on: the models that these two were shown on.
-        supports: whether both rates are known, so that a yes may have a tick.
-    """
+    """What the study found of one claim and kind of model: both rates in words; whether a yes and a no tell anything, which
+    they do not where that is shown by the whole interval (`FALSE_ALARMS`, `POWER`); of which models; and whether both rates
+    are known, so that a yes may have a tick."""
 
     words: str = NONE
     yes_tells: bool = True
@@ -218,10 +211,28 @@ def judge(
             other = first[1].claim
             raise ValueError(f"{claim.name} and {other.name}: two primary claims of {claim.criterion}, {claim.level}")
     adjusted = holm([one.evidence.p(one.claim.threshold, one.claim.smallest) for _, one in primary.values()])
-    decided = {
-        line: row_of(section, finding) | _decided(finding, p, encoder)
-        for (line, (section, finding)), p in zip(primary.items(), adjusted, strict=True)
-    }
+    decided = {}
+    for (line, (section, finding)), p in zip(primary.items(), adjusted, strict=True):
+        claim, evidence, verdict = finding.claim, finding.evidence, finding.verdict
+        reason = evidence.unasked
+        if verdict in DECIDED and not p <= LEVEL:
+            verdict, reason = CANNOT_DECIDE, "not beyond chance among all the claims of this card"
+        elif verdict == CANNOT_DECIDE:
+            reason = (
+                "there is no interval" if np.isnan(evidence.low) else "the interval reaches across what is asked for"
+            )
+        elif verdict == TOO_RARE:
+            reason = "too few texts carry the number"
+        measured = ", ".join(filter(None, (claim.name, evidence.record)))
+        record = track_record(claim.criterion, claim.level, encoder, measured)
+        cited = record_of_seeds(claim.name) or (record.words if verdict in DECIDED else "")
+        if verdict in DECIDED and not (record.yes_tells if verdict == MEETS else record.no_tells):
+            others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"
+            verdict, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"
+        # what trained models do as a whole is measured, not inferred: it needs no record
+        ticked = verdict == MEETS and (record.supports or (claim.level == "model" and claim.criterion not in NEUTRAL))
+        told = {"verdict": verdict, "reason": reason, "p": p, "track_record": cited, "primary": True, "ticked": ticked}
+        decided[line] = row_of(section, finding) | told
     needless = in_a_word(decided.get(("necessity", "model"), UNTESTED)["verdict"]) == REFUTED
     rows = []
     for line in lines:
@@ -256,26 +267,6 @@ def row_of(section: str, finding: Finding) -> dict[str, Any]:
         "claim": claim.name, "verdict": finding.verdict, "reason": evidence.unasked, "primary": False, "section": section,
         "interval_verdict": finding.verdict, "answer": in_a_word(finding.verdict),
     }  # fmt: skip
-
-
-def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
-    claim, evidence = finding.claim, finding.evidence
-    verdict, reason = finding.verdict, evidence.unasked
-    if verdict in DECIDED and not p <= LEVEL:
-        verdict, reason = CANNOT_DECIDE, "not beyond chance among all the claims of this card"
-    elif verdict == CANNOT_DECIDE:
-        reason = "there is no interval" if np.isnan(evidence.low) else "the interval reaches across what is asked for"
-    elif verdict == TOO_RARE:
-        reason = "too few texts carry the number"
-    measured = ", ".join(filter(None, (claim.name, evidence.record)))
-    record = track_record(claim.criterion, claim.level, encoder, measured)
-    cited = record_of_seeds(claim.name) or (record.words if verdict in DECIDED else "")
-    if verdict in DECIDED and not (record.yes_tells if verdict == MEETS else record.no_tells):
-        others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"
-        verdict, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"
-    # what trained models do as a whole is measured, not inferred: it needs no record
-    ticked = verdict == MEETS and (record.supports or (claim.level == "model" and claim.criterion not in NEUTRAL))
-    return {"verdict": verdict, "reason": reason, "p": p, "track_record": cited, "primary": True, "ticked": ticked}
 
 
 def guessing(runs: Sequence[Run]) -> str:

@@ -34,10 +34,8 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.pivot import per_example
 from attnprobe.results.table import read_results
 
-FEWEST = {"train": 2000, "test": 400}
-"""No fewer examples than these are taken, if others can be left out: fewer leave many intervals too wide to decide."""
-LEAST = 50
-"""However short the time, no fewer test texts than these are taken: fewer would leave every interval too wide."""
+FEWEST, LEAST = {"train": 2000, "test": 400}, 50
+"""No fewer examples than these are taken, if others can be left out, and however short the time no fewer test texts."""
 RELIABLE = ("gradient", "leave_one_out")
 """What attention is compared with: asked of the further seeds too, to see whether it agrees with itself."""
 SLOW, LATE = 0.05, 1.05
@@ -53,14 +51,12 @@ class Audit(Study):
     """Trains the command line's model, examines it with the core probes, and repeats the training with other seeds and
     with uniform attention (is attention needed, is it stable?).
 
-    The time that all this takes is estimated first. Where it is more than `minutes`, rows are left out at random, of the
-    test split before the training split, and counted; where the fewest rows take longer still, the plan says so and names
-    the slowest probe. The plan is kept, so that an interrupted audit goes on with it.
+    Where all this is estimated to take more than `minutes`, rows are left out at random, of the test split before the
+    training split, and counted; where that is not enough, the plan names the slowest probe. The plan is kept.
 
     Attributes:
         seeds: further seeds, in addition to the command line's.
         probes: probes of the first run.
-        minutes: about what the audit may take on this machine.
         epochs: of a training; 0: the model is trained already, and examined as it is.
         model_class: of a whole model (`without_learned_attention`); None: one of three stages.
     """

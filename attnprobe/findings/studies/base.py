@@ -49,8 +49,7 @@ class Member:
     """One run of a study.
 
     Attributes:
-        role: what it is in the study, such as `base`; its tables are filed under the experiment `<study>_<role>`.
-        seed: the run's seed.
+        role: what it is in the study; its tables are filed under the experiment `<study>_<role>`.
         overrides: how it differs from the user's command line.
         parameter: the number that tells the members of one role apart, such as λ.
     """
@@ -74,15 +73,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the data, the model and a page cost on this machine.
+    """What the data, the model and a page cost on this machine, in seconds.
 
-    Attributes:
-        rows: examples per split.
-        training: seconds per training example and epoch, validation included.
-        probing: seconds per test example, all probes together.
-        device: where it was measured.
-        each: seconds that a run takes to read its data and build its model; figure: of a figure of a page.
-        shares: of `probing`, by probe.
+    `rows` per split; `training` per example and epoch, validation included; `probing` per test example, all probes together,
+    of which `shares` are the probes'; `each`: what a run takes to begin; `figure`: one of a page.
     """
 
     rows: dict[str, int]
@@ -101,13 +95,8 @@ class Costs:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study decides before it begins: how many rows its members take, and a sentence that says so.
-
-    Attributes:
-        rows: split → at most that many of its rows (`data.most`), for all members; empty: as the command line says.
-        words: the sentence.
-        seconds: what the whole study is expected to take, its page included; None where nobody measured, or not now.
-    """
+    """What a study decides before it begins: split → at most so many rows for all members (`data.most`; empty: as the command
+    line says), a sentence that says so, and the seconds that all is expected to take (None: not estimated)."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
@@ -152,18 +141,13 @@ def without_learned_attention(model_class: str | None) -> str:
 
 @dataclass(frozen=True)
 class StudyReading:
-    """What a finished study says.
+    """What a finished study says: title and text of its part of the report; data and model of the base; its findings.
 
     Attributes:
-        title, about: of its part of the report.
-        data, model: of the base.
-        directory: where it was read from.
-        findings: its statements, each with a number, an interval and a verdict.
         runs: directories of the runs whose own tests belong beside it, on a page about this study alone.
         readings: each finding in words, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
-        notes: what else a reader has to know.
         answer: one sentence, where the study is not about the attention of one model: its page begins with it.
     """
 

@@ -66,8 +66,7 @@ class Wiegreffe(Study):
         seeds: further seeds, in addition to the command line's.
         weights: λ of the trained adversaries, one model each.
         guide: the model without context that is guided; a choice of `model`.
-        above: the adversary that guides is the closest in its predictions (TVD) of those whose JSD is larger than this, on
-            the validation split.
+        above: the adversary that guides is the closest (TVD) of those whose JSD is larger, on the validation split.
         model_class: of a whole model (`without_learned_attention`); None: one of three stages.
     """
 
