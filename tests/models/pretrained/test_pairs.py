@@ -31,7 +31,6 @@ ATTENDED = {"both": (0, 1), "first": (0,), "second": (1,)}
 def test_prediction_and_attention_are_the_librarys_own(attend_to):
     model = classifier("bert")
     batch = batch_of(model, TEXTS, SECOND, attend_to)
-    model.prepare(batch)
     with torch.no_grad():
         outputs = model(batch)
     for row, pair in enumerate(zip(TEXTS, SECOND, strict=True)):
@@ -80,9 +79,8 @@ def test_a_prompt_has_a_place_for_either_text():
 def test_words_change_places_within_their_text_of_a_pair():
     model = classifier("bert")
     batch = batch_of(model, ["the film was fine", "a story of music"], ["dull people", "able to see the film"])
-    text, donors = batch.rows(torch.tensor([0])), batch.rows(torch.tensor([1]))
-    taken = torch.ones(1, 6, dtype=torch.bool)
-    swapped = Swapper(model, model.task, text, donors).swapped(taken, torch.tensor([0]))
+    swapper = Swapper(model, model.task, batch.rows(slice(0, 1)), batch.rows(slice(1, 2)))
+    swapped = swapper.swapped(torch.ones(1, 6, dtype=torch.bool), torch.tensor([0]))
     names = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
     # the first half of each text from the donor's start, the second from its end, and of the same text
     assert names == ["[CLS]", "a", "story", "of", "music", "[SEP]", "able", "film", "[SEP]"]
