@@ -19,7 +19,6 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained import families
 from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, library_says, run_settings
-from tests.models.pretrained.prompts import prompted
 from tests.runs import composed
 
 pytest.importorskip("transformers")
@@ -58,7 +57,7 @@ def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
 
 def test_a_prompt_has_a_place_for_either_text():
     prompt = "Story: {text2}\nReview: {text}\nSentiment:"
-    model = prompted("gpt2", prompt=prompt)
+    model = families.prompted("gpt2", prompt=prompt)
     batch = batch_of(model, ["the film was fine {text2}"], ["people"])
     string = "Story: people\nReview: the film was fine {text2}\nSentiment:"
     assert batch.pieces[0].tolist() == model.reader.tokenizer(string).input_ids
@@ -69,7 +68,7 @@ def test_a_prompt_has_a_place_for_either_text():
     with pytest.raises(UserError, match=r"expected data.text2"):
         batch_of(model, ["fine"])
     with pytest.raises(UserError, match=r"as data.text2 gives a second text"):
-        batch_of(prompted("gpt2"), ["fine"], ["dull"])
+        batch_of(families.prompted("gpt2"), ["fine"], ["dull"])
     with pytest.raises(UserError, match=r"data.text2=b and data.question=c exclude each other"):
         Columns(text2="b", question="c")
     with pytest.raises(UserError, match=r"data.attend_to=first or second"):

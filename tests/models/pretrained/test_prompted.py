@@ -14,8 +14,8 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit, library_says, run_settings, stored
-from tests.models.pretrained.prompts import LABELS, LANGUAGE_MODELS, PROMPT, language_model, prompted, tokenizer
+from tests.models.pretrained import families
+from tests.models.pretrained.families import LABELS, LANGUAGE_MODELS, PROMPT, TEXTS, WORDS, batch_of, prompted
 from tests.runs import composed
 
 transformers = pytest.importorskip("transformers")
@@ -28,10 +28,10 @@ def test_prediction_and_attention_are_the_librarys_own(family):
     with torch.no_grad():
         outputs = model(batch)
     assert model.found.queries == "last"
-    read = tokenizer(family)
+    read = families.language_tokenizer(family)
     for row, text in enumerate(TEXTS):
         string = PROMPT.format(text=text)
-        asked, own = library_says("CausalLM", language_model(family), string)
+        asked, own = families.library_says("CausalLM", families.language_model(family), string)
         pieces = [read(string + label).input_ids[-1] for label in LABELS.values()]
         torch.testing.assert_close(outputs.logits[row], own.logits[0, -1, pieces], atol=1e-5, rtol=0)
         count = asked.input_ids.shape[1]
@@ -50,13 +50,15 @@ def test_prediction_and_attention_are_the_librarys_own(family):
 
 
 def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
-    reader = PieceReader(tokenizer(), 24, prompt='He wrote: "{text}" Good?')
+    reader = PieceReader(families.language_tokenizer(), 24, prompt='He wrote: "{text}" Good?')
     words = ["fine", "long", "story", "of", "people"] * 4
     (found,) = reader.read([words])
     kept = int(found.kept.sum())
     assert 0 < kept < len(words)
     assert found.kept.tolist() == [number < kept for number in range(len(words))]
-    mine, longer = (tokenizer()(f'He wrote: "{" ".join(words[:n])}" Good?').input_ids for n in (kept, kept + 1))
+    mine, longer = (
+        families.language_tokenizer()(f'He wrote: "{" ".join(words[:n])}" Good?').input_ids for n in (kept, kept + 1)
+    )
     assert found.ids.tolist() == mine
     assert len(mine) <= 24 < len(longer)
     assert sorted({*found.word[found.word > 0].tolist()}) == list(range(1, kept + 1))
@@ -83,14 +85,14 @@ def test_what_cannot_be_asked_is_refused(settings, expected):
 
 
 def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refused(tmp_path):
-    path = checkpoint("bert")
+    path = families.checkpoint("bert")
     asked = {"prompt": PROMPT.replace("\n", " "), "labels": {"negative": " dull", "positive": " fine"}}
     with pytest.raises(UserError, match=r"it lacks|ends every text with|causal language model"):
         prompted("gpt2", **asked, path=str(path))
-    config = transformers.BertConfig(vocab_size=len(tokenizer()), hidden_size=24, num_hidden_layers=2,
+    config = transformers.BertConfig(vocab_size=len(families.language_tokenizer()), hidden_size=24, num_hidden_layers=2,
                                      num_attention_heads=4, intermediate_size=32, is_decoder=False)  # fmt: skip
     transformers.BertLMHeadModel(config).save_pretrained(tmp_path)
-    tokenizer().save_pretrained(tmp_path)
+    families.language_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"before another piece .is it a causal language model"):
         prompted("gpt2", path=str(tmp_path))
 
@@ -99,7 +101,7 @@ def test_the_probes_and_the_sites_run(tmp_path):
     rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
     asked = ['model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
              "model.name=asked", "data.most={test: 4}", "probe=[permutation,leave_one_out,swaps]"]  # fmt: skip
-    directory = run(composed(*run_settings(language_model("gpt2"), rows, tmp_path, *asked)))
+    directory = run(composed(*families.run_settings(families.language_model("gpt2"), rows, tmp_path, *asked)))
     assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
     assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
     sites = ["+experiment=sites", f"run={directory}"]
@@ -151,9 +153,9 @@ def test_the_layer_that_decides_shows_the_planted_word(seed):
             vocab_size=len(vocabulary), n_embd=64, n_layer=4, n_head=4, n_positions=32, bos_token_id=1, eos_token_id=1,
             pad_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         ))  # fmt: skip
-        fit(network, losses(), 2e-3)
+        families.fit(network, losses(), 2e-3)
     settings = {"prompt": "Review: {text} Sentiment:", "labels": {name: f" {name}" for name in labels}}
-    model = prompted("gpt2", path=str(stored(network, read)), class_names=list(labels), **settings)
+    model = prompted("gpt2", path=str(families.stored(network, read)), class_names=list(labels), **settings)
     texts = [text(number % 2) for number in range(40)]
     batch = batch_of(model, texts)
     place = torch.tensor([next(at for at, word in enumerate(one.split(), 1) if word in planted) for one in texts])

@@ -102,18 +102,18 @@ def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
     asked = [f"model.threshold={threshold}", f"data.above={threshold}", "data.most={test: 24}", PROBES]
     asked += ["data.text2=second", "data.attend_to=second"] if pairs else []
     written = [(row[0], row[1], row[3]) for row in rows]
-    directory = run(
-        composed(*families.run_settings(folder, written, tmp_path, *asked, header=("text", "second", "label")))
-    )
+    header = ("text", "second", "label")
+    directory = run(composed(*families.run_settings(folder, written, tmp_path, *asked, header=header)))
     table, examples = read_results(directory), read_examples(directory)
     assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
 
-    def scores(first, texts):
+    known = {row[1] or row[0]: row for row in rows}
+
+    def scores(first, *texts):
         return torch.tensor([score(folder, *((first, text) if pairs else (text,))) for text in texts]).double()
 
-    known = {row[1] or row[0]: row for row in rows}
     texts = [" ".join(words) for words in examples.tokens]
-    own = torch.cat([scores(known[text][0], [text]) for text in texts])
+    own = torch.cat([scores(known[text][0], text) for text in texts])
     assert examples.prediction.tolist() == (own > threshold).long().tolist()
     decided = [text for text in texts if known[text][2] is not None]
     first = [known[text][0] for text in decided] if pairs else decided
@@ -121,8 +121,10 @@ def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
     hits = 0
     for text, values in zip(decided, found["leave_one_out"], strict=True):
         words, distances = text.split(), torch.tensor(values).double()
-        shorter = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
-        apart = (scores(known[text][0], shorter) - scores(known[text][0], [text])).abs() / own.std()
+        whole, *shorter = scores(
+            known[text][0], text, *(" ".join(words[:n] + words[n + 1 :]) for n in range(len(words)))
+        )
+        apart = (torch.stack(shorter) - whole).abs() / own.std()
         torch.testing.assert_close(distances, apart, atol=1e-3, rtol=1e-3)
         hits += words[int(distances.argmax())] == known[text][2]
     means = table.groupby("metric", observed=True)["value"].mean()
