@@ -28,10 +28,16 @@ faults: .venv/ready
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m "slow or real_data"
 
-# the whole suite under other vector units, without oneDNN, with two threads, in random order, on a busy machine, …:
-# one variant with `make test-anywhere VARIANTS="avx2 busy"`, the tests of numbers only with `OPTIONS=--numeric`
+# the tests (`TESTS="tests/exact tests/probes"`: some of them) under other vector units, without oneDNN, with two threads, in a
+# stranger's shell, in random order, and on a busy machine
+STRANGER = COLUMNS=40 LC_ALL=C TZ=Asia/Kathmandu PYTHONHASHSEED=1 TERM=dumb PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 HF_HUB_OFFLINE=1
 test-anywhere: .venv/ready
-	$(BIN)/python -m tests.anywhere $(OPTIONS) $(if $(VARIANTS),--only $(VARIANTS))
+	for settings in ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ATTNPROBE_TEST_ONEDNN=0 OMP_NUM_THREADS=2 "$(STRANGER)"; do \
+		env $$settings $(BIN)/python -m pytest --quiet --numprocesses 2 $(TESTS) || exit; \
+	done
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --random-order --random-order-bucket=module $(TESTS)
+	for core in $$(seq $$(nproc)); do timeout 3600 yes > /dev/null & done; \
+		$(BIN)/python -m pytest --quiet --numprocesses 2 $(TESTS); status=$$?; kill $$(jobs -p); exit $$status
 
 # the solvers, erasures and measures on PyTorch's plainest code, as a processor without vector units runs them
 test-numbers-again: .venv/ready

@@ -15,12 +15,10 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_PLACES, COPIED, WIDTH = 750, 110, 3, 6, 100
 
 
 def sources(folder: Path) -> list[Path]:
-    """The Python files of a folder."""
     return sorted(folder.rglob("*.py"))
 
 
 def tree_of(path: Path) -> ast.Module:
-    """One file's syntax tree."""
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
@@ -32,7 +30,6 @@ def long_files(folder: Path, kinds: Sequence[str] = ("py", "js", "css", "html", 
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function, methods and those inside others included."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
@@ -60,7 +57,6 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def module_of(path: Path, package: Path) -> str:
-    """A file's dotted name; that of its folder for an `__init__.py`."""
     return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -133,7 +129,6 @@ class Local(ast.NodeTransformer):
         self.names |= {node.arg for node in inner if isinstance(node, ast.arg)} - {"self", "cls"}
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        """Mark one."""
         return ast.Name(f"local_{node.id}", node.ctx) if node.id in self.names else node
 
 
@@ -166,7 +161,6 @@ def is_block(value: object) -> bool:
 
 
 def text_of(mark: Local, value: object) -> str:
-    """A statement's part in one way of writing."""
     if isinstance(value, list):
         return ", ".join(text_of(mark, one) for one in value)
     if isinstance(value, ast.AST):

@@ -100,17 +100,11 @@ def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"logs", "testbed"}
 
 
-@pytest.mark.parametrize(
-    ("launcher", "values", "message"),
-    [
-        ("inline", "seed=0,abc", "attnprobe: seed=abc: expected a whole number of at least 0"),
-        ("local", "probe=[permutation],[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
-    ],
-)  # fmt: skip
-def test_a_sweep_refuses_a_mistake_in_its_last_job_before_the_first_begins(tmp_path, launcher, values, message):
-    done = command_line(tmp_path, "-m", *SMALL, f"launcher={launcher}", values)
+@pytest.mark.parametrize("launcher", ["inline", "local"])
+def test_a_sweep_refuses_a_mistake_in_its_last_job_before_the_first_begins(tmp_path, launcher):
+    done = command_line(tmp_path, "-m", *SMALL, f"launcher={launcher}", "seed=0,abc")
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    assert "attnprobe: seed=abc: expected a whole number of at least 0" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("runs/testbed*"))
 

@@ -12,18 +12,18 @@ import pkgutil
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cannot be forked
 
-from tests.faults.campaign import as_json, carried_out
+from tests.faults.campaign import carried_out
 from tests.faults.operations import KINDS
 from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
 
 
 def main() -> None:
-    """Carry out the campaign, print its table, and end with status 1 where something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--scenario", nargs="+", choices=[one.name for one in SCENARIOS], default=None)
     parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
@@ -47,8 +47,11 @@ def main() -> None:
             children.append(pid)
         ended = [os.waitpid(pid, 0)[1] for pid in children]
         findings = [json.loads(line) for line in path.read_text().splitlines()]
-    print(table(findings, asked.kind))
-    raise SystemExit(1 if any(ended) or any(one["wrong"] or one["unclear"] for one in findings) else 0)
+    for (scenario, kind), number in Counter((one["scenario"], one["fault"]["kind"]) for one in findings).items():
+        print(f"{scenario:20} {kind:18} {number} faults")
+    wrong, vague = (sum(bool(one[word]) for one in findings) for word in ("wrong", "unclear"))
+    print(f"{len(findings)} faults: {wrong} wrong, {vague} unclear")
+    raise SystemExit(bool(any(ended) or wrong or vague))
 
 
 def import_everything() -> None:
@@ -83,27 +86,10 @@ def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
         for scenario in SCENARIOS:
             if asked.scenario is None or scenario.name in asked.scenario:
                 for _, finding in carried_out(scenario, asked.kind, asked.points, number, asked.jobs):
-                    file.write(as_json(finding) + "\n")
+                    file.write(json.dumps(asdict(finding), ensure_ascii=False) + "\n")
                     for reason in (*finding.wrong, *finding.unclear):
                         where = f"{finding.scenario}, {finding.fault.kind} at {finding.fault.at}"
                         print(f"{where} ({finding.operation}): {reason}", file=sys.stderr, flush=True)
-
-
-def table(findings: list[dict], kinds: list[str]) -> str:
-    """Counts per scenario and kind: faults, of which wrong, of which unclear."""
-    count: Counter[tuple[str, str, str]] = Counter()
-    for one in findings:
-        cell = (one["scenario"], one["fault"]["kind"])
-        count[*cell, "all"] += 1
-        count[*cell, "wrong"] += bool(one["wrong"])
-        count[*cell, "unclear"] += bool(one["unclear"])
-    lines = [f"{'faults / wrong / unclear':26}" + "".join(f"{kind:>18}" for kind in kinds)]
-    named = {one["scenario"] for one in findings}
-    for scenario in (one.name for one in SCENARIOS if one.name in named):
-        cells = [" / ".join(str(count[scenario, kind, word]) for word in ("all", "wrong", "unclear")) for kind in kinds]
-        lines.append(f"{scenario:26}" + "".join(f"{cell:>18}" for cell in cells))
-    wrong, vague = (sum(bool(one[word]) for one in findings) for word in ("wrong", "unclear"))
-    return "\n".join([*lines, f"{len(findings)} faults: {wrong} wrong, {vague} unclear"])
 
 
 if __name__ == "__main__":

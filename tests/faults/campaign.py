@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.operations import Fault
@@ -53,7 +53,6 @@ class Prepared:
 
 
 def prepared(scenario: Scenario, place: Path) -> Prepared:
-    """Run the scenario undisturbed."""
     start, work = place / "start", place / "work"
     shutil.rmtree(place, ignore_errors=True)
     start.mkdir(parents=True)
@@ -78,7 +77,6 @@ def prepared(scenario: Scenario, place: Path) -> Prepared:
 
 
 def succeed(one: Command, folder: Path) -> Ending:
-    """Run a command that nothing disturbs."""
     ending = perform(one, folder)
     if ending.status != 0:
         raise RuntimeError(f"{one} ended with status {ending.status} undisturbed:\n{ending.output}")
@@ -86,7 +84,6 @@ def succeed(one: Command, folder: Path) -> Ending:
 
 
 def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterator[Fault]:
-    """Every kind at every operation; or at some of them, evenly spread."""
     places = range(len(ready.operations))
     for number, kind in enumerate(kinds):
         if kind == "remove" and ready.scenario.before:
@@ -100,7 +97,6 @@ def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterato
 
 
 def tried(ready: Prepared, fault: Fault, place: Path) -> Finding:
-    """Disturb the command, then judge what is there and what follows."""
     folder = place / "work"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ready.folder, folder)
@@ -176,7 +172,6 @@ def unclear(ending: Ending, fault: Fault, operation: str = "") -> Iterator[str]:
 
 
 def last_line(ending: Ending) -> str:
-    """The last line of what a command said."""
     lines = [line for line in ending.output.replace("\r", "\n").splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")]
     return lines[-1][:200] if lines else ""
@@ -191,8 +186,3 @@ def carried_out(
         for number, fault in enumerate(faults(ready, kinds, points)):
             if number % parts == part:
                 yield ready, tried(ready, fault, Path(name).resolve())
-
-
-def as_json(finding: Finding) -> str:
-    """One line."""
-    return json.dumps(asdict(finding), ensure_ascii=False)

@@ -54,7 +54,6 @@ class Watch:
     inside: bool = False
 
     def operation(self, name: str, path: Any) -> None:
-        """Called before every operation."""
         if self.inside:
             return
         shown = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
@@ -91,7 +90,6 @@ def watch(folder: Path, fault: Fault | None, tell: Callable[[str], None]) -> Non
 
 
 def hook(event: str, arguments: tuple[Any, ...]) -> None:
-    """What Python tells."""
     if event == "open":
         path, _, flags = arguments
         if flags & WRITES and not isinstance(path, int):
@@ -101,7 +99,6 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def happen(fault: Fault, number: int, name: str, output: Path) -> None:
-    """The fault, if this is its operation."""
     if fault.kind == "full" and number >= fault.at and name in ("open", "write", "os.mkdir", "os.fsync"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if fault.kind == "interrupt_twice" and number in (fault.at, fault.at + 1):
@@ -117,7 +114,6 @@ def happen(fault: Fault, number: int, name: str, output: Path) -> None:
 
 
 def wrap_what_python_does_not_see() -> None:
-    """Tell of fsync and of what is written from C++ and Rust."""
     import pyarrow.parquet
     import safetensors.numpy
     import safetensors.torch

@@ -25,7 +25,6 @@ class Command:
 
 
 def tiny(*arguments: str, probes: str = "permutation") -> Command:
-    """One run that takes about a second."""
     return Command((*TINY, f"probe=[{probes}]", *arguments))
 
 

@@ -50,7 +50,6 @@ def without_times(content: bytes) -> bytes:
 
 
 def timeless(content: Any) -> Any:
-    """The same without the keys that hold times."""
     if isinstance(content, dict):
         return {key: timeless(value) for key, value in content.items() if key not in TIMES}
     return [timeless(one) for one in content] if isinstance(content, list) else content
@@ -74,11 +73,9 @@ def counted(folder: Path) -> set[tuple[str, str, str]]:
 
 
 def leave_mine(folder: Path) -> None:
-    """Put the user's own files into every folder there is."""
     for path in [folder, *(one for one in folder.rglob("*") if one.is_dir())]:
         (path / MINE).write_text(f"mine {path.name}\n")
 
 
 def mine(folder: Path) -> set[str]:
-    """The user's own files that are still there."""
     return {str(path.relative_to(folder)) for path in folder.rglob(MINE)}

@@ -59,7 +59,6 @@ def failure(number: int, folder: Path, seed: int = 0) -> str | None:
 
 
 def damage(place: Path, mark: Path, source: random.Random) -> str:
-    """Change one thing in the folder; returns what."""
     path = source.choice(sorted(one for one in place.iterdir() if one.is_file()))
     kind = source.choice(
         ("entry", "entry", "entry", "bytes", "gone", "pickle", "index", "link", "fifo", "folder", "code")

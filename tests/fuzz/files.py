@@ -23,7 +23,6 @@ ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".tsv.gz", 
 
 
 def write(path: Path, source: random.Random) -> dict[str, Any]:
-    """One generated file, and the settings to read it with."""
     kind = source.choice(("mask", "spans", "sentences", None))
     rows = []
     for number in range(source.choice((0, 1, 2, 30, 30, 30))):
@@ -53,7 +52,6 @@ def write(path: Path, source: random.Random) -> dict[str, Any]:
 
 
 def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> bytes:
-    """The rows in the form that the file's name says."""
     if name.endswith(".parquet"):
         sink = pa.BufferOutputStream()
         try:

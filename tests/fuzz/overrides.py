@@ -4,6 +4,8 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 from hydra import compose
 from hydra.errors import InstantiationException
@@ -16,9 +18,8 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import TestbedSource
 from attnprobe.runs.answers import GROUPS, answer, choices, known_settings, readable
 from attnprobe.runs.build import untrained
-from attnprobe.runs.composition import composing, resolved
-from attnprobe.runs.settings import Settings
-from attnprobe.runs.validation import check
+from attnprobe.runs.composition import composing
+from attnprobe.runs.settings import constructible
 from tests.remembered import composing_once
 
 VALUES = (
@@ -33,7 +34,6 @@ SIGNS = ("", "", "", "", "", "+", "++", "~")
 
 
 def generated(number: int, seed: int = 0) -> list[str]:
-    """The command line of this number, always the same one."""
     source = random.Random(f"{seed}-{number}")
     keys = [one for one in known_settings() if not one.startswith("hydra")]
     parts = []
@@ -53,62 +53,38 @@ def generated(number: int, seed: int = 0) -> list[str]:
     return parts
 
 
-class Training:
-    """What a schedule asks of the trainer."""
-
-    estimated_stepping_batches = 100
-
-
-TRAINER = Training()
+TRAINER = SimpleNamespace(estimated_stepping_batches=100)
+"""What a schedule asks of the trainer."""
 
 
 def misspelt(name: str, source: random.Random) -> str:
-    """The name, in one of ten with a letter too few."""
     if source.random() > 0.1 or len(name) < 3:
         return name
     place = source.randrange(len(name))
     return name[:place] + name[place + 1 :]
 
 
-def outcome(overrides: list[str], data: object) -> str:
-    """What a command line comes to: `run`, or the line that it is answered with. Anything else is raised.
-
-    Args:
-        overrides: the settings.
-        data: a data module that is set up, for the model's sizes.
-    """
+def outcome(overrides: list[str], data: TextDataModule) -> str:
+    """What a command line comes to: `run`, or the line that it is answered with. Anything else is raised. `data`: set up, for
+    the model's sizes."""
     overrides = [readable(one) for one in overrides]
     try:
         config = compose("config", overrides=overrides)
     except Exception as error:  # whatever composing raises is answered by the command line
         return answer(error, overrides)
     try:
-        content = resolved(config)
-    except Exception as error:
-        return answer(error, overrides)
-    try:
-        check(content)
-        if config.run is None:
-            Settings(content).data().check_files()
-        if config.study is not None:
-            instantiate(content["study"])
-            return "run"
-        if content["teacher"] is None:
-            settings = Settings.of(config)
-            assert settings.directory
-        for part in content["probe"].values():
-            instantiate(part)
-        instantiate(content["data"], seed=content["seed"])
-        classifier = untrained(content, data)  # type: ignore[arg-type]
-        classifier.trainer = TRAINER
-        classifier.configure_optimizers()
+        settings = constructible(config, overrides)
+        if settings is not None and config.run is None:
+            instantiate(settings.config["data"], seed=settings.config["seed"])
+            classifier: Any = untrained(settings.config, data)
+            classifier.trainer = TRAINER
+            classifier.configure_optimizers()
     except (UserError, InstantiationException, OmegaConfBaseException) as error:  # as the command line does
-        cause = error if isinstance(error, UserError) else error.__cause__
-        return str(cause) if isinstance(cause, UserError) else answer(error, overrides)
+        return answer(error, overrides)
     return "run"
 
 
-def failure(number: int, data: object, seed: int = 0) -> str | None:
+def failure(number: int, data: TextDataModule, seed: int = 0) -> str | None:
     """What the command line of this number ends in, where that is neither a run nor one printable line."""
     overrides = generated(number, seed)
     try:

@@ -4,35 +4,25 @@
     python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one line of it
     python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
 
-Each mutant runs in a copy of the tree, in a child forked from a process that has imported the libraries, against the
-tests that SUBJECTS names for its file, until the first failure. Prints one line per mutant: killed, SURVIVED, or "too
-long" (more CPU time than CPU_SECONDS, or SECONDS in all: an endless loop, or a wait for ever). A survivor is either
-equivalent or asks for a test.
+Each mutant runs in a copy of the tree, against the tests that SUBJECTS names for its file, until the first failure. Prints
+one line per mutant: killed, SURVIVED, or "too long" (than SECONDS: an endless loop, or a wait for ever). A survivor is
+either equivalent or asks for a test.
 """
 
 import argparse
 import ast
 import copy
-import importlib
 import os
 import random
-import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
-from typing import NoReturn
-
-import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-CPU_SECONDS, SECONDS = 300, 900
-LIBRARIES = (
-    "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "torch", "lightning", "torchmetrics",
-    "hydra", "datasets", "jaxtyping", "beartype.claw", "sklearn.metrics",
-)  # fmt: skip
+SECONDS = 900
 OTHERS = {
     "core/processes": ["launching/test_signals.py"],
     "evidence/statistics": ["results/statistics/test_statistics.py"],
@@ -132,41 +122,20 @@ def _annotations(node: ast.AST) -> list[ast.AST]:
 
 
 def verdict(tree: Path, file: str, source: str, tests: list[str]) -> str:
-    """Run the tests against a mutated file in a forked child."""
+    """Run the tests against a mutated file, in a process group of their own."""
     original = (tree / file).read_text(encoding="utf-8")
     (tree / file).write_text(source, encoding="utf-8")
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(SECONDS)
-        _test(tree, tests)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    with (tree / "output.txt").open("w") as output:
+        running = subprocess.Popen(command, cwd=tree, stdout=output, stderr=output, process_group=0)
+        try:
+            status: int | None = running.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            status = None
     (tree / file).write_text(original, encoding="utf-8")
-    return "SURVIVED" if status == 0 else "killed" if status > 0 else "too long"
-
-
-def _test(tree: Path, tests: list[str]) -> NoReturn:
-    """In the child: never comes back, whatever happens."""
-    status = 3
-    try:
-        os.chdir(tree)
-        sys.path.insert(0, str(tree))
-        for name in [name for name in sys.modules if name.partition(".")[0] in ("attnprobe", "tests", "benchmarks")]:
-            del sys.modules[name]
-        with (tree / "output.txt").open("w") as output:
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-            status = int(
-                pytest.main(
-                    ["-q", "-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", *tests]
-                )
-            )
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+    return "too long" if status is None else "killed" if status else "SURVIVED"
 
 
 def main() -> int:
@@ -177,13 +146,13 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     sys.dont_write_bytecode = True
-    for library in LIBRARIES:
-        importlib.import_module(library)  # once, for all children: most of a small test's time
-
     counts = {"killed": 0, "SURVIVED": 0, "too long": 0}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "outputs"))
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, listed.split("\0")):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
         os.environ["PYTHONPATH"] = str(tree)
         for file, _, line_asked in (name.partition(":") for name in options.files):
             if verdict(tree, file, (ROOT / file).read_text(encoding="utf-8"), SUBJECTS[file]) != "SURVIVED":

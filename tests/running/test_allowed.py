@@ -204,19 +204,6 @@ def test_settings_of_another_shape_are_one_message(copied, content):
             read(copied)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("model=hanrnn", "+experiment=serrano", "data=imdb"),
-        ("task=qa", "data=babi1", "probe=[permutation,leave_one_out,erasure,teacher,single_weight,gradient,plausibility]"),
-        ("training=adversary", "data=sst", "teacher_id=x", "model=cnn"),
-        ("model=flannoenc", "training=serrano", "data=files", "data.path=x.csv"),
-    ],
-)  # fmt: skip
-def test_settings_of_ours_are_allowed(overrides, tmp_path):
-    check_saved(Settings.of(composed(*overrides)).config, tmp_path / "config.yaml")
-
-
 def test_a_trusted_package_brings_subclasses_and_nothing_else(copied, tmp_path, monkeypatch):
     (tmp_path / "extra_package.py").write_text(
         "import os\nfrom os import system\nfrom attnprobe.models.encoders import LSTMEncoder\n"

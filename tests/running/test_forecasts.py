@@ -45,9 +45,8 @@ def told(capsys, probe, model=None, lengths=LENGTHS):
 def test_the_time_is_that_of_all_texts_though_few_are_looked_at(monkeypatch, capsys):
     model = toy_classifier().eval()
     before, noise = [p.clone() for p in model.parameters()], torch.get_rng_state()
-    assert told(capsys, Slow(monkeypatch, 0.2), model) == (
-        "probing with slow will take about 14 minutes on this machine (cpu): 90 texts, 6 of them timed\n"
-    )
+    said = told(capsys, Slow(monkeypatch, 0.2), model)
+    assert said == "probing with slow will take about 14 minutes on this machine (cpu): 90 texts, 6 of them timed\n"
     assert round(0.2 * LENGTHS.sum() / 60) == 14
     assert not model.training
     assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(before, model.parameters(), strict=True))

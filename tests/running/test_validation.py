@@ -154,3 +154,9 @@ def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
     check(resolved(composed("trainer.strategy=ddp")))
     with pytest.raises(UserError, match=r"trainer\.strategy=/dev/null: expected auto, ddp"):
         check(resolved(composed("trainer.strategy=/dev/null")))
+
+
+def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(sys.modules["attnprobe.runs.validation"], "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
+        check(resolved(composed("logger=wandb")))
