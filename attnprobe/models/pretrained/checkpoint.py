@@ -140,7 +140,20 @@ def open_checkpoint(
     known = network.get_input_embeddings().num_embeddings
     padding = next(int(number) for number in fillers if number is not None and int(number) < known)
     network.config.pad_token_id = padding
-    longest = _longest_text(network, tokenizer)
+    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
+    for name, module in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(
+            module, nn.Embedding
+        ):  # RoBERTa's begin after the padding's
+            positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            break
+    limit = tokenizer.model_max_length
+    if not isinstance(limit, int | float) or not limit >= 2:
+        raise UserError(
+            f"model.path={path}: tokenizer_config.json has model_max_length={limit!r:.60}: expected the number of pieces of "
+            f"its longest text"
+        )
+    longest = int(min(positions, limit))
     if max_pieces is not None and max_pieces > longest:
         raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
     reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt)
@@ -319,19 +332,3 @@ def _matched(
         f"model.path={path}: its labels are {', '.join(own.values())}, those of the data {', '.join(classes)}. Say which is "
         f"which with {instead}, or train it on them with training=finetune"
     )
-
-
-def _longest_text(network: Any, tokenizer: Any) -> int:
-    """How many pieces the network has positions for: RoBERTa's begin after the padding's number."""
-    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
-    for name, module in network.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-            break
-    longest = tokenizer.model_max_length
-    if not isinstance(longest, int | float) or not longest >= 2:
-        raise UserError(
-            f"model.path={tokenizer.name_or_path}: tokenizer_config.json has model_max_length={longest!r:.60}: expected the "
-            f"number of pieces of its longest text"
-        )
-    return int(min(positions, longest))

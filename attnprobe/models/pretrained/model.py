@@ -322,8 +322,17 @@ class PretrainedClassifier(TrainedModel):
         )
         with exchange:
             logits = self.run(batch, one)
-        outputs = self._outputs_at(batch, logits, one.recorded, self.site, attention)
-        return replace(outputs, hidden=self._attended(batch, one.recorded, outputs.attention))
+        seen = one.recorded
+        outputs = self._outputs_at(batch, logits, seen, self.site, attention)
+        if seen.values is None or chosen.query is None or self.training:
+            return outputs
+        # what the site moves of each word, all heads side by side, per unit of its attention
+        with torch.no_grad():
+            rows, values = chosen.of(seen.weights).double(), seen.values[:, chosen.heads].double()
+            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
+            weight = outputs.attention.detach().double().unsqueeze(-1)
+            hidden = torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0)
+        return replace(outputs, hidden=hidden.to(outputs.attention.dtype))
 
     def _outputs_at(
         self, batch: Batch, logits: Tensor, seen: Seen, site: Site, attention: Float[Tensor, "batch seq"] | None = None
@@ -339,19 +348,6 @@ class PretrainedClassifier(TrainedModel):
         return Outputs(
             logits, attention, scores, nothing, batch.content, off_text=1 - on_text, piece_attention=of_pieces
         )
-
-    def _attended(self, batch: Batch, one: Seen, attention: Tensor) -> Float[Tensor, "batch seq hidden"]:
-        """What the site moves of each word, all heads side by side, per unit of its attention; nothing where that is not
-        seen (through a dropout module) or not wanted (in training, over all rows)."""
-        chosen = self.selection(batch)
-        if one.values is None or chosen.query is None or self.training:
-            return attention.new_zeros(*attention.shape, 0)
-        with torch.no_grad():
-            rows, values = chosen.of(one.weights).double(), one.values[:, chosen.heads].double()
-            member = membership(batch)
-            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
-            weight = attention.detach().double().unsqueeze(-1)
-            return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
 
     def readout(
         self,
