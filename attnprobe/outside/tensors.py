@@ -71,7 +71,28 @@ def audit_tensors(
                 f"expected weights of 0 or more that sum to 1, without padding"
             )
     states = None if hidden is None else arrays("hidden", hidden, 2, weights)
-    logits, known_bias = linear_parts(weights, position_logits, states, weight, bias)
+    if (position_logits is None) == (states is None) or (states is None) != (weight is None):
+        raise UserError("audit_tensors: expected position_logits, or hidden with weight (and bias), and not both")
+    shift = None if bias is None else tensor("bias", bias, 1)
+    if states is None:
+        assert position_logits is not None
+        logits = arrays("position_logits", position_logits, 2, weights)
+    else:
+        decoder = tensor("weight", weight, 2)
+        if decoder.shape[1] != states[0].shape[1]:
+            raise UserError(
+                f"weight has the shape {list(decoder.shape)} and the states have {states[0].shape[1]} features: expected "
+                f"[classes, {states[0].shape[1]}]"
+            )
+        logits = [one @ decoder.T for one in states]
+    count = logits[0].shape[1]
+    if shift is not None and len(shift) != count:
+        raise UserError(f"bias has {len(shift)} numbers, and there are {count} classes: expected one for each")
+    if states is not None and shift is not None:
+        logits = [one + shift for one in logits]
+    if count == 1:  # a single logit s is [0, s]
+        logits = [torch.cat([torch.zeros_like(one), one], -1) for one in logits]
+        shift = None if shift is None else torch.cat([torch.zeros_like(shift), shift])
     if tokens is None:
         tokens = [[str(place + 1) for place in range(len(row))] for row in weights]
     if odd := [at for at, row in enumerate(weights) if at >= len(tokens) or len(tokens[at]) != len(row)]:
@@ -79,7 +100,7 @@ def audit_tensors(
     if probes is None:
         probes = default_probes(epsilon, gradient=bias is not None)
     given: dict[str, Any] = {"classes": classes, "data": data, "output": output, "seed": seed, "page": page}
-    examined = TensorModel(weights, logits, states, known_bias)
+    examined = TensorModel(weights, logits, states, shift)
     return audit_model(examined, tokens, labels, name=model, probes=probes, epsilon=epsilon, **given)
 
 
@@ -123,35 +144,6 @@ class TensorModel(TrainedModel):
         )
 
     outputs_from = without = inputs
-
-
-def linear_parts(
-    attention: Sequence[Tensor], position_logits: Arrays | None, hidden: Sequence[Tensor] | None, weight: Any, bias: Any
-) -> tuple[list[Float[Tensor, "seq classes"]], Float[Tensor, "classes"] | None]:
-    """The position logits of every text and the bias in them, two classes or more: a single logit s is [0, s]."""
-    if (position_logits is None) == (hidden is None) or (hidden is None) != (weight is None):
-        raise UserError("audit_tensors: expected position_logits, or hidden with weight (and bias), and not both")
-    shift = None if bias is None else tensor("bias", bias, 1)
-    if hidden is None:
-        assert position_logits is not None
-        logits = arrays("position_logits", position_logits, 2, attention)
-    else:
-        decoder = tensor("weight", weight, 2)
-        if decoder.shape[1] != hidden[0].shape[1]:
-            raise UserError(
-                f"weight has the shape {list(decoder.shape)} and the states have {hidden[0].shape[1]} features: expected "
-                f"[classes, {hidden[0].shape[1]}]"
-            )
-        logits = [states @ decoder.T for states in hidden]
-    count = logits[0].shape[1]
-    if shift is not None and len(shift) != count:
-        raise UserError(f"bias has {len(shift)} numbers, and there are {count} classes: expected one for each")
-    if hidden is not None and shift is not None:
-        logits = [one + shift for one in logits]
-    if count == 1:
-        logits = [torch.cat([torch.zeros_like(one), one], -1) for one in logits]
-        shift = None if shift is None else torch.cat([torch.zeros_like(shift), shift])
-    return logits, shift
 
 
 def tensor(name: str, values: Any, axes: int) -> Tensor:

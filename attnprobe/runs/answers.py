@@ -59,8 +59,26 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
             f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
         )
     unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
-    if unknown and "already at" not in text:
-        return _unknown_key(unknown[1], overrides)
+    if unknown and "already at" not in text:  # a setting that does not exist
+        key = unknown[1]
+        typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
+        parent, _, last = key.split("@")[0].rpartition(".")
+        # those of conf/ are known at once; to know all, classes have to be imported, and none of theirs is at the top
+        for optional in (False, True) if parent else (False,):
+            names = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
+            siblings = [one.rpartition(".")[2] for one in names if one.rpartition(".")[0] == parent]
+            near = nearest(last, siblings)
+            if near or last in siblings or not siblings:
+                break
+        if not siblings:
+            return f"{typed}: there is no such setting{nearest(key.split('@')[0], names)}"
+        if not parent or last not in siblings:  # it is only the last name that is unknown
+            return f"{typed}: there is no such setting{near or '.'} Known here: {listed(siblings)}"
+        room, _, part = parent.partition(".")
+        if part and room in ("probe", "importance"):
+            chosen_by = "probe=[…]" if room == "probe" else "importances=[…]"
+            return f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
+        return f"{typed}: what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
     if match := re.search(r"Interpolation key '(.*?)' not found(?:\s+full_key: (\S+))?", text):
         name = visible(match[1])
         if kind == "InterpolationKeyError" and match[2]:
@@ -86,29 +104,6 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
 def choices(group: str) -> list[str]:
     """The files of a group of this program's conf/."""
     return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
-
-
-def _unknown_key(key: str, overrides: Sequence[str]) -> str:
-    """A setting that does not exist."""
-    typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
-    name = key.split("@")[0]
-    parent, _, last = name.rpartition(".")
-    # those of conf/ are known at once; to know all, classes have to be imported, and none of theirs is at the top
-    for optional in (False, True) if parent else (False,):
-        known = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
-        siblings = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == parent]
-        near = nearest(last, siblings)
-        if near or last in siblings or not siblings:
-            break
-    if not siblings:
-        return f"{typed}: there is no such setting{nearest(name, known)}"
-    if not parent or last not in siblings:  # it is only the last name that is unknown
-        return f"{typed}: there is no such setting{near or '.'} Known here: {listed(siblings)}"
-    room, _, part = parent.partition(".")
-    if part and room in ("probe", "importance"):
-        chosen_by = "probe=[…]" if room == "probe" else "importances=[…]"
-        return f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
-    return f"{typed}: what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
 
 
 @cache

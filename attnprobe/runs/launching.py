@@ -162,13 +162,8 @@ class _Process:
 
 
 class Machine:
-    """This machine: a job per graphics card, or per share of the processor's cores.
-
-    Args:
-        workers: jobs at the same time; None: one per card, and where there is none one for every two cores.
-        gpus: the graphics cards as `CUDA_VISIBLE_DEVICES` names them; a job sees its own one only.
-        cores: to be shared, by OMP_NUM_THREADS where it is not set; None: all that this process may use.
-    """
+    """This machine: `workers` jobs at a time; None: one per graphics card (`gpus`, as `CUDA_VISIBLE_DEVICES` names them; a
+    job sees its own one only), and where there is none one for every two `cores`, which the jobs share by OMP_NUM_THREADS."""
 
     poll_seconds = 0.1
 
@@ -244,15 +239,10 @@ class _Submitted:
 
 
 class Cluster:
-    """A SLURM cluster, through submitit (`pip install 'attnprobe[slurm]'`).
+    """A SLURM cluster, through submitit, which keeps its files in `folder`; `local` runs the jobs here, without a queue.
 
-    Args:
-        workers: how many jobs are in the queue or running at the same time.
-        cluster: `slurm`; or `local`, which runs the jobs here, without a queue, to try the settings out.
-        parameters: what one job needs, by submitit's names (`timeout_min`, `mem_gb`, `slurm_partition`, …); null: not set,
-            but for `gpus_per_node`: one where `on_gpu` and the cluster has any.
-        folder: where submitit keeps its files.
-    """
+    `parameters`: what one job needs, by submitit's names; null: not set, but for `gpus_per_node`: one where `on_gpu` and the
+    cluster has any. At most `workers` jobs are in the queue or running at the same time."""
 
     def __init__(
         self, workers: int, cluster: str, parameters: Mapping[str, Any], folder: Path, *, on_gpu: bool = False
@@ -433,7 +423,7 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     from attnprobe.report.terminal import headline
     from attnprobe.results.numbers import read_numbers
 
-    rows = []
+    rows, failed = [], [outcome for outcome in outcomes if not outcome.succeeded]
     for outcome in outcomes:
         done = "done before" if outcome.job.done else f"{outcome.seconds:.0f} s"
         row: dict[str, Any] = {"job": visible(outcome.job.name), "state": done if outcome.succeeded else "FAILED"}
@@ -446,7 +436,6 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     table = pd.DataFrame(rows).iloc[:, : SHOWN_PROBES + 3]
     with pd.option_context("display.max_colwidth", None, "display.width", None):
         lines = table.to_string(index=False, na_rep="", float_format="{:.3f}".format).splitlines()
-    failed = [outcome for outcome in outcomes if not outcome.succeeded]
     for outcome in failed:
         lines += [f"FAILED {outcome.job.name} {outcome.why}", f"       log: {outcome.job.log}"]
     if failed:

@@ -19,10 +19,8 @@ NO_LOCKS = ("ENOSYS", "ENOTSUP", "EOPNOTSUPP", "ENOLCK", "EINVAL", "EACCES", "EP
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold a run directory; waits, and says so, as long as another process holds it.
-
-    The lock is a file in the directory. The system releases it however the process ends, so that a killed run leaves none;
-    the file itself may stay and is harmless. File systems without locks have none.
+    """Hold a run directory; waits, and says so, as long as another process holds it. The system releases the lock, a file in
+    the directory, however the process ends; the file itself may stay. File systems without locks have none.
 
     Raises:
         UserError: the directory is somebody else's, or nothing can be written there, at first or later on.

@@ -17,8 +17,8 @@ EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), t
 
 
 def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
-    """Make the directory ready for this run; None where everything that is asked for is there, as it was written, and is to
-    be left as it is. Nothing is changed in one that is refused.
+    """Make the directory ready for this run; None where everything that is asked for is there and is to be left as it is.
+    Nothing is changed in one that is refused.
 
     Raises:
         UserError: the directory holds another run, something else, this run finished with `on_finished=error`, or this

@@ -174,11 +174,8 @@ def fit(
 
 @contextmanager
 def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
-    """The classifier in the precision that it is examined in, its float32 weights back, unchanged, afterwards.
-
-    float32 sums depend on the batch that an example is in, in their last digits, and a search of 500 steps makes first
-    digits of these. In float64 what is left is far below anything that is reported.
-    """
+    """The classifier in the precision that it is examined in, its float32 weights back, unchanged, afterwards: float32 sums
+    depend on an example's batch in their last digits, and a search of 500 steps makes first digits of these."""
     try:
         yield classifier.to(classifier.precision)
     finally:

@@ -71,10 +71,9 @@ class Learning(torch.nn.Module):
 
     def __init__(self, per_word=0.0):
         super().__init__()
-        self.matrix, self.per_word, self.seen = torch.nn.Linear(8, 64), per_word, []
+        self.matrix, self.per_word = torch.nn.Linear(8, 64), per_word
 
     def forward(self, batch):
-        self.seen.append(batch.content.sum(1).tolist())
         return self.matrix(torch.randn(len(batch), 8)).sigmoid()
 
     def losses(self, outputs, batch):
@@ -83,42 +82,41 @@ class Learning(torch.nn.Module):
 
 
 @pytest.fixture
-def learning(monkeypatch):
+def said(monkeypatch, capsys):
+    """What is said of a training of these texts."""
     monkeypatch.setattr(forecasts, "TrainedModel", Learning)
     monkeypatch.setattr(forecasts, "now", lambda model: model.time)
 
+    def of(model, lengths, size=4):
+        Forecast(split_of(lengths), batch_size=size).on_fit_start(TRAINER, model)
+        return capsys.readouterr().out
 
-def test_the_time_of_a_training_is_said_and_nothing_is_learnt(learning, capsys):
-    model, forecast = Learning(0.1).eval(), Forecast(split_of(LENGTHS), batch_size=4)
+    return of
+
+
+def test_the_time_of_a_training_is_said_and_nothing_is_learnt(said):
+    model = Learning(0.1).eval()
     before, noise = [p.clone() for p in model.parameters()], torch.get_rng_state()
-    forecast.on_fit_start(TRAINER, model)
-    assert capsys.readouterr().out == (
+    assert said(model, LENGTHS) == (
         "training for 2 epochs will take about 14 minutes on this machine (cpu): 90 texts, 24 of them timed\n"
     )
     assert round(2 * 0.1 * LENGTHS.sum() / 60) == 14
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
     assert torch.equal(noise, torch.get_rng_state())
     assert not model.training
-    forecast.on_fit_start(TRAINER, Learning(0.001))
-    assert capsys.readouterr().out == ""
+    assert said(Learning(0.001), LENGTHS) == ""
 
 
-def test_the_longest_texts_tell_what_a_full_batch_takes(learning, monkeypatch, capsys):
-    model, texts = Learning(), split_of([3, 9, 4, 8, 5])
+def test_the_longest_texts_tell_what_a_full_batch_takes(said, monkeypatch):
+    model, lengths, seen = Learning(), [3, 9, 4, 8, 5], []
     # the matrix's input and the sigmoid's result, four bytes a number; the weights are none of it
-    assert saved_bytes(model, texts[[0, 1]]) == 2 * 4 * (8 + 64)
-    model.seen.clear()
-
-    def said(size):
-        Forecast(texts, batch_size=size).on_fit_start(TRAINER, model)
-        return capsys.readouterr().out
-
-    assert said(4) == ""  # a few kilobytes
-    assert model.seen == [[8, 9]]
-    monkeypatch.setattr(forecasts, "saved_bytes", lambda model, batch: 10e9)
-    assert said(4) == (
+    assert saved_bytes(model, split_of(lengths)[[0, 1]]) == 2 * 4 * (8 + 64)
+    assert said(model, lengths) == ""  # a few kilobytes
+    monkeypatch.setattr(forecasts, "saved_bytes", lambda _, batch: seen.append(batch.content.sum(1).tolist()) or 10e9)
+    assert said(model, lengths) == (
         "training takes at least 20 GB of memory for a step with 4 of the longest texts; data.batch_size=1 would take 5\n"
     )
-    assert "25 GB of memory for a step with 5 of the longest" in said(32)
+    assert seen == [[8, 9]]
+    assert "25 GB of memory for a step with 5 of the longest" in said(model, lengths, 32)
     model.reader = None
-    assert said(4) == ""
+    assert said(model, lengths) == ""

@@ -155,14 +155,6 @@ def test_a_probe_that_fails_leaves_no_result_but_keeps_the_training(tmp_path, mo
     assert files(directory).items() >= tables.items()
 
 
-def test_a_killed_training_is_redone(tmp_path, finished):
-    target = run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
-    for name in ("manifest.json", "training.json"):
-        (target / name).unlink()  # as a kill during training leaves it
-    run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
-    assert files(target) == files(finished)
-
-
 def test_the_logger_csv_is_written_and_no_epochs_metric_stands_for_never_choose_this_one(tmp_path):
     directory = run(small_run(tmp_path, "logger=csv"))
     curves = pd.read_csv(directory / "training" / "metrics.csv")
@@ -193,12 +185,6 @@ def test_what_does_not_suit_is_refused_before_training(tmp_path, monkeypatch, ma
     monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(UserError, match=message):
         run(make(tmp_path, *overrides))
-
-
-def test_an_epoch_of_several_labels_is_chosen_by_what_is_measured(tmp_path):
-    chosen = "training.recipe.selection_metric=exact_match"
-    directory = run(several_labels(tmp_path, "training=serrano", "probe=[]", chosen))
-    assert "validation_exact_match" in set(read_results(directory, "training")["metric"])
 
 
 def test_changed_inputs_are_never_done(tmp_path):
