@@ -4,19 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import BucketSampler, TextSplit, collate, short_enough
+from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.examples import Ragged
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
-
-
-def test_collate_marks_and_masks():
-    batch = collate(
-        {"ids": [np.array([7]), np.array([8, 9])], "labels": np.array([0, 1]), "example_id": np.array([5, 6])}
-    )
-    assert batch.ids.tolist() == [[2, 7, 3, 0], [2, 8, 9, 3]]
-    assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
-    assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
 
 
 def test_split_serves_rows_and_finds_examples():
@@ -25,6 +16,8 @@ def test_split_serves_rows_and_finds_examples():
     split = TextSplit(np.array([3, 8]), words, np.array([4, 1, 5]), {"labels": labels})
     batch = split[[1, 0]]
     assert batch.ids.tolist() == [[2, 5, 3, 0], [2, 4, 1, 3]]
+    assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
+    assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
     assert batch.labels.tolist() == [[1, 1], [1, 0]]
     assert batch.example_id.tolist() == [8, 3]
     assert split.row_of(8) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.data.data_warnings import LEAKED, section_lines, tell_section
+from attnprobe.data.data_warnings import LEAKED, tell_section
 from attnprobe.data.prepare import prepare
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, TestbedSource
@@ -147,17 +147,13 @@ def test_cut_texts_are_counted_and_many_classes_not_all_named(tmp_path):
     assert found["length"].sentence.endswith("; 1 text cut at data.max_tokens)")
 
 
-def test_several_labels_and_questions_are_looked_at_as_well(tmp_path):
+def test_several_labels_and_questions_are_looked_at_as_well(tmp_path, capsys):
+    check = {"name": "rows", "value": 3, "threshold": None, "warns": False, "sentence": "3 rows\x1b[2J"}
+    for _ in range(2):  # said once
+        tell_section("once", {"notes": [], "checks": [check]})
+    assert capsys.readouterr().out == "data once: 3 rows\\x1b[2J\n"
     frame = clean()
     frame["label"] = ["good;bad" if n % 3 else "bad" for n in range(1000)]
     assert "largest class" not in checked(tmp_path, frame, multi_label=True)
     found = prepare(DataSettings(text="document", question="question"), TestbedSource("stories", 200, 40, 40).load())
     assert "near copies in training and test" not in {check.name for check in found.checks}
-
-
-def test_lines_of_the_console_come_once(tmp_path, capsys):
-    check = {"name": "rows", "value": 3, "threshold": None, "warns": False, "sentence": "3 rows\x1b[2J"}
-    for _ in range(2):
-        tell_section("once", {"notes": [], "checks": [check]})
-    assert capsys.readouterr().out == "data once: 3 rows\\x1b[2J\n"
-    assert section_lines("old", {}) == []

@@ -72,7 +72,9 @@ def test_excels_own_first_line_and_a_packed_file(tmp_path):
     assert told(path)[0]["text"][:] == ["a; b", "c"]
 
 
-def test_one_damaged_row_does_not_hide_the_separator(tmp_path):
+def test_one_damaged_row_does_not_hide_the_separator_nor_a_late_byte_the_encoding(tmp_path):
+    content = b"text,label\n" + b"plain,1\n" * 20_000 + "für,0\n".encode("cp1252")
+    assert dialect_of(tmp_path / "rows.csv", content, Reading())[0] == "cp1252"
     path = tmp_path / "rows.csv"
     path.write_text("text;label\n" + "a, b;1\n" * 30 + "x;y;z\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.csv cannot be read: .*line 32, saw 3"):
@@ -135,8 +137,3 @@ def test_columns_are_checked_before_anything_is_trained(tmp_path):
         TextDataModule("rows", FileSource(path), text="doc.boody").check_files()
     with pytest.raises(UserError, match=r"data\.vectors|nowhere"):
         TextDataModule("rows", FileSource(path), text="doc.body", vectors="nowhere.txt").check_files()
-
-
-def test_a_late_byte_that_is_no_utf_8_is_noticed(tmp_path):
-    content = b"text,label\n" + b"plain,1\n" * 20_000 + "für,0\n".encode("cp1252")
-    assert dialect_of(tmp_path / "rows.csv", content, Reading())[0] == "cp1252"

@@ -27,13 +27,6 @@ def test_the_most_literal_declaration_that_fits_is_meant(name, expected):
     assert (found and found.name) == expected
 
 
-def test_the_manifest_has_open_ends_as_null():
-    facts = Metric("count", Scale("items", 1)).facts
-    assert facts == {"unit": "items", "low": 1, "high": None, "step": "", "higher_is_better": None}
-    assert Scale.of(facts) == Scale("items", 1, math.inf)
-    assert Scale.of(METRICS[3].facts) == JSD
-
-
 def written(tmp_path, *values):
     """The extremes of a table of `tvd`."""
     rows = Rows()

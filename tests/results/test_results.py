@@ -9,7 +9,6 @@ from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_table
-from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.pivot import per_example
 from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of
 from tests.runs import seal
@@ -35,13 +34,6 @@ def finished_run(directory, examples=None, **tables):
     seal(directory, run_id="r", tables={name: {} for name in tables})
 
 
-def test_values_must_fit_their_examples():
-    with pytest.raises(ValueError, match="a: 2 example ids for values of shape"):
-        Rows().add("a", np.array([1, 2]), np.array([1.0]))
-    with pytest.raises(ValueError, match="need a step"):
-        Rows().add("a", np.array([1]), np.array([[1.0]]))
-
-
 def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
     numbers = ("a", np.array([1, 2]), np.array([0.1, 0.2]))
     finished_run(tmp_path / "x" / "one", permutation=table(numbers), other=table(numbers, probe="other"))
@@ -61,12 +53,6 @@ def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
         read_results(tmp_path / "nowhere")
 
 
-def test_fingerprint_ignores_the_order_of_keys_only():
-    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
-    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
-    assert fingerprint({1: "x", "pos": "y"}) == fingerprint({"pos": "y", "1": "x"})
-
-
 def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     """By hand; the plain percentiles of the resampled means lie lower."""
     sample = np.random.default_rng(1).lognormal(0.0, 1.2, 40)
@@ -77,16 +63,6 @@ def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     width = expected[1] - expected[0]
     assert expected[1] - np.quantile(means, 0.975) > 0.18 * width
     np.testing.assert_allclose(interval(sample)[1:], expected, atol=0.12 * width)
-
-
-def test_values_that_are_equal_but_for_rounding_have_no_interval():
-    nearly = 0.45397827 + np.array([0, 1, 2, 0, 0, 1] * 7) * 5.5e-17
-    assert np.ptp(nearly) > 0
-    mean, *ends = interval(nearly)
-    assert mean == pytest.approx(nearly.mean())
-    assert np.isnan(ends).all()
-    mean, low, high = interval(np.array([0.45, 0.45 + 1e-9] * 20))
-    assert low < mean < high
 
 
 def test_the_questions_about_one_text_are_resampled_together(tmp_path):
