@@ -28,10 +28,10 @@ class TextPipeline:
 
     Attributes:
         question: every text comes with a question.
-        attend_to: every text comes with a second one, and this is said of them (`attnprobe.data.columns.Columns`); None: it
-            comes alone.
+        attend_to: every text comes with a second one (`attnprobe.data.columns.Columns`); None: it comes alone.
         candidates_pattern: words of the text that match it in full are the classes it may be answered with.
         pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has it.
+        tags: every word has a class, and one of them is asked about.
     """
 
     rules: TextRules
@@ -182,11 +182,7 @@ class TextPipeline:
 
     @classmethod
     def load(cls, directory: Path) -> "TextPipeline":
-        """Read what `save` wrote.
-
-        Raises:
-            UserError: the files are missing or not of this layout.
-        """
+        """Read what `save` wrote; a `UserError` where the files are missing or not of this layout."""
         path = Path(directory) / PIPELINE
         try:
             content: dict[str, Any] = {name: value for name, value in read_json(path).items() if name in SAVED}
@@ -201,11 +197,8 @@ class TextPipeline:
 
 
 def check_texts(texts: object, *, of_words: bool = False) -> None:
-    """Texts for a classifier: a list of texts, or of lists of words (else: of sentences).
-
-    Raises:
-        UserError: it is something else; names the first text that is none.
-    """
+    """Refuse, by a `UserError` that names the first text that is wrong, what is no list of texts, or of lists of
+    words (else: of sentences)."""
     expected = "expected a list of one or more texts, such as ['a fine film']"
     if not isinstance(texts, Sequence | np.ndarray | pd.Series) or isinstance(texts, str | bytes) or not len(texts):
         raise UserError(f"texts={texts!r:.60}: {expected}")

@@ -20,7 +20,7 @@ from attnprobe.data.examples import Examples, Lexicon, Ragged
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.reader import Reader
-from attnprobe.data.rows import Kept, class_numbers, known_rows, vocabulary_of
+from attnprobe.data.rows import Kept, class_numbers, vocabulary_of
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits
 from attnprobe.data.vocabulary import UNKNOWN
@@ -61,7 +61,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     keep(rows.with_known_labels, numbers)
     keep(rows.answerable, numbers)
     keep(rows.at_most)
-    vocabulary = vocabulary_of(known_rows(examples, settings), spelling, settings)
+    vocabulary = vocabulary_of(examples, spelling, settings)
     keep(rows.of_length)
     keep(rows.of_sentences)
 
@@ -206,19 +206,12 @@ def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> s
     return digest.hexdigest()[:10]
 
 
-# Planted shortcuts: words that decide the label of any data, so that the reason for every label is known.
-#
-# After Bastings et al. 2022, *"Will You Find These Shortcuts?"*, section 3. The text around the words is as it was and says
-# nothing about the label, because the label does not come from it. Bastings et al. plant into a part of the rows and keep the
-# labels of the others; here the shortcut is in every row, so that it is all there is to be learnt.
+# Planted shortcuts: words that decide the label of any data, so that the reason for every label is known. After Bastings et
+# al. 2022, "Will You Find These Shortcuts?", section 3, who plant into a part of the rows; here it is all there is to learn.
 
 KINDS = ("token", "ordered_pair", "token_in_context")
-"""What is planted:
-
-- `token`: one word, another one for each class;
-- `ordered_pair`: two words; which of them comes first is the class (two classes). Either word alone says nothing;
-- `token_in_context`: one of two words, somewhere after one of two context words: the class is whether the two belong
-  together (two classes). No single word says anything."""
+"""What is planted: one word, another one for each class; two words, of which the first says the class (of two); one of two
+words, somewhere after one of two context words: whether they belong together says the class (of two)."""
 
 WORDS = ("zyxal", "quovim", "brelpa", "drondle", "fimbrak", "glastev", "horpid", "jextrum", "kravole", "lustrem")
 CONTEXT = ("nembria", "oskalith")
@@ -228,8 +221,7 @@ OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
 
 def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
     """Give every row a label of the training rows at random, and put the words that say it into its text, in place;
-    `rationale` is True at these words, and `counterfactual` has those that say the next class.
-    """
+    `rationale` is True at these words, and `counterfactual` has those that say the next class."""
     kind = str(settings.plant)
     numbers, names = class_numbers(examples, list(lexicon), settings)
     classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
@@ -266,8 +258,7 @@ def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: Da
 
 
 def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:
-    """The words that say this class, in the order in which they occur in the text, and those that say the next one: of two
-    classes the other one, of more the one after it, and after the last the first."""
+    """The words that say this class, in the order of the text, and those that say the next one, after the last the first."""
     after = (label + 1) % classes
     if kind == "token":
         return [WORDS[label]], [WORDS[after]]

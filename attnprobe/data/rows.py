@@ -196,24 +196,22 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """What neither XML nor a spreadsheet can hold. In texts it is shown as an escape: published data have it."""
 
 
-def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
-    """The words that are frequent enough in the training texts; a question counts as a text of its own."""
+def vocabulary_of(examples: Mapping[str, Examples], spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
+    """The words that are frequent enough in the training texts (where nothing is trained, in all); a question counts as a
+    text of its own."""
+    training = examples["train"] if settings.trains else pd.concat(list(examples.values()))
     texts = [*training["words"], *training.get("question", [])]
     words = Ragged.of(texts, np.int32)
     frequency = document_frequency(words.flat, words.offsets, len(spelling))
     return build_vocabulary(spelling, frequency, settings.min_df, settings.max_vocabulary)
 
 
-def known_rows(examples: dict[str, Examples], settings: DataSettings) -> Examples:
-    """The rows that classes and vocabulary are taken from: what is trained on, and all where nothing is."""
-    return examples["train"] if settings.trains else pd.concat(list(examples.values()))
-
-
 def class_numbers(
     examples: dict[str, Examples], spelling: Sequence[str], settings: DataSettings
 ) -> tuple[dict[str, int], list[str]]:
     """Raw answer → class number for every answer that may occur, and the classes' names."""
-    training, trains = known_rows(examples, settings), settings.trains
+    trains = settings.trains
+    training = examples["train"] if trains else pd.concat(list(examples.values()))
     labels, column = settings.labels, settings.label
     if settings.classes_from == "labels":
         numbers, classes = class_map(labels, training["labels"].tolist())
@@ -241,7 +239,7 @@ def class_numbers(
     if settings.classes_from == "candidates":
         candidates = [names for names in training.get("candidates", []) if names is not None]
         return class_map(None, [*candidates, *training["labels"]])
-    classes = vocabulary_of(training, spelling, settings).words[len(SPECIAL) :]
+    classes = vocabulary_of(examples, spelling, settings).words[len(SPECIAL) :]
     place = {word: number for number, word in enumerate(classes)}
     given = [names for part in examples.values() for names in (*part["labels"], *part.get("candidates", [])) if names]
     numbers = {}

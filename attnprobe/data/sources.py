@@ -164,10 +164,10 @@ class HubSource(Source):
 
 
 class FirstAvailable(Source):
-    """A named data set: `$ATTNPROBE_DATA_DIR/<folder>` where there is one, else the hub.
+    """A named data set: `$ATTNPROBE_DATA_DIR/<folder>`, laid out as `FileSource` says, where there is one, else the hub.
 
     Args:
-        folder: the folder's name below `ATTNPROBE_DATA_DIR`, laid out as `FileSource` says.
+        folder: the folder's name below `ATTNPROBE_DATA_DIR`.
         hub: where to get it otherwise; None if it may not be on a hub (clinical notes, tweets).
         obtain: what a person has to obtain and put where, for the error message.
     """
@@ -204,11 +204,9 @@ class TestbedSource(Source):
 
     Args:
         kind: `reviews` (columns `text`, `label` 0/1, `rationale`, one bool per token, and `counterfactual`, the text with
-            the other label) or `stories` (columns `document`, `question`, `label`, `candidates`, `sentences` and
-            `support`, numbers of sentences).
+            the other label) or `stories` (`document`, `question`, `label`, `candidates`, `sentences` and `support`).
         train_size, validation_size, test_size: examples.
-        seed: every split has its own seed derived from this one. It is apart from the run's seed, so that all runs
-            of a sweep see the same texts.
+        seed: apart from the run's seed, so that all runs of a sweep see the same texts; each split has one derived from it.
         hops: facts that a story's question needs: 1, 2 or 3.
         rule: what a reader of reviews has to know (`attnprobe.data.testbed.RULES`).
     """

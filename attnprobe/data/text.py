@@ -93,12 +93,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a raw text, in order; joined they are the text again.
 
     A sentence ends after a run of `.`, `!` and `?` (or another script's such marks) with the marks that close it, or with
-    its paragraph. The `language`'s tokenizer (`attnprobe.data.text`) knows its abbreviations, in English "Dr.",
-    "U.S.", "e.g." and initials, whose full stop ends nothing. An ellipsis ("...", "…") ends nothing either: it may stand
-    anywhere.
-
-    Note:
-        An abbreviation that spaCy does not know, such as "no. 5", is taken for the end.
+    its paragraph. The full stop of an abbreviation that the `language`'s tokenizer knows ("Dr.", "U.S.", initials)
+    ends nothing, nor does an ellipsis, which may stand anywhere.
 
     >>> [sentence.strip() for sentence in split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')]
     ['Dr. No left... "Why?"', 'she said.', '"Go on!"', '(He did.)']

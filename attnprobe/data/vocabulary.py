@@ -107,18 +107,15 @@ def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Fl
 def load_vectors(
     path: str | os.PathLike, vocabulary: Vocabulary, *, missing: str = "zeros", generator: torch.Generator | None = None
 ) -> tuple[Float[np.ndarray, "vocabulary embed"], int]:
-    """The vectors of the vocabulary's words.
+    """The vectors of the vocabulary's words, float32 `[vocabulary, embed]` with a row of zeros for padding; and how
+    many were found.
 
     Args:
         path: text file, plain or `.gz`, one `word value value …` a line; a fastText header line (`count size`) is
-            recognised, words may hold spaces (glove.840B has such). Relative paths are looked up in the working
-            directory, then in `ATTNPROBE_DATA_DIR`.
+            recognised, words may hold spaces (glove.840B has such). Looked up as `find_path` does.
         vocabulary: words to look up, as they are spelled. The first of two equal words counts.
         missing: rows of words that the file does not have: `zeros` (the paper's), or `normal`: N(0, 1).
         generator: for `normal`; the rows drawn do not depend on which words the file has.
-
-    Returns:
-        (matrix float32 `[vocabulary, embed]` whose padding row is zero, number of words found).
 
     Raises:
         UserError: the file is missing, no such text file, or a line has another number of values than the first.

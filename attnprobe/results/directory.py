@@ -29,8 +29,6 @@ import pyarrow.parquet as pq
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import DamagedRun, Record, damaged, read_sealed, record_of
 
-# The columns of the long tables.
-
 WHOLE_SPLIT = -1
 """`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
 
@@ -219,9 +217,6 @@ class RunDirectory:
         """The files that figures and reports are made of, by name."""
         files = self.manifest()["files"].keys() - {examples_file(split) for split in UNTESTED}
         return sorted(name for name in files if name.endswith(".parquet") or name == PIPELINE)
-
-
-# Finished runs at or below directories and glob patterns, the damaged ones left out and named.
 
 
 class DamagedRunWarning(UserWarning):

@@ -86,13 +86,12 @@ class Numbers:
         stepped: Iterable[str] = (),
         example_ids: Iterable[int] | None = None,
     ) -> pd.DataFrame:
-        """The rows of some metrics of one probe, as a long table.
+        """The rows of some metrics of one probe, as a long table. Names may be patterns such as `regret_*`.
 
         Args:
             probe: its name.
-            metrics: names, or patterns such as `regret_*`, of those whose rows without a step are there.
-            stepped: names or patterns of those whose rows with a step are there.
-            example_ids: only these examples' rows with a step; None: all examples'.
+            metrics: those whose rows without a step are there.
+            stepped: those whose rows with a step are there, of these `example_ids` (None: of all).
         """
         tables = [each[probe] for each in self.tables if probe in each]
         names = {metric for table in tables for metric in contents_of(table).metrics}

@@ -52,13 +52,8 @@ def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
 
 
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row per run and distinct text, one column per metric (NaN where a metric is absent); numbers with a step and
-    numbers of the whole split are left out. Of repeated texts the first one's row stands for all.
-
-    Args:
-        results: a long table.
-        probe: its name.
-        metrics: the columns.
+    """One row per run and distinct text of a long table, one column per metric of a probe (NaN where it is absent);
+    numbers with a step and numbers of the whole split are left out. Of repeated texts the first one's row stands for all.
 
     Raises:
         UserError: two directories hold the same run, so that an example has two values of one metric.
@@ -127,10 +122,8 @@ def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
 
 def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
     """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown.
-
-    A class is called by its name where the table says what its runs' classes are (`named`), else `class 1`. Names that look
-    alike as they are drawn (too long, or in a script that no font has) keep their number: `1: □□`.
-    """
+    Classes are called by name where the table says so (`named`), with their number where names look alike as they
+    are drawn."""
     predicted = rows["predicted_class"]
     classes = sorted(predicted.dropna().unique())
     if not classes or len(classes) > most or predicted.isna().any():
@@ -152,13 +145,9 @@ def class_of(group: str, names: Sequence[str]) -> str:
 
 
 def named(results: Any, classes: Sequence[Sequence[str]]) -> Any:
-    """The same numbers, their panels' classes called by name, if all their runs have the same classes: a figure has one
-    legend.
-
-    Args:
-        results: a long table of some runs, or their `attnprobe.results.numbers.Numbers`.
-        classes: the names of the classes of each run; empty where they are not known or must not be shown.
-    """
+    """The same numbers (a long table, or `attnprobe.results.numbers.Numbers`), their classes called by name if all
+    runs have the same: a figure has one legend. `classes`: the names of each run's; empty where they are not known
+    or must not be shown."""
     alike = len({tuple(names) for names in classes}) == 1
     result = copy(results)
     result.attrs = results.attrs | {CLASSES: list(classes[0]) if alike else []}
