@@ -120,7 +120,6 @@ class _Polytope:
         least = max(RANK * size.max(initial=0), ROUNDING * float(np.linalg.norm(values)))
         self.equations = np.vstack([sums, directions[size > least]])
         self.positive = attention.ravel() > LEAST_MASS
-        self.rank_of_support = int(np.linalg.matrix_rank(self.equations[:, self.positive], tol=RANK))
         self.freedom = rows * seq - len(self.equations)
         self.farthest = self.moved = 0.0
         self.programme: Programme | None = None
@@ -131,7 +130,7 @@ class _Polytope:
         Where the weights are above 0 both ways are open, so any freedom among them is enough. Else a direction must
         raise some weight that is 0; whether one exists is a linear programme too.
         """
-        if self.rank_of_support < self.positive.sum():
+        if np.linalg.matrix_rank(self.equations[:, self.positive], tol=RANK) < self.positive.sum():
             return False
         if self.positive.all():
             return True

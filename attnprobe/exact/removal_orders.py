@@ -51,10 +51,9 @@ def erasure_limits(
     (n choose k). With two classes the class's probability is a sigmoid of the lead: these are also the limits of every
     erasure curve and, averaged over k, of its area (AOPC).
 
+    The first three arguments are those of `attnprobe.exact.smallest_overtaking_sets`.
+
     Args:
-        attention: weights of 0 or more, `[batch, seq]`, summing to 1.
-        position_logits: `[batch, seq, classes]`.
-        content: True where a position may be erased, `[batch, seq]`.
         class_: the class whose lead is asked for, long `[batch]`.
         rival: over which other class, long `[batch]`.
 

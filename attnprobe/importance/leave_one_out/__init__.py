@@ -5,6 +5,6 @@ By definition every shortened text goes through the model again. Where encoder a
 the unchanged ones (`recombine`). `removal` chooses, and checks what it chose.
 """
 
-from attnprobe.importance.leave_one_out.removal import CHUNK, TOLERANCE, Check, LeaveOneOut, Removals, leave_one_out
+from attnprobe.importance.leave_one_out.removal import CHUNK, TOLERANCE, LeaveOneOut, Removals, leave_one_out
 
-__all__ = ["CHUNK", "TOLERANCE", "Check", "LeaveOneOut", "Removals", "leave_one_out"]
+__all__ = ["CHUNK", "TOLERANCE", "LeaveOneOut", "Removals", "leave_one_out"]

@@ -34,30 +34,24 @@ SECOND_SAMPLE = 64
 
 
 @dataclass(frozen=True)
-class Check:
-    """How far a sample of the distances is from those of texts that were encoded again in the model's own precision.
+class Removals:
+    """The predictions without each token and with it, per position; NaN outside content and where no content token is left.
 
     Attributes:
-        sampled: removals compared, 0 where all texts were encoded again from the start.
-        error: largest difference of two distances, 0 to 1, of the numbers that are returned.
+        distance: `prediction_distance`.
+        flips: 1 where the decision is another one, else 0.
+        sampled: removals compared with texts that were encoded again in the model's own precision; 0 where all were.
+        error: largest difference of two of their distances, 0 to 1, of the numbers that are returned.
         rejected: the same of the first attempt, where that was over `LIMIT` and the batch was measured again; else None.
         reencoded: the numbers are from encoding every shortened text.
     """
 
+    distance: Scores
+    flips: Scores
     sampled: int
     error: float
     rejected: float | None
     reencoded: bool
-
-
-@dataclass(frozen=True)
-class Removals:
-    """The predictions without each token and with it, per position; NaN outside content and where no content token is left:
-    `prediction_distance`, and 1 where the decision is another one, else 0."""
-
-    distance: Scores
-    flips: Scores
-    check: Check
 
 
 def leave_one_out(
@@ -118,7 +112,7 @@ def leave_one_out(
     alone = content.sum(1, keepdim=True) <= 1
     last = _last_of_equals(batch)
     distance, flips = (values.masked_fill(alone, torch.nan).gather(1, last) for values in (distance, flips))
-    return Removals(distance, flips, Check(sampled, error, rejected, reencoded=way is None))
+    return Removals(distance, flips, sampled, error, rejected, reencoded=way is None)
 
 
 def _without_each(
@@ -212,13 +206,13 @@ class LeaveOneOut(Importance):
         return subject.cached(self.removals).distance
 
     def notes(self, subject: Subject) -> Iterator[Note]:
-        """How exact the batch's leave-one-out is: see `Check`. Texts were measured again (`texts_remeasured`) because the
+        """How exact the batch's leave-one-out is: see `Removals`. Texts were measured again (`texts_remeasured`) because the
         error was too large at first (`largest_error_before`), or all encoded in full (`texts_reencoded`)."""
-        check, texts = subject.cached(self.removals).check, len(subject.batch)
-        yield Note("removals_checked", check.sampled, add)
-        if check.sampled:
-            yield Note("largest_error", check.error, max)
-        if check.rejected is not None:
-            yield Note("largest_error_before", check.rejected, max)
-        yield Note("texts_remeasured", texts if check.rejected is not None else 0, add)
-        yield Note("texts_reencoded", texts if check.reencoded else 0, add)
+        found, texts = subject.cached(self.removals), len(subject.batch)
+        yield Note("removals_checked", found.sampled, add)
+        if found.sampled:
+            yield Note("largest_error", found.error, max)
+        if found.rejected is not None:
+            yield Note("largest_error_before", found.rejected, max)
+        yield Note("texts_remeasured", texts if found.rejected is not None else 0, add)
+        yield Note("texts_reencoded", texts if found.reencoded else 0, add)

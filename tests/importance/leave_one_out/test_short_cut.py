@@ -39,8 +39,8 @@ def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encod
     expected = each_alone(classifier, batch, outputs)
     torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     assert expected.nan_to_num().max() > 1e-3
-    assert found.check.reencoded
-    assert found.check.sampled == 0
+    assert found.reencoded
+    assert found.sampled == 0
 
 
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
@@ -50,8 +50,8 @@ def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(
     classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4])
     monkeypatch.setattr(attention, "positionwise", True)
     found = leave_one_out(classifier, batch, outputs)
-    assert found.check.rejected > 1e-4
-    assert found.check.reencoded
+    assert found.rejected > 1e-4
+    assert found.reencoded
     expected = each_alone(classifier, batch, outputs)
     torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
 
@@ -73,7 +73,7 @@ def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attent
     found = leave_one_out(classifier, batch, outputs)
     expected = each_alone(classifier, batch, outputs)
     torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert found.check.reencoded
+    assert found.reencoded
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "none"])
@@ -85,24 +85,24 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
     monkeypatch.setattr(type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text))
     found = leave_one_out(classifier, batch, outputs)
     (sample,) = seen
-    assert len(sample) == found.check.sampled
-    assert 4 <= found.check.sampled <= 8
+    assert len(sample) == found.sampled
+    assert 4 <= found.sampled <= 8
     assert sample.example_id.unique().numel() >= 3
     expected = each_alone(classifier, batch, outputs)
-    assert found.check.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
-    assert (found.check.error, found.check.rejected, found.check.reencoded) == (pytest.approx(0, abs=1e-6), None, False)
+    assert found.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
+    assert (found.error, found.rejected, found.reencoded) == (pytest.approx(0, abs=1e-6), None, False)
 
 
 def test_numbers_that_are_none_count_as_the_largest_error_and_of_texts_of_one_word_nothing_is_checked():
     classifier, batch, outputs = subject(lengths=[1, 1])
     found = leave_one_out(classifier, batch, outputs)
     assert found.distance.isnan().all()
-    assert (found.check.sampled, found.check.error) == (0, 0.0)
+    assert (found.sampled, found.error) == (0, 0.0)
     classifier, batch, outputs = subject()
     outputs.hidden[0, 2] = torch.nan
     found = leave_one_out(classifier, batch, outputs)
-    assert found.check.rejected == 1
-    assert found.check.reencoded
+    assert found.rejected == 1
+    assert found.reencoded
 
 
 def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
@@ -132,5 +132,5 @@ def test_random_networks_with_large_weights_end_at_the_definition(scale, seed):
     off = (found.distance - exact.distance).abs()[batch.content] > 1e-5
     # where nothing is stable a sample of 64 may still miss a few of 290
     assert off.double().mean() <= (0.05 if scale == 20 else 0)
-    assert (found.check.rejected is not None) == (scale == 20)
-    assert found.check.error <= 1e-5
+    assert (found.rejected is not None) == (scale == 20)
+    assert found.error <= 1e-5

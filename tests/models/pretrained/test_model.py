@@ -79,7 +79,7 @@ def test_padding_and_batch_change_no_number(examined):
 def test_leave_one_out_is_the_text_without_the_word(examined):
     _, model, batch, outputs = examined
     found = leave_one_out(model, batch, outputs)
-    assert found.check.reencoded
+    assert found.reencoded
     before = outputs.logits.softmax(-1)
     words = TEXTS[1].split()
     shorter = [" ".join(words[:place] + words[place + 1 :]) for place in (0, 7, len(words) - 1)]
