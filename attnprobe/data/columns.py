@@ -37,13 +37,13 @@ def marked(
         places: [start, end) characters of each token in the text, where `kind` is characters.
         setting: the setting that names the column, for the message.
     """
-
-    def fits(one: Any) -> bool:
-        if kind in ("mask", "sentences"):
-            return isinstance(one, int | float if kind == "mask" else int)
-        return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(end, int) for end in one)
-
-    if not isinstance(cell, list | tuple) or not all(map(fits, cell)):
+    parts = cell if isinstance(cell, list | tuple) else [None]
+    if kind in ("mask", "sentences"):
+        fits = all(isinstance(one, int | float if kind == "mask" else int) for one in parts)
+    else:
+        pairs = [one for one in parts if isinstance(one, list | tuple) and len(one) == 2]
+        fits = len(pairs) == len(parts) and all(isinstance(end, int) for pair in pairs for end in pair)
+    if not fits:
         raise UserError(
             f"{setting}: data.rationale_kind={kind} expects {KINDS[kind]} in every cell, but one is {str(cell)[:60]!r}"
         )

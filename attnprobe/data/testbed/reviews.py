@@ -267,11 +267,11 @@ def _clause(
 
 def _remark(draw: Draw) -> str:
     """A sentence without opinion, one in five of them two clauses in contrast."""
-
-    def fact() -> str:
+    facts = list[str]()
+    while not facts or (len(facts) == 1 and draw() < 0.2):
         if draw() < 0.3:
-            return pick(draw, FACTS)
-        return f"{pick(draw, PEOPLE)} {pick(draw, HABITS)}{pick(draw, DEEDS)} {pick(draw, TIMES)}".rstrip()
-
-    first = fact()
-    return f"{first} but {fact()}" if draw() < 0.2 else first
+            facts.append(pick(draw, FACTS))
+        else:
+            deed = f"{pick(draw, PEOPLE)} {pick(draw, HABITS)}{pick(draw, DEEDS)} {pick(draw, TIMES)}"
+            facts.append(deed.rstrip())
+    return " but ".join(facts)
