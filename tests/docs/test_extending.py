@@ -1,10 +1,15 @@
 """docs/extending.md, carried out: its files are written into an empty folder, its commands run, its claims checked."""
 
+import json
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 import attnprobe
 from attnprobe.core.errors import UserError
@@ -16,7 +21,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.docs.extending import ANY_DATA, COMMANDS, FILES, FOREIGN, PAGE, carried_out, composed
+from tests.docs.extending import ANY_DATA, COMMANDS, FILES, FOREIGN, PAGE, carried_out, command, composed
 from tests.runs import SMALL, SMALL_ADVERSARY
 
 
@@ -85,3 +90,88 @@ def test_every_file_of_the_page_was_used():
     for name in settings - {"conf/probe/sufficiency.yaml", "conf/importance/by_letters.yaml"}:
         assert Path(name).stem in used, name
     assert len(FILES) == len(re.findall(r"^```\w+ title=", PAGE, re.M))
+
+
+@pytest.fixture(scope="module")
+def weighed(mine):
+    return carried_out(mine, "importance.word_length.power")
+
+
+def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed, capsys):
+    results = read_results(weighed)
+    of_length = {str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")}
+    expected = ("tau_attention", "tau_shuffled", "top_in_rationale", "flip_top", "removed_count", "regret")
+    assert {f"{name}_word_length" for name in expected} <= of_length
+    said = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
+    assert (said["title"], said["colour"], said["signed"]) == ("length of the word", "#117733", False)
+    assert said["settings"]["power"] == 2
+    print_summary(results)
+    printed = " ".join(capsys.readouterr().out.split())
+    for words in ("tau(attention, length of the word)", "share removed: length of the word",
+                  "top token in the rationale, length of", "JS(top by length of the word)"):  # fmt: skip
+        assert words in printed
+
+
+def test_it_explains_new_texts(weighed):
+    explained = attnprobe.load_run(weighed, trusted=FOREIGN).explain(["the film was good"], importance=["word_length"])
+    assert explained["word_length"][0] == [len(word) ** 2 for word in ("the", "film", "was", "good")]
+    assert "length of the word" in explained._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def scored(mine, tmp_path_factory):
+    """A run whose texts the page's script has scored."""
+    made = run(composed([*SMALL, "probe=[]", f"output={tmp_path_factory.mktemp('runs')}"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["score_texts.py", str(made)])
+        exec(FILES["score_texts.py"], {})
+    return made
+
+
+def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_path):
+    """The file holds what the package's method computes, so that they must have the same numbers everywhere."""
+    directory = shutil.copytree(scored, tmp_path / "run")
+    overrides = [one.replace("DIRECTORY", str(directory)) for one in command("probe=[agreement_matrix,faithfulness")]
+    quick = ["probe.faithfulness.operators=[delete]", "probe.subsets.most_words=11", "probe.sanity.samples=1"]
+    run(resumed(composed([*overrides, *quick, "figures=false"]), [*overrides, *quick]))
+    results = read_results(directory)
+    plain = results[results["step"].isna()].astype({"metric": str})
+    values = plain.pivot_table(index="example_id", columns="metric", values="value", dropna=False)
+    vocabulary = set(json.loads((directory / "vocabulary.json").read_text()))
+    texts = attnprobe.read_examples(directory).set_index("example_id")["tokens"]
+    values = values.loc[[number for number, words in texts.items() if set(words) <= vocabulary]]
+    wanted = {
+        "agreement_matrix": ["rbo_attention_and_file"], "plausibility": ["auprc_rationale_file", "mass_in_rationale_file"],
+        "faithfulness": ["comprehensiveness_file_by_delete", "sufficiency_file_by_delete"],
+        "subsets": ["aopc_normalised_file", "shapley_tau_file", "shapley_top_file", "shapley_share_error_file"],
+        "sanity": ["floor_similarity_file"],
+    }  # fmt: skip
+    for metric in (metric for metrics in wanted.values() for metric in metrics):
+        own, other = values[metric], values[metric.replace("file", "word_length")]
+        assert own.notna().any(), metric
+        pd.testing.assert_series_equal(own, other, check_names=False, obj=metric)
+    one = [*values.filter(regex="^random_weights_similarity_(file|word_length)$"), "tau_word_length_and_file"]
+    assert len(one) == 3
+    np.testing.assert_allclose(values[one], 1)  # whatever the model computes
+
+
+def test_scores_from_a_file(mine, scored):
+    overrides = [one.replace("DIRECTORY", str(scored)) for one in command("'importance.file.title=length")]
+    run(resumed(composed([*overrides, "figures=false"]), overrides))
+    results = read_results(scored)
+    texts = attnprobe.read_examples(scored).set_index("example_id")
+    tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
+    assert len(tau) == len(texts)
+    for number, tokens in texts["tokens"].items():
+        expected = stats.kendalltau(texts["attention"][number], [len(word) for word in tokens]).statistic
+        assert tau[number] == pytest.approx(expected, nan_ok=True)
+    said = RunDirectory(scored).manifest()["tables"]["erasure"]["importances"]
+    assert said["file"]["title"] == "length by another tool"
+    examples = attnprobe.read_examples(scored)
+    examples["letters"] = [[sum(map(str.isalpha, word)) for word in words] for words in examples["tokens"]]
+    examples[["example_id", "letters"]].to_json(mine / "letters.jsonl", orient="records", lines=True)
+    overrides = [f"run={scored}", "probe=[plausibility]", "importances=[attention,by_letters,file]",
+                 "importance.file.path=scores.parquet"]  # fmt: skip
+    run(resumed(composed(overrides), overrides))
+    said = RunDirectory(scored).manifest()["tables"]["plausibility"]["importances"]
+    assert (said["by_letters"]["title"], said["file"]["title"]) == ("letters in the word", "scores from a file")

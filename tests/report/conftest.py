@@ -17,20 +17,8 @@ from tests.runs import seal
 
 LN2 = float(np.log(2))
 WORDS = [
-    "the",
-    "a",
-    "film",
-    "not",
-    "very",
-    "good",
-    "dull",
-    "moving",
-    "$5",
-    "[red]bold[/red]",
-    "_under_",
-    "映画",
-    "кино",
-]
+    "the", "a", "film", "not", "very", "good", "dull", "moving", "$5", "[red]bold[/red]", "_under_", "映画", "кино",
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -79,26 +79,21 @@ def test_hostile_words_are_text():
     assert not re.search(r"https?:|url\(|@import|<link|<script", notebook.STYLE)
 
 
-def luminance(colour):
-    parts = np.asarray(colour) / 255
-    parts = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return parts @ [0.2126, 0.7152, 0.0722]
-
-
 @pytest.mark.parametrize("theme", [notebook._LIGHT, notebook._DARK], ids=["light", "dark"])
 def test_words_are_legible_at_every_depth(theme):
     """WCAG's contrast of 4.5, by its own formula."""
-
-    def colour(name):
-        return [int(part, 16) for part in re.search(f"--{name}: #(..)(..)(..)", theme).groups()]
-
+    colours = {name: [int(one, 16) for one in parts] for name, *parts in re.findall(r"--(\w+): #(..)(..)(..)", theme)}
     heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
+
+    def contrast(first, second):
+        parts = np.array([first, second]) / 255
+        light = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+        return (light.max() + 0.05) / (light.min() + 0.05)
+
     for depth in np.linspace(0, 1, 101):
-        ground = luminance(depth * heat + (1 - depth) * np.array(colour("paper")))
-        word = luminance(colour("over" if depth > notebook.MUCH else "ink"))
-        assert (max(ground, word) + 0.05) / (min(ground, word) + 0.05) >= 4.5
-    faint, paper = luminance(colour("faint")), luminance(colour("paper"))
-    assert (max(faint, paper) + 0.05) / (min(faint, paper) + 0.05) >= 4.5
+        ground = depth * heat + (1 - depth) * np.array(colours["paper"])
+        assert contrast(ground, colours["over" if depth > notebook.MUCH else "ink"]) >= 4.5
+    assert contrast(colours["faint"], colours["paper"]) >= 4.5
 
 
 def test_an_explanation_is_a_dataframe_with_heat_maps():

@@ -17,6 +17,7 @@ def test_one_class_for_every_text_is_named():
     assert (found.accuracy, found.majority, found.only, found.n) == (0.97, 0.97, "no", 100)
     assert found.warning.startswith("This classifier predicts one class for every text (no): accuracy 0.970 [")
     assert quality([0, 1], [1, 1]).only == "class 1"
+    assert quality([], []) is None
 
 
 @pytest.mark.parametrize(("right", "warns"), [(52, True), (58, True), (80, False), (20, True)])
@@ -50,10 +51,6 @@ def test_few_classifiers_that_flip_a_coin_pass():
             alone, passed = alone + likely * (found.balanced_low > 0.5), passed + likely * found.better_than_guessing
     assert alone > 0.02
     assert passed < 0.011
-
-
-def test_nothing_is_said_of_nothing():
-    assert quality([], []) is None
 
 
 def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path, no_pictures):

@@ -1,4 +1,6 @@
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -7,7 +9,7 @@ import pytest
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.published import compare
 from attnprobe.findings.table import COLUMNS
-from attnprobe.report.tables import all_tables, latex, latex_table, write_tables
+from attnprobe.report.tables import all_tables, latex, latex_table, write_paper, write_tables
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 from tests.probes.tables import NAN, erased, table
@@ -56,16 +58,6 @@ def test_no_command_of_latex_survives_in_words():
     assert latex("\\") == "\\textbackslash{}"
 
 
-def test_every_cell_has_its_column(make_run, tmp_path):
-    files = write_tables(make_run(data="a & b", model="x_y"), tmp_path / "tables")
-    for file in files[1::2]:
-        body = file.read_text(encoding="utf-8").split("\\toprule")[1].split("\\bottomrule")[0]
-        lines = [line for line in body.splitlines() if line.endswith("\\\\")]
-        columns = len(pd.read_csv(file.with_suffix(".csv")).columns)
-        assert {len(re.split(r"(?<!\\)&", line)) for line in lines} == {columns}
-    assert "a \\& b & x\\_y" in (tmp_path / "tables/headlines.tex").read_text(encoding="utf-8")
-
-
 COUNTS = {"attention": [4, 8, NAN, NAN] * 5, "random": [8, NAN, NAN, NAN] * 5, "optimal": [2, 2, 2, NAN] * 5}
 
 
@@ -92,3 +84,65 @@ def test_flips_stand_beside_each_other_by_what_chose_the_item():
     assert rows["top by"].tolist() == ["attention", "gradient"] * 2
     assert rows["both"].tolist() == pytest.approx([1 / 3] * 4)
     assert rows["n"].tolist() == [3] * 4
+
+
+INNER = r"\hangindent=1em\quad "
+"""What stands before the title of a number that belongs to the one above it."""
+ROW = {
+    "metric": "median_tvd", "data": "sst_2", "model": "lstm", "seed": 0, "title": "  median TVD, τ ≥ −1 & 50 %",
+    "group": "overall", "n": 60, "mean": -0.5, "low": -0.75, "high": 0.25, "published": float("nan"),
+}  # fmt: skip
+ROWS = (
+    {"probe": "permutation", "published": 0.125}, {"probe": "permutation", "group": "predicted 1"},
+    {"probe": "erasure", "data": "<b>$x$ \\input{/etc/passwd}", "model": "映画 кино 👍 été"},
+    {"probe": "skill", "mean": 0.25}, {"probe": "skill", "mean": 0.75, "seed": 1},
+)  # fmt: skip
+"""Numbers of two papers and one of ours, of names that LaTeX would stumble over."""
+
+
+def written(rows, folder):
+    return [path.read_text(encoding="utf-8") for path in write_paper(pd.DataFrame([ROW | one for one in rows]), folder)]
+
+
+def test_one_table_per_paper_with_n_intervals_and_seeds(tmp_path):
+    (text,) = written(ROWS, tmp_path)
+    captions = re.findall(r"\\caption\{(.*?)[.(]", text)
+    assert captions == ["The tests of Jain and Wallace ", "The tests of Serrano and Smith ", "Numbers of this work"]
+    line = (
+        rf"{INNER}median TVD, $\tau$ $\geq$ $-$1 \& 50 \% & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\"
+    )
+    assert line in text
+    assert r"& 120 & 0.500 (0.250 to 0.750) &" in text
+    assert "predicted 1" not in text
+    assert r"[U+6620][U+753B] [U+043A]" in text
+    assert r"\textbackslash{}input\{/etc/passwd\}" in text
+    begun, ended = (re.findall(rf"\\{side}\{{(\w+)\}}", text) for side in ("begin", "end"))
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) == 4
+    assert written([{"probe": "permutation", "group": "predicted 0"}], tmp_path) == []
+
+
+def test_two_numbers_of_one_title_stay_two(tmp_path):
+    """Every pair of importances has its standard deviation; none is taken for another seed of the first."""
+    (text,) = written(
+        [
+            {"probe": "correlation", "metric": f"tau_{name}{end}", "title": title, "mean": mean}
+            for name, mean in (("gradient", 0.25), ("leave_one_out", 0.75))
+            for end, title in (("", f"tau(attention, {name})"), ("_std", "  standard deviation"))
+        ],
+        tmp_path,
+    )
+    assert re.findall(r"^(.*?) & .*? & 60 & (0\.\d+)", text, re.M) == [
+        ("tau(attention, gradient)", "0.250"), (f"{INNER}standard deviation", "0.250"),
+        (r"tau(attention, leave\_one\_out)", "0.750"), (f"{INNER}standard deviation", "0.750"),
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex: apt-get install texlive-latex-recommended")
+def test_a_real_latex_compiles_it(tmp_path):
+    written(ROWS, tmp_path)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert (tmp_path / "paper.pdf").stat().st_size > 10_000
+    assert "Undefined control sequence" not in done.stdout

@@ -1,7 +1,10 @@
-"""The page's words explained: each once, where it is used, and as the documentation does."""
+"""The page's words explained, as the documentation does, in prose that is easy to read: median Flesch–Kincaid grade (Kincaid
+et al. 1975) 8 or less, and no sentence above 12."""
 
 import re
+from html import unescape
 from pathlib import Path
+from statistics import median
 
 import pytest
 from markupsafe import Markup
@@ -10,6 +13,7 @@ from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
 from attnprobe.findings.verdicts import ANSWERS as WORDS
 from attnprobe.findings.verdicts import LINES, TESTED_BY
+from attnprobe.report.figures import prose
 from attnprobe.report.page import build
 from attnprobe.report.page.build import with_hidden_shown
 from attnprobe.report.page.glossary import ANSWERS, BY_FORM, MEANS, TERMS, explained
@@ -45,11 +49,58 @@ def test_the_documentation_says_the_same_of_every_criterion():
         assert f"| {criterion} ({level}) | {CRITERIA[criterion]} | {met} | {not_met} |" in page
 
 
+NO_PROSE = r"<(script|style|code|table|select|button|math|svg|cite)\b.*?</\1>"
+BADGE = r"<span class=.badge[^>]*>(?:<span[^>]*>[^<]*</span>)?[^<]*</span>"
+BLOCKS = r"</?(?:p|li|dd|dt|summary|figcaption|h[1-4]|div|ul|details|section|option|label)\b[^>]*>"
+
+
+def grade(words):
+    """0.39 words + 11.8 syllables per word − 15.59; syllables are groups of vowels, without a silent e."""
+    silent = [word.endswith(("e", "E")) and not re.search(r"[^aeiouy]le$", word) for word in words]
+    vowels = [len(re.findall("[aeiouy]+", word.lower())) for word in words]
+    syllables = sum(max(1, number - without) for number, without in zip(vowels, silent, strict=True))
+    return 0.39 * len(words) + 11.8 * syllables / len(words) - 15.59
+
+
+def graded(page):
+    """Grade and sentence (of four words or more), the hardest first."""
+    texts = re.split(BLOCKS, re.sub(f"{NO_PROSE}|{BADGE}", "", page, flags=re.S))
+    texts = [" ".join(unescape(re.sub("<[^>]*>", "", text)).split()) for text in texts]
+    parts = {part for text in texts for part in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text)}
+    words = {part: re.findall(r"[A-Za-z][A-Za-z'’-]*", part) for part in parts}
+    return sorted(((grade(own), part) for part, own in words.items() if len(own) >= 4), reverse=True)
+
+
+def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
+    assert grade(["The", "cat", "sat", "on", "the", "mat"]) == pytest.approx(-1.45)
+    hard = "Notwithstanding considerable methodological heterogeneity, practitioners incorrectly characterise probabilities."
+    page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details><code>it is not a sentence at all</code>"
+    (value, found), (low, _) = graded(page)
+    assert (found, value > 12 > low) == (hard, True)
+
+
 @pytest.mark.usefixtures("no_pictures")
-def test_words_of_a_page_lead_to_their_definitions(make_run, tmp_path):
-    run = make_run("run", probes=EVERYTHING)
-    text = build.write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
-    linked = set(re.findall(r'href="#(term-\w+)"', text))
-    assert linked <= set(re.findall(r'<dt id="(term-\w+)">', text))
-    assert {"term-tvd", "term-jsd", "term-tau", "term-importance", "term-f1"} <= linked
-    assert "It does not mean that the weights are on words that decide." in text
+def test_a_page_of_every_probe_is_easy_to_read(make_run, tmp_path):
+    page = build.write_report([make_run("run", probes=EVERYTHING)], tmp_path / "report.html")
+    found = graded(page.read_text(encoding="utf-8"))
+    assert len(found) > 100
+    assert median(value for value, _ in found) <= 8
+    assert [(value, text) for value, text in found if value > 12] == []
+
+
+def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
+    said = [*ANSWERS.values(), *(term.meaning for term in TERMS)]
+    for (one, _), (met, not_met) in MEANS.items():
+        said.append(f"{CRITERIA[one]} Yes means that {met}. It does not mean {not_met}.")
+    for reading in readings().values():
+        captions = [prose(drawing.draw) for drawing in reading.drawings]
+        assert all(" " in caption and "partial(" not in caption for caption in captions), reading.probe
+        said += [
+            reading.about,
+            *captions,
+            *(one.about for one in reading.maps),
+            *(one.statement for one in reading.claims),
+        ]
+    found = graded("".join(f"<p>{one}.</p>" for one in said))
+    assert len(found) > 200
+    assert [(value, text) for value, text in found if value > 12] == []

@@ -1,14 +1,17 @@
 """The page in a real browser."""
 
 import itertools
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attnprobe.report.page import build
 from attnprobe.results.table import read_examples, read_results
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING, until
+from tests.runs import seal_again
 
 # an ending script element, markup, an override of the direction, a zero-width space, emoji, Arabic, a quoted ampersand
 HOSTILE = ["</script><script>window.hacked=1</script>", "<img", "src=x", "onerror=window.hacked=1>", "&amp;", "\"it's\"",
@@ -71,23 +74,17 @@ def test_all_parts_are_there_and_nothing_is_logged(visit, runs):
     assert driver.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", [390, 1400])
-def test_no_page_is_wider_than_its_window(visit, runs, width):
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_first_screen_is_seen_without_scrolling_and_no_page_is_wider_than_its_window(visit, runs, width):
     driver = visit(runs[1], width, dark=width < 600)
-    driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-    for title in ("reviews", "<u>odd"):
-        choose_run(driver, title)
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
-def test_the_first_screen_is_seen_without_scrolling(visit, runs, width, dark):
-    driver = visit(runs[1], width, dark=dark)
     below = "document.querySelector(one).getBoundingClientRect().bottom"
     bottoms = driver.execute_script(f"return ['.verdict-line', '.row', '.first'].map(one => {below})")
     assert bottoms == sorted(bottoms)
     assert bottoms[1] < 900
+    driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    for title in ("sst", "reviews", "<u>odd"):
+        choose_run(driver, title)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, runs, examples):
@@ -240,3 +237,57 @@ def test_the_table_of_runs_sorts_and_a_print_unfolds_everything(visit, runs):
     for event, left in (("beforeprint", 0), ("afterprint", before + 1)):
         driver.execute_script("dispatchEvent(new Event(arguments[0]))", event)
         assert driver.execute_script(folded) == left
+
+
+def test_an_address_leads_to_its_example_and_choosing_one_changes_the_address(visit, runs):
+    driver = visit(runs[1])
+    choose_run(driver, "sst")
+    driver.execute_script("location.hash = '#run=a&ex=57'")
+    until(driver, f"return {TITLE} === 'Example 57'")
+    assert 57 in listed(driver)
+    driver.execute_script("document.querySelector('#browser-list tbody button').click()")
+    first = listed(driver)[0]
+    until(driver, f"return {TITLE} === 'Example {first}'")
+    address = driver.execute_script("return document.getElementById('browser-link').href")
+    assert address == driver.current_url == f"{runs[1].as_uri()}#run=a&ex={first}"
+    for address, shown in (("b&ex=3", " === 'Example 3'"), ("b&ex=no", ".startsWith('Example')")):
+        driver.get("about:blank")
+        driver.get(f"{runs[1].as_uri()}#run={address}")
+        assert until(driver, f"return {TITLE}{shown}")
+
+
+def test_the_listed_rows_can_be_saved(visit, runs, tmp_path):
+    driver = visit(runs[1])
+    choose_run(driver, "sst")
+    label = "const s = document.getElementById('browser-label'); s.value = '1'; s.dispatchEvent(new Event('change'))"
+    driver.execute_script(label)
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    driver.execute_script("document.getElementById('browser-csv').click()")
+    path = tmp_path / "a-examples.csv"
+    for _ in range(200):
+        if path.exists():
+            break
+        driver.execute_async_script("setTimeout(arguments[0], 50)")
+    saved = pd.read_csv(path, encoding="utf-8-sig").set_index("example_id")
+    examples, table = read_examples(runs[0]), read_results(runs[0], probe="adversarial")
+    jsd = table[table["metric"] == "optimum_jsd"].set_index("example_id")["value"]
+    expected = examples[examples["label"] == 1].set_index("example_id")
+    assert set(saved.index) == set(expected.index)
+    assert list(saved.index[:10]) == listed(driver)
+    np.testing.assert_allclose(saved["adversarial-optimum_jsd"], jsd.loc[saved.index], atol=1e-6)
+    texts = expected["tokens"].map(" ".join).loc[saved.index]
+    # what a spreadsheet would take for a formula is text
+    assert [text.lstrip("'") for text in saved["text"]] == list(texts)
+    assert driver.get_log("browser") == []
+
+
+def test_words_that_the_model_does_not_know_are_marked(visit, tmp_path):
+    run = invented_run(tmp_path, "a", count=12, probes=("performance", "permutation"))
+    (run / "vocabulary.json").write_text(json.dumps({"the": 4, "film": 5, "very": 6}))
+    seal_again(run)
+    driver = visit(build.write_report(run, tmp_path / "report.html"))
+    until(driver, "return document.querySelector('#browser-maps .token')")
+    unknown = f"{TOKENS}.filter(t => t.classList.contains('unknown')).map(t => t.textContent)"
+    marked = driver.execute_script(f"return {unknown}")
+    all_words = driver.execute_script(f"return {TOKENS}.map(t => t.textContent)")
+    assert marked == [word for word in all_words if word not in ("the", "film", "very")] != []

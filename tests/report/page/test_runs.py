@@ -38,8 +38,7 @@ def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_pat
     monkeypatch.setattr(table, "compare_models", compare)
     rows = table.findings(tmp_path)
     found = rows[rows["section"] == "across"]
-    notes = [f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)]
-    assert found["model"].tolist() == notes
+    assert found["model"].tolist() == [f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)]
     assert compared == [{"flanrnn", "flannoenc"}] * 2
 
 

@@ -2,12 +2,16 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import wandb
 
@@ -15,10 +19,22 @@ import attnprobe
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.findings import findings
+from attnprobe.findings.groups import read_run
 from attnprobe.report import tracking as log
+from attnprobe.report.tracking import example_table
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
-from tests.report.tracking.sent import artifacts_of, files_of_table, history_of, of_kind, of_run, steps_of, summary_of
+from tests.report.tracking.sent import (
+    artifacts_of,
+    everything_sent,
+    files_of_table,
+    history_of,
+    of_kind,
+    of_run,
+    steps_of,
+    summary_of,
+)
 from tests.runs import seal_again, small_run
 
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
@@ -58,9 +74,8 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     # verdicts and findings
     known = findings(run)
     lines = [*known[known["primary"]].itertuples(index=False)]
-    verdicts = {
-        (row["criterion"], row["level"]): row["verdict"] for row in files_of_table(written, "tables/verdicts")[0]
-    }
+    rows, _ = files_of_table(written, "tables/verdicts")
+    verdicts = {(row["criterion"], row["level"]): row["verdict"] for row in rows}
     assert verdicts == {(line.criterion, line.level): line.verdict for line in lines}
     for line in (line for line in lines if line.verdict != NOT_TESTED):
         name = f"verdict/{line.criterion}/{line.level}"
@@ -224,3 +239,100 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, 
         log.log_run(make_run("other"), project="p")
     with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
         log.log_results(MagicMock(), tmp_path, examples=-1)
+
+
+def test_without_text_no_word_leaves(offline, tmp_path):
+    """Words of the data, the names of the classes and the questions' words, in whatever file W&B would send."""
+    overrides = ("task=qa", "data=stories", "data.source.train_size=60", "data.source.validation_size=20")
+    directory = run(small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]"))
+    log.log_run(directory, project="attention", mode="offline", log_text=False)
+    words = set(json.loads((directory / "vocabulary.json").read_text())) - {"<PAD>", "<UNK>", "<SOS>", "<EOS>"}
+    long = {word.encode() for word in words if len(word) > 5}
+    assert len(long) > 5
+    (folder,) = directory.glob("wandb/offline-run-*")
+    sent = artifacts_of(of_run(directory))
+    content = everything_sent(directory, offline)
+    assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
+    assert b'title="0: 0' in content  # positions stand where the words would
+    assert not list(folder.rglob("*heatmaps*"))
+    assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
+    assert "vocabulary.json" not in sent["model"]
+    assert pq.read_table(sent["results"]["examples/test.parquet"]).num_rows == len(read_examples(directory))
+
+
+def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
+    run = make_run(count=40, names=["thumbs-down", "uplifting"])
+    (run / "pipeline.json").write_text(json.dumps({"classes": ["thumbs-down", "uplifting"]}))
+    path = run / "examples/test.parquet"
+    pd.read_parquet(path).assign(prediction=1, label=1).to_parquet(path)
+    seal_again(run)
+    log.log_run(run, project="attention", mode="offline", log_text=False)
+    assert b"uplifting" in (run / "manifest.json").read_bytes()
+    summary = summary_of(run)
+    assert "one class for every text (name not logged)" in summary["performance/warning",]
+    assert ("adversarial/found_jsd/class_1",) in summary
+    content = everything_sent(run, offline)
+    assert b"name not logged" in content
+    assert b"thumbs" not in content
+    assert b"uplifting" not in content
+
+
+def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
+    run = make_run(count=50, classes=3)
+    results, examples = read_results(run), read_examples(run)
+    chosen = example_table(read_run(run), most=12, log_text=True)
+    assert chosen["chosen"].tolist() == ["largest"] * 6 + ["evenly spaced"] * 6
+    jsd = results[results["metric"] == "optimum_jsd"].set_index("example_id")["value"]
+    decision = examples.set_index("example_id")["prediction"]
+    expected = {int(number) for c in range(3) for number in jsd[decision == c].nlargest(2).index}
+    assert set(chosen["example_id"][:6]) == expected
+    assert sorted(decision[chosen["example_id"][:3]]) == [0, 1, 2]
+    rest = [number for number in range(50) if number not in expected]
+    assert chosen["example_id"].tolist()[6:] == [rest[round(k * 43 / 5)] for k in range(6)]
+
+
+def test_without_the_adversary_the_largest_weight_counts(make_run):
+    run = make_run(count=30, longest=10, probes=("performance", "permutation"))
+    examples = read_examples(run)
+    shown = example_table(read_run(run), most=3, log_text=True)["example_id"].iloc[0]
+    assert any(len(weights) == 1 for weights in examples["attention"])
+    largest = examples["attention"].map(lambda weights: max(weights) if len(weights) > 1 else 0)
+    first = examples[examples["prediction"] == examples.loc[largest.idxmax(), "prediction"]]
+    assert shown == examples.loc[largest[first.index].idxmax(), "example_id"]
+
+
+def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):
+    run = make_run(count=6)
+    results, examples = read_results(run), read_examples(run)
+    gone = (results["metric"] == "found_attention") & (results["example_id"] == 2)
+    table = example_table(replace(read_run(run), numbers=numbers_of(results[~gone])), most=6, log_text=True)
+    assert [cell is not None for cell in table["Adversary, found by search"]] == [True, True, False, True, True, True]
+    assert table["text"].tolist() == examples["text"].tolist()
+    assert table["probability"][0].startswith("[0.")
+    jsd = results[results["metric"] == "optimum_jsd"].sort_values("example_id")["value"]
+    np.testing.assert_array_equal(table["optimum_jsd"], jsd)
+    assert "gradient" not in table
+    silent = example_table(read_run(run), most=6, log_text=False)
+    assert set(table) - set(silent) == {"text"}
+    tokens = {token for tokens in examples["tokens"] for token in tokens if len(token) > 2}
+    assert not any(f">{token}<" in cell.html for token in tokens for cell in silent["Farthest attention"])
+    assert ">0</i>" in silent["attention"][0].html
+
+
+def test_several_labels_and_sentences(make_run):
+    run = make_run(count=2)
+    examples = read_examples(run)
+    several = {"label": [[0, 1], [1, 1]], "prediction": [[0, 1], [1, 0]], "attention": [[0.4, 0.6], [1.0]],
+               "tokens": [["it rains .", "stay"], ["<b>"]], "words": [[["it", "rains", "."], ["stay"]], [["<b>"]]],
+               "word_attention": [[[0.2, 0.7, 0.1], [1.0]], [[1.0]]]}  # fmt: skip
+    examples = examples.assign(**{name: pd.Series(values) for name, values in several.items()})
+    pq.write_table(pa.Table.from_pandas(examples, preserve_index=False), run / "examples/test.parquet")
+    seal_again(run)
+    bare = read_results(run)
+    bare = bare[bare["step"].isna()]
+    table = example_table(replace(read_run(run), numbers=numbers_of(bare)), most=2, log_text=True)
+    assert table["label"].tolist() == ["[0, 1]", "[1, 1]"]
+    first, second = (cell.html for cell in table["attention"])
+    assert 'title="1: rains — 0.700"' in first
+    assert "&lt;b&gt;" in second
+    assert "<b>" not in second
