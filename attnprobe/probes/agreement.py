@@ -60,7 +60,7 @@ class Agreement(Probe):
         chosen = (lots < self.share).to(subject.batch.content.device)
         measures = ["gradient", *(["leave_one_out"] if self.removals else [])]
         metrics = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
-        statistics: dict[str, Float[Tensor, some]] = {}
+        statistics: dict[str, Float[Tensor, " some"]] = {}
         if chosen.any():
             rows = chosen.nonzero().squeeze(-1)
             batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
