@@ -11,47 +11,50 @@ import os
 import pkgutil
 import sys
 import tempfile
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
+
+import pandas as pd
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cannot be forked
 
-from tests.faults.campaign import carried_out
+from tests.faults.campaign import SCENARIOS, carried_out
 from tests.faults.operations import KINDS
 from tests.faults.processes import adopt_orphans
-from tests.faults.scenarios import SCENARIOS
 
 
 def main() -> None:
+    """Carry out the campaign, print its table, and end with status 1 where something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.split("\n")[0])
-    parser.add_argument("--scenario", nargs="+", choices=[one.name for one in SCENARIOS], default=None)
-    parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument(
-        "--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)"
-    )
+    parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--kind", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--points", type=int, help="operations per scenario and kind, evenly spread (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument(
-        "--list", type=Path, help="write every finding into this file as it comes, one JSON object a line"
-    )
+    parser.add_argument("--list", type=Path, help="write every finding into this file, one JSON object a line")
     asked = parser.parse_args()
     import_everything()
-    with tempfile.TemporaryDirectory() as name:
-        path = asked.list or Path(name) / "findings"
+    with tempfile.TemporaryDirectory(prefix="attnprobe-faults-") as folder:
+        path = asked.list or Path(folder) / "findings"
         path.write_text("")
         children = []
         for number in range(asked.jobs):
-            if (pid := os.fork()) == 0:
-                carry_out(asked, number, path)
+            children.append(os.fork())
+            if children[-1] == 0:
+                adopt_orphans()
+                with path.open("a", buffering=1) as file:
+                    for name in asked.scenario:
+                        place = Path(folder).resolve() / f"{name}-{number}"
+                        for one in carried_out(name, asked.kind, asked.points, number, asked.jobs, place):
+                            file.write(json.dumps(one, ensure_ascii=False) + "\n")
+                            for reason in one["wrong"] + one["unclear"]:
+                                where = f"{name}, {one['kind']} at {one['at']} ({one['operation']})"
+                                print(f"{where}: {reason}", file=sys.stderr, flush=True)
                 os._exit(0)
-            children.append(pid)
         ended = [os.waitpid(pid, 0)[1] for pid in children]
-        findings = [json.loads(line) for line in path.read_text().splitlines()]
-    for (scenario, kind), number in Counter((one["scenario"], one["fault"]["kind"]) for one in findings).items():
-        print(f"{scenario:20} {kind:18} {number} faults")
-    wrong, vague = (sum(bool(one[word]) for one in findings) for word in ("wrong", "unclear"))
-    print(f"{len(findings)} faults: {wrong} wrong, {vague} unclear")
-    raise SystemExit(bool(any(ended) or wrong or vague))
+        found = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()])
+    found = found.assign(faults=1, wrong=found["wrong"].astype(bool), unclear=found["unclear"].astype(bool))
+    print(found.groupby(["scenario", "kind"], sort=False)[["faults", "wrong", "unclear"]].sum().to_string())
+    print(f"{len(found)} faults: {found['wrong'].sum()} wrong, {found['unclear'].sum()} unclear")
+    raise SystemExit(int(any(ended) or found[["wrong", "unclear"]].to_numpy().any()))
 
 
 def import_everything() -> None:
@@ -72,24 +75,11 @@ def import_everything() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        for scenario in SCENARIOS:
-            for one in (*scenario.before, scenario.disturbed):
-                if one.module == "attnprobe":
-                    check(resolved(composed(one.arguments)))
+        for scenario in SCENARIOS.values():
+            for module, *arguments in (*scenario.before, scenario.disturbed):
+                if module == "attnprobe":
+                    check(resolved(composed(arguments)))
     torch.set_num_threads(1)
-
-
-def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
-    """One process's share of the campaign; its findings are added to a file as they come."""
-    adopt_orphans()
-    with path.open("a", buffering=1) as file:
-        for scenario in SCENARIOS:
-            if asked.scenario is None or scenario.name in asked.scenario:
-                for _, finding in carried_out(scenario, asked.kind, asked.points, number, asked.jobs):
-                    file.write(json.dumps(asdict(finding), ensure_ascii=False) + "\n")
-                    for reason in (*finding.wrong, *finding.unclear):
-                        where = f"{finding.scenario}, {finding.fault.kind} at {finding.fault.at}"
-                        print(f"{where} ({finding.operation}): {reason}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

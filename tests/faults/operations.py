@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHANGES = frozenset(
-    {
-        "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.utime",
-        "fcntl.flock", "fcntl.lockf",
-    }
-)  # fmt: skip
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.utime",
+           "fcntl.flock", "fcntl.lockf"}  # fmt: skip
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 KINDS = ("kill", "full", "error", "interrupt", "interrupt_twice", "terminate", "remove")
+SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "interrupt_twice": signal.SIGINT,
+           "terminate": signal.SIGTERM}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,99 +36,69 @@ class Fault:
     kind: str
     at: int
 
+    def happen(self, number: int, name: str, output: Path) -> None:
+        """Make it happen, if this is its operation."""
+        if self.kind == "full" and number >= self.at and name in ("open", "write", "os.mkdir", "os.fsync"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if number == self.at or (self.kind == "interrupt_twice" and number == self.at + 1):
+            if self.kind in SIGNALS:
+                os.kill(os.getpid(), SIGNALS[self.kind])
+            elif self.kind == "remove":
+                shutil.rmtree(output, ignore_errors=True)
+            elif self.kind == "error":
+                raise Planted("planted")
+
 
 class Planted(Exception):
     """An exception that nothing in the program knows of."""
 
 
-@dataclass
-class Watch:
-    """What this process counts; a fork of it counts for itself (an audit hook stays for good)."""
-
-    folder: Path
-    fault: Fault | None
-    tell: Callable[[str], None]
-    count: int = 0
-    inside: bool = False
-
-    def operation(self, name: str, path: Any) -> None:
-        if self.inside:
-            return
-        shown = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
-        here = f"{self.folder}{os.sep}"
-        if os.path.isabs(shown) and not shown.startswith(here):
-            return
-        self.inside = True
-        try:
-            number = self.count
-            self.count += 1
-            self.tell(f"{name} {shown.removeprefix(here)}")
-            if self.fault is not None:
-                happen(self.fault, number, name, self.folder / "runs")
-        finally:
-            self.inside = False
-
-
-watched: list[Watch] = []
-
-
 def watch(folder: Path, fault: Fault | None, tell: Callable[[str], None]) -> None:
-    """Begin to count in this process, for good. Call it in a child.
+    """Begin to count in this process, for good: call it in a child. A fork of it counts for itself.
 
     Args:
         folder: operations on files outside of it are not counted.
         fault: what happens at one of them.
         tell: called with every operation, before it is done.
     """
-    first = not watched
-    watched[:] = [Watch(folder.resolve(), fault, tell)]
-    if first:
-        wrap_what_python_does_not_see()
-        sys.addaudithook(hook)
-
-
-def hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "open":
-        path, _, flags = arguments
-        if flags & WRITES and not isinstance(path, int):
-            watched[0].operation("open", path)
-    elif event in CHANGES:
-        watched[0].operation(event, arguments[0])
-
-
-def happen(fault: Fault, number: int, name: str, output: Path) -> None:
-    if fault.kind == "full" and number >= fault.at and name in ("open", "write", "os.mkdir", "os.fsync"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    if fault.kind == "interrupt_twice" and number in (fault.at, fault.at + 1):
-        os.kill(os.getpid(), signal.SIGINT)
-    if number != fault.at:
-        return
-    if fault.kind == "remove":
-        shutil.rmtree(output, ignore_errors=True)
-    if fault.kind == "error":
-        raise Planted("planted")
-    if number_of := {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM}.get(fault.kind):
-        os.kill(os.getpid(), number_of)
-
-
-def wrap_what_python_does_not_see() -> None:
     import pyarrow.parquet
     import safetensors.numpy
     import safetensors.torch
     import torch.serialization
 
-    def wrapped(owner: Any, attribute: str, name: str) -> None:
+    here, count, inside = f"{folder.resolve()}{os.sep}", 0, False
+
+    def operation(name: str, path: Any) -> None:
+        nonlocal count, inside
+        shown = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+        if inside or (os.path.isabs(shown) and not shown.startswith(here)):
+            return
+        number, count, inside = count, count + 1, True
+        try:
+            tell(f"{name} {shown.removeprefix(here)}")
+            if fault is not None:
+                fault.happen(number, name, Path(here, "runs"))
+        finally:
+            inside = False
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        written = event == "open" and arguments[2] & WRITES and not isinstance(arguments[0], int)
+        if written or event in CHANGES:
+            operation(event, arguments[0])
+
+    def wrap(owner: Any, attribute: str, name: str) -> None:
         inner = getattr(owner, attribute)
 
         def outer(*arguments: Any, **named: Any) -> Any:
-            watched[0].operation(name, "")
+            operation(name, "")
             return inner(*arguments, **named)
 
         setattr(owner, attribute, outer)
 
-    wrapped(os, "fsync", "os.fsync")
+    wrap(os, "fsync", "os.fsync")
     for method in ("__init__", "write_table", "close"):
-        wrapped(pyarrow.parquet.ParquetWriter, method, "write")
-    wrapped(safetensors.torch, "serialize_file", "write")
-    wrapped(safetensors.numpy, "serialize_file", "write")
-    wrapped(torch.serialization, "_save", "write")
+        wrap(pyarrow.parquet.ParquetWriter, method, "write")
+    for module in (safetensors.torch, safetensors.numpy):
+        wrap(module, "serialize_file", "write")
+    wrap(torch.serialization, "_save", "write")
+    sys.addaudithook(hook)

@@ -10,14 +10,13 @@ import runpy
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from tests.faults.operations import Fault, watch
-from tests.faults.scenarios import Command
 
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = 3600
@@ -38,6 +37,13 @@ class Ending:
     output: str
     operations: list[str]
 
+    @property
+    def last_line(self) -> str:
+        """The last line of what it said."""
+        lines = [line for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")]
+        return lines[-1][:200] if lines else ""
+
 
 def adopt_orphans() -> None:
     """Make this process the parent of all orphans among its descendants."""
@@ -45,39 +51,54 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
-    """A command in a folder, to its end and that of all processes that it started. What it says, and does to files, is noted
-    in files beside the folder."""
-    log, notes = folder.with_name(f"{folder.name}.log"), folder.with_name(f"{folder.name}.operations")
-    for old in (log, notes):
-        old.unlink(missing_ok=True)
-    pid, ended = forked(partial(within, one, folder, log, notes, fault)), dict[int, int]()
-    while True:  # orphans as well: they end with the command, or by themselves
-        try:
-            child, status = os.waitpid(-1, 0)
-        except ChildProcessError:
-            break
-        ended[child] = os.waitstatus_to_exitcode(status)
-    return Ending(ended[pid], log.read_text(errors="replace"), notes.read_text(errors="replace").splitlines())
+def together(folder: Path, *commands: tuple[str, ...], fault: Fault | None = None) -> list[Ending]:
+    """Commands, each a module and its arguments, at the same time in one folder, to the end of them all and of all
+    processes that they started."""
+    ended: dict[int, int] = {}
+    with ExitStack() as stack:
+        files = [[stack.enter_context(TemporaryFile()) for _ in range(2)] for _ in commands]
+        pids = [fork(one, folder, fault, *both) for one, both in zip(commands, files, strict=True)]
+        while True:  # orphans as well: they end with the command, or by themselves
+            try:
+                pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
+            ended[pid] = os.waitstatus_to_exitcode(status)
+        endings = []
+        for pid, both in zip(pids, files, strict=True):
+            for file in both:
+                file.seek(0)
+            said, done = (file.read().decode(errors="replace") for file in both)
+            endings.append(Ending(ended[pid], said, done.splitlines()))
+    return endings
 
 
-def forked(body: Callable[[], None]) -> int:
-    """The number of a child that does this and ends."""
+def fork(command: tuple[str, ...], folder: Path, fault: Fault | None, said: IO[bytes], done: IO[bytes]) -> int:
+    """The number of a child that runs `python -m command…` and ends."""
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
-    if pid:
+    if pid := os.fork():
         return pid
     status = 1
     atexit._clear()  # what the parent does at its own end
     try:
-        body()
+        os.setpgid(0, 0)
+        signal.alarm(LONGEST)
+        # a background shell ignores SIGINT, and so would its children
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), said.fileno(), said.fileno())):
+            os.dup2(file, number)
+        os.chdir(folder)
+        watch(folder, fault, lambda line: (os.write(done.fileno(), f"{line}\n".encode(errors="replace")), None)[1])
+        if "+experiment=audit" in command:
+            draw_nothing()
+        sys.argv = list(command)
+        sys.modules.pop(f"{command[0]}.__main__", None)
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except KeyboardInterrupt:
-        status = 254  # Python would end by SIGINT, with a traceback
-        traceback.print_exc()
+        status = int(ended.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -87,28 +108,6 @@ def forked(body: Callable[[], None]) -> int:
             sys.stderr.flush()
         finally:
             os._exit(status)
-
-
-def within(one: Command, folder: Path, log: Path, notes: Path, fault: Fault | None) -> None:
-    """In the child: the command itself."""
-    os.setpgid(0, 0)
-    signal.alarm(LONGEST)
-    # a background shell ignores SIGINT, and so would its children
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # standard input is empty, standard output and error go into a file
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    target = os.open(log, flags)
-    for standard, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, target), (2, target)):
-        os.dup2(file, standard)
-    os.chdir(folder)
-    noted = os.open(notes, flags)
-    watch(folder, fault, lambda line: (os.write(noted, f"{line}\n".encode(errors="replace")), None)[1])
-    if not one.pictures:
-        draw_nothing()
-    sys.argv = [one.module, *one.arguments]  # as `python -m` does
-    sys.modules.pop(f"{one.module}.__main__", None)
-    runpy.run_module(one.module, run_name="__main__", alter_sys=True)
 
 
 def draw_nothing() -> None:

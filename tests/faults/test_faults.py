@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.campaign import unclear
+from tests.faults.campaign import counted, state, unclear, without_times
 from tests.faults.operations import Fault
 from tests.faults.processes import Ending
-from tests.faults.states import counted, state, without_times
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -4,7 +4,6 @@ checkpoints end in a foreign traceback or a hang, and which."""
 import os
 import sys
 import tempfile
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -15,20 +14,12 @@ os.environ.pop("ATTNPROBE_DATA_DIR", None)
 from tests.fuzz import checkpoints, files, overrides
 from tests.fuzz.cases import outcomes
 
-
-def main() -> None:
-    kind, number, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+if __name__ == "__main__":
+    kind, number, seed = sys.argv[1], int(sys.argv[2]), int((sys.argv[3:] or [0])[0])
+    case = {"overrides": overrides, "files": files, "checkpoints": checkpoints}[kind].case
+    with tempfile.TemporaryDirectory() as folder, overrides.ready():
         os.chdir(folder)
-        if kind == "overrides":
-            case = partial(stack.enter_context(overrides.ready()), seed=seed)
-        else:
-            case = partial({"files": files, "checkpoints": checkpoints}[kind].failure, folder=Path(folder), seed=seed)
-        failures = outcomes(case, range(number))
+        failures = outcomes(partial(case, folder=Path(folder), seed=seed), range(number))
     print("\n".join(failures))
     print(f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})")
     sys.exit(bool(failures))
-
-
-if __name__ == "__main__":
-    main()

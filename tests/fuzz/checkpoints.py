@@ -6,13 +6,13 @@ import pickle
 import random
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from attnprobe.core.batch import Task
-from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from tests.fuzz.files import damaged
 from tests.models.pretrained.families import checkpoint
@@ -21,6 +21,7 @@ VALUES: tuple[Any, ...] = (
     None, 0, -1, 3, 10**9, 1.5, 1e400, True, "", "x", "../x", "/dev/zero", [], ["a"], {}, {"a": 1}, "gelu", "a\nb",
     "\x1b[31m", {"0": "x"}, {"": {"": {}}},
 )  # fmt: skip
+KINDS = ("entry", "entry", "entry", "bytes", "gone", "pickle", "index", "link", "fifo", "folder", "code")
 FAMILIES = ("bert", "distilbert", "roberta", "gpt2", "llama", "deberta-v2", "modernbert-cls")
 
 
@@ -34,57 +35,52 @@ class Executed:
         return Path.touch, (self.mark,)
 
 
-def failure(number: int, folder: Path, seed: int = 0) -> str | None:
-    """What the folder of this number ends in, where that is neither a classifier nor one line."""
+def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], None]]:
+    """The folder of this number, which is to become a classifier that reads a sentence."""
     source = random.Random(f"{seed}-{number}")
     place, mark = folder / f"checkpoint{os.getpid()}", folder / f"executed{os.getpid()}"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(checkpoint(source.choice(FAMILIES)), place)
     done = "; ".join(damage(place, mark, source) for _ in range(source.choice((1, 1, 2))))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            given = open_checkpoint(str(place), ["negative", "positive"], Task.SINGLE_LABEL, trains=False, offline=True)
-            pieces = given.reader.read([["a", "fine", "film"]])[0].ids
-            given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
-    except UserError as error:
-        return f"{done}: {str(error)!r}" if "\n" in str(error) or not str(error).strip() else None
-    except Exception as error:
-        return f"{done}: {type(error).__name__}: {str(error)[:200]}"
-    finally:
-        if mark.exists():
-            mark.unlink()
-            return f"{done}: a file of the checkpoint was executed"  # noqa: B012 - nothing is worse
-    return None
+
+    def attempt() -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                given = open_checkpoint(
+                    str(place), ["no", "yes"], Task.SINGLE_LABEL, trains=False, offline=True, labels={}
+                )
+                pieces = given.reader.read([["a", "fine", "film"]])[0].ids
+                given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
+        finally:
+            if mark.exists():
+                mark.unlink()
+                raise RuntimeError("a file of the checkpoint was executed")
+
+    return done, attempt
 
 
 def damage(place: Path, mark: Path, source: random.Random) -> str:
+    """Change one thing in the folder; returns what."""
     path = source.choice(sorted(one for one in place.iterdir() if one.is_file()))
-    kind = source.choice(
-        ("entry", "entry", "entry", "bytes", "gone", "pickle", "index", "link", "fifo", "folder", "code")
-    )
+    kind = source.choice(KINDS)
     if kind == "entry":
         path = source.choice(sorted(place.glob("*.json")))
         try:
-            content = json.loads(path.read_bytes()) if path.is_file() else {}
+            whole = json.loads(path.read_bytes()) if path.is_file() else {}
         except ValueError:  # an earlier damage
-            content = {}
-        if not isinstance(content, dict) or not content:
+            whole = {}
+        if not isinstance(whole, dict) or not whole:
             return "nothing"
-        key = source.choice(list(content))
-        inner = content[key]
-        if isinstance(inner, dict) and inner and source.random() < 0.7:
-            content, key = inner, source.choice(list(inner))
-        whole = json.loads(path.read_bytes())
-        value = source.choice(VALUES)
-        target = whole if content is not inner else whole[next(one for one in whole if whole[one] == inner)]
-        target[key] = value
+        target, key = whole, source.choice(list(whole))
+        if isinstance(whole[key], dict) and whole[key] and source.random() < 0.7:
+            target, key = whole[key], source.choice(list(whole[key]))
+        target[key] = value = source.choice(VALUES)
         path.write_text(json.dumps(whole))
         return f"{path.name}: {key}={value!r}"
     if kind == "bytes":
         path.write_bytes(damaged(path.read_bytes(), source))
-        return f"{path.name} damaged"
-    if kind == "code":
+    elif kind == "code":
         config = place / "config.json"
         if config.is_file():
             content = json.loads(config.read_text() or "{}")
@@ -92,27 +88,24 @@ def damage(place: Path, mark: Path, source: random.Random) -> str:
             content["model_type"] = source.choice((content.get("model_type"), "own"))
             config.write_text(json.dumps(content))
         (place / "own.py").write_text(f"import pathlib; pathlib.Path({str(mark)!r}).touch()")
-        return "code of its own"
-    weights = place / "model.safetensors"
-    if kind in ("pickle", "index"):
-        pickled = pickle.dumps(Executed(mark))
-        outside = place.parent / f"outside{os.getpid()}.bin"
-        outside.write_bytes(pickled)
-        (place / "pytorch_model.bin").write_bytes(pickled)
+    elif kind in ("pickle", "index"):
+        outside, weights = place.parent / f"outside{os.getpid()}.bin", place / "model.safetensors"
+        for one in (outside, place / "pytorch_model.bin"):
+            one.write_bytes(pickle.dumps(Executed(mark)))
         names = {"classifier.weight": source.choice(("pytorch_model.bin", f"../{outside.name}", "model.safetensors"))}
-        ending = source.choice(("pytorch_model.bin.index.json", "model.safetensors.index.json"))
+        path = place / source.choice(("pytorch_model.bin.index.json", "model.safetensors.index.json"))
         if kind == "index":
-            (place / ending).write_text(
-                json.dumps({"metadata": {}, "weight_map": source.choice((names, [], None, {"a": 3}))})
-            )
+            listed = source.choice((names, [], None, {"a": 3}))
+            path.write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+            kind = f"index of {listed}"
         if source.random() < 0.7 and not weights.is_dir():  # a folder: an earlier damage
             weights.unlink(missing_ok=True)
-        return f"{kind}: {ending}, {names}"
-    path.unlink()
-    if kind == "link":
-        path.symlink_to(source.choice(("/dev/zero", "/etc/passwd", "nowhere", path.name)))
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
+    else:
+        path.unlink()
+        if kind == "link":
+            path.symlink_to(source.choice(("/dev/zero", "/etc/passwd", "nowhere", path.name)))
+        elif kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
     return f"{path.name}: {kind}"

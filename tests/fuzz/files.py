@@ -4,13 +4,13 @@ import gzip
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
@@ -23,6 +23,7 @@ ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".tsv.gz", 
 
 
 def write(path: Path, source: random.Random) -> dict[str, Any]:
+    """One generated file, and the settings to read it with."""
     kind = source.choice(("mask", "spans", "sentences", None))
     rows = []
     for number in range(source.choice((0, 1, 2, 30, 30, 30))):
@@ -31,8 +32,7 @@ def write(path: Path, source: random.Random) -> dict[str, Any]:
         rows.append({"text": text, "label": number % 2, "extra": marks})
     odd = source.choice(("text", "label", "extra", None))
     if odd is not None:
-        everywhere = source.random() < 0.5
-        cell = source.choice(CELLS)
+        everywhere, cell = source.random() < 0.5, source.choice(CELLS)
         for row in rows if everywhere else source.sample(rows, min(1, len(rows))):
             row[odd] = cell
             if source.random() < 0.02:
@@ -52,6 +52,7 @@ def write(path: Path, source: random.Random) -> dict[str, Any]:
 
 
 def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> bytes:
+    """The rows in the form that the file's name says."""
     if name.endswith(".parquet"):
         sink = pa.BufferOutputStream()
         try:
@@ -65,34 +66,21 @@ def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> byt
     separator = "\t" if ".tsv" in name else ","
     names = sorted({key for row in rows for key in row})
     lines = [separator.join(names), *(separator.join(str(row.get(key, "")) for key in names) for row in rows)]
-    return (
-        source.choice(("\n", "\r\n", "\r"))
-        .join(lines)
-        .encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")), errors="replace")
-    )
+    text = source.choice(("\n", "\r\n", "\r")).join(lines)
+    return text.encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")), errors="replace")
 
 
 def damaged(content: bytes, source: random.Random) -> bytes:
     """The bytes cut off, emptied, or with some of them replaced."""
     place = source.randrange(len(content) + 1)
     junk = bytes(source.randrange(256) for _ in range(source.randint(0, 5)))
-    return source.choice(
-        (content[:place], content[:place] + junk + content[place + len(junk) :], junk + content, b"", b"\n\n")
-    )
+    replaced = content[:place] + junk + content[place + len(junk) :]
+    return source.choice((content[:place], replaced, junk + content, b"", b"\n\n"))
 
 
-def failure(number: int, folder: Path, seed: int = 0) -> str | None:
-    """What the file of this number ends in, where that is neither a data set nor one line."""
+def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], None]]:
+    """The file of this number, which a run is to read."""
     source = random.Random(f"{seed}-{number}")
     path = folder / f"rows-{os.getpid()}{source.choice(ENDINGS)}"
     settings = write(path, source)
-    where = f"{path.name}, {settings}"
-    try:
-        TextDataModule("fuzz", FileSource(path), **settings).setup("fit")
-    except UserError as error:
-        return f"{where}: {str(error)!r}" if "\n" in str(error) else None
-    except Exception as error:
-        return f"{where}: {type(error).__name__}: {str(error)[:300]}"
-    finally:
-        path.unlink()
-    return None
+    return f"{path.name}, {settings}", lambda: TextDataModule("fuzz", FileSource(path), **settings).setup("fit")

@@ -4,6 +4,8 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,6 @@ from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.sanitise import visible
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import TestbedSource
 from attnprobe.runs.answers import GROUPS, answer, choices, known_settings, readable
@@ -34,6 +35,7 @@ SIGNS = ("", "", "", "", "", "+", "++", "~")
 
 
 def generated(number: int, seed: int = 0) -> list[str]:
+    """The command line of this number, always the same one."""
     source = random.Random(f"{seed}-{number}")
     keys = [one for one in known_settings() if not one.startswith("hydra")]
     parts = []
@@ -53,60 +55,52 @@ def generated(number: int, seed: int = 0) -> list[str]:
     return parts
 
 
-TRAINER = SimpleNamespace(estimated_stepping_batches=100)
-"""What a schedule asks of the trainer."""
-
-
 def misspelt(name: str, source: random.Random) -> str:
+    """The name, in one of ten with a letter too few."""
     if source.random() > 0.1 or len(name) < 3:
         return name
     place = source.randrange(len(name))
     return name[:place] + name[place + 1 :]
 
 
-def outcome(overrides: list[str], data: TextDataModule) -> str:
-    """What a command line comes to: `run`, or the line that it is answered with. Anything else is raised. `data`: set up, for
-    the model's sizes."""
+@cache
+def data() -> TextDataModule:
+    """A small data set, for the model's sizes."""
+    source = TestbedSource(train_size=60, validation_size=20, test_size=20)
+    module = TextDataModule("testbed", source, tokenizer="whitespace", embedding_size=8)
+    module.setup("fit")
+    return module
+
+
+def attempt(overrides: list[str]) -> None:
+    """Compose, check and construct what a command line asks for."""
     overrides = [readable(one) for one in overrides]
     try:
         config = compose("config", overrides=overrides)
     except Exception as error:  # whatever composing raises is answered by the command line
-        return answer(error, overrides)
+        raise UserError(answer(error, overrides)) from None
     try:
         settings = constructible(config, overrides)
         if settings is not None and config.run is None:
             instantiate(settings.config["data"], seed=settings.config["seed"])
-            classifier: Any = untrained(settings.config, data)
-            classifier.trainer = TRAINER
+            classifier: Any = untrained(settings.config, data())
+            classifier.trainer = SimpleNamespace(estimated_stepping_batches=100)  # what a schedule asks of it
             classifier.configure_optimizers()
     except (UserError, InstantiationException, OmegaConfBaseException) as error:  # as the command line does
-        return answer(error, overrides)
-    return "run"
+        raise UserError(answer(error, overrides)) from None
 
 
-def failure(number: int, data: TextDataModule, seed: int = 0) -> str | None:
-    """What the command line of this number ends in, where that is neither a run nor one printable line."""
+def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], None]]:
+    """The command line of this number."""
     overrides = generated(number, seed)
-    try:
-        line = outcome(overrides, data)
-    except Exception as error:
-        return f"{overrides}: {type(error).__name__}: {str(error)[:300]}"
-    if "\n" in line or not line.strip() or "Traceback" in line or not visible(line).isprintable():
-        return f"{overrides}: {line!r}"
-    return None
+    return str(overrides), lambda: attempt(overrides)
 
 
 @contextmanager
-def ready() -> Iterator[Callable[[int, int], str | None]]:
-    """Within it `failure(number, seed)` can be asked for: Hydra and a small data set are at hand."""
-    data = TextDataModule(
-        "testbed",
-        TestbedSource(train_size=60, validation_size=20, test_size=20),
-        tokenizer="whitespace",
-        embedding_size=8,
-    )
-    data.setup("fit")
+def ready() -> Iterator[None]:
+    """Within it cases can be attempted: Hydra and a small data set are at hand."""
+    data()
     with composing(), composing_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         known_settings()
-        yield lambda number, seed: failure(number, data, seed)
+        yield

@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import cases, files, overrides
+from tests.fuzz import cases, checkpoints, files, overrides
 
 
-def test_every_command_line_is_a_run_or_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "number"), [(overrides, 60), (files, 100), (checkpoints, 6)])
+def test_every_case_is_taken_or_refused_in_one_line(tmp_path, monkeypatch, kind, number):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
-    with overrides.ready() as failure:
-        assert cases.outcomes(partial(failure, seed=1), range(60)) == []
-
-
-def test_every_file_is_a_data_set_or_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
-    assert cases.outcomes(partial(files.failure, folder=tmp_path, seed=1), range(100)) == []
+    monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
+    with overrides.ready():
+        assert cases.outcomes(partial(kind.case, folder=tmp_path, seed=1), range(number)) == []
 
 
 @pytest.mark.slow
@@ -32,7 +29,7 @@ def test_no_generated_case_ends_in_a_traceback(kind, cases):
 
 
 def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):
-    def case(number):
+    def attempt(number):
         try:
             while number == 0:
                 pass
@@ -41,6 +38,9 @@ def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):
         except Exception:
             return "swallowed"
         return None if number == 2 else "well answered"
+
+    def case(number):
+        return str(number), partial(attempt, number)
 
     with monkeypatch.context() as short:
         short.setattr(cases, "CPU_SECONDS", 0.2)

@@ -23,42 +23,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 900
+ALIKE = ("exact/certified", "exact/erasure", "exact/farthest", "exact/flipping", "exact/identifiable", "exact/nulls",
+         "exact/removal_orders", "exact/subsets", "importance/plausibility", "probes/known_answer", "results/directory",
+         "results/files", "results/saved_settings", "runs/lock", "runs/validation")  # fmt: skip
+"""Files with a test that is called as they are; that of attnprobe/runs stands in tests/running."""
 OTHERS = {
-    "core/processes": ["launching/test_signals.py"],
-    "evidence/statistics": ["results/statistics/test_statistics.py"],
-    "exact/checks": [f"exact/test_{name}.py" for name in ("flipping", "erasure", "arguments")],
-    "exact/farthest": ["exact/test_farthest.py", "exact/test_certified.py"],
-    "exact/flipping": ["exact/test_flipping.py", "exact/test_arguments.py"],
-    "exact/regions": ["exact/test_certified.py"],
-    "importance/gradients": ["importance/test_gradient.py"],
-    "importance/leave_one_out/changed_states": ["importance/leave_one_out"],
-    "importance/leave_one_out/recombine": ["importance/leave_one_out"],
-    "importance/leave_one_out/recurrent": ["importance/leave_one_out"],
-    "importance/leave_one_out/removal": ["importance/leave_one_out"],
-    "importance/nulls": ["exact/test_nulls.py", "probes/test_agreement.py"],
-    "measures": ["test_measures.py"],
-    "results/directory": ["results/test_directory.py", "results/test_results.py"],
-    "results/files": [f"results/test_{name}.py" for name in ("directory", "damage", "files", "untrusted")],
-    "results/saved_settings": ["results/test_saved_settings.py", "running/test_allowed.py"],
-    "results/table": ["results/test_rows.py", "results/test_results.py"],
-    "results/writer": ["results/test_transaction.py", "results/test_directory.py"],
-    "runs/launching": [f"launching/test_{name}.py" for name in ("pool", "cluster", "planning")],
-    "runs/lock": ["running/test_lock.py"],
-    "runs/prepare": ["running/test_run.py"],
-    "runs/settings": ["running/test_allowed.py", "running/test_run.py"],
-    "runs/validation": ["running/test_allowed.py", "running/test_validation.py"],
-}
-ALIKE = ("exact/certified", "exact/erasure", "exact/identifiable", "exact/nulls", "exact/removal_orders", "exact/subsets",
-         "importance/plausibility", "probes/known_answer")  # fmt: skip
-"""Files whose test is called as they are."""
-SUBJECTS = {
-    f"attnprobe/{name}.py": [f"tests/{test}" for test in tests]
-    for name, tests in (OTHERS | {one: ["/test_".join(one.rsplit("/", 1)) + ".py"] for one in ALIKE}).items()
-}
-COMPARE = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    "core/processes": "launching/test_signals", "evidence/statistics": "results/statistics/test_statistics",
+    "exact/checks": "exact/test_flipping exact/test_erasure exact/test_arguments", "exact/farthest": "exact/test_certified",
+    "exact/flipping": "exact/test_arguments", "exact/regions": "exact/test_certified", "measures": "test_measures",
+    "importance/gradients": "importance/test_gradient", "importance/nulls": "exact/test_nulls probes/test_agreement",
+    "results/directory": "results/test_results", "results/table": "results/test_rows results/test_results",
+    "results/files": "results/test_directory results/test_damage results/test_untrusted",
+    "results/saved_settings": "running/test_allowed", "results/writer": "results/test_transaction results/test_directory",
+    "runs/launching": "launching/test_pool launching/test_cluster launching/test_planning",
+    "runs/prepare": "running/test_run", "runs/settings": "running/test_allowed running/test_run",
+    "runs/validation": "running/test_allowed",
 }  # fmt: skip
+"""Tests of files that are called otherwise, and further tests."""
+SUBJECTS = {f"attnprobe/{name}.py": [f"tests/{test}.py" for test in tests.split()] for name, tests in OTHERS.items()}
+for _name in ALIKE:
+    _test = "/test_".join(_name.replace("runs/", "running/").split("/"))
+    SUBJECTS.setdefault(f"attnprobe/{_name}.py", []).insert(0, f"tests/{_test}.py")
+for _name in ("changed_states", "recombine", "recurrent", "removal"):
+    SUBJECTS[f"attnprobe/importance/leave_one_out/{_name}.py"] = ["tests/importance/leave_one_out"]
+COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+           ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitAnd: ast.BitOr,
           ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult}  # fmt: skip
 NAMES = {"amax": "amin", "amin": "amax", "argmax": "argmin", "any": "all", "all": "any", "min": "max", "max": "min",
@@ -100,12 +89,20 @@ def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
 def mutants(source: str) -> list[tuple[int, str, str]]:
     """(line, what changed, whole mutated source) for every place in the functions and constants of a module."""
     tree = ast.parse(source)
-    notes = {id(sub) for node in ast.walk(tree) for part in _annotations(node) for sub in ast.walk(part)}
+    # shapes are checked by another tool, and decorators say how a class is made
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        parts = [
+            getattr(node, "annotation", None),
+            getattr(node, "returns", None),
+            *getattr(node, "decorator_list", []),
+        ]
+        left_out |= {id(one) for part in parts if part is not None for one in ast.walk(part)}
     result = []
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
             for index, child in enumerate(value if isinstance(value, list) else [value]):
-                if not isinstance(child, ast.expr | ast.Expr) or id(child) in notes:
+                if not isinstance(child, ast.expr | ast.Expr) or id(child) in left_out:
                     continue
                 for words, other in mutations(child):
                     whole = [*value[:index], other, *value[index + 1 :]] if isinstance(value, list) else other
@@ -115,17 +112,11 @@ def mutants(source: str) -> list[tuple[int, str, str]]:
     return sorted(result, key=lambda mutant: mutant[:2])
 
 
-def _annotations(node: ast.AST) -> list[ast.AST]:
-    """Shapes are checked by another tool, and decorators say how a class is made."""
-    parts = [getattr(node, name, None) for name in ("annotation", "returns")] + getattr(node, "decorator_list", [])
-    return [part for part in parts if part is not None]
-
-
-def verdict(tree: Path, file: str, source: str, tests: list[str]) -> str:
+def verdict(tree: Path, file: str, source: str) -> str:
     """Run the tests against a mutated file, in a process group of their own."""
     original = (tree / file).read_text(encoding="utf-8")
     (tree / file).write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *SUBJECTS[file]]
     with (tree / "output.txt").open("w") as output:
         running = subprocess.Popen(command, cwd=tree, stdout=output, stderr=output, process_group=0)
         try:
@@ -146,7 +137,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     sys.dont_write_bytecode = True
-    counts = {"killed": 0, "SURVIVED": 0, "too long": 0}
+    counts = {"killed": 0, "SURVIVED": 0, "too long": 0, "without verdict": 0}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -155,19 +146,20 @@ def main() -> int:
             shutil.copy(ROOT / name, tree / name)
         os.environ["PYTHONPATH"] = str(tree)
         for file, _, line_asked in (name.partition(":") for name in options.files):
-            if verdict(tree, file, (ROOT / file).read_text(encoding="utf-8"), SUBJECTS[file]) != "SURVIVED":
+            whole = (ROOT / file).read_text(encoding="utf-8")
+            if verdict(tree, file, whole) != "SURVIVED":
                 print(f"{file}: its tests fail without any mutant\n{(tree / 'output.txt').read_text()}", flush=True)
+                counts["without verdict"] += 1
                 continue
-            drawn = mutants((ROOT / file).read_text(encoding="utf-8"))
-            drawn = [mutant for mutant in drawn if line_asked in ("", str(mutant[0]))]
+            drawn = [mutant for mutant in mutants(whole) if line_asked in ("", str(mutant[0]))]
             if options.sample and options.sample < len(drawn):
                 drawn = sorted(random.Random(options.seed).sample(drawn, options.sample))
             for line, words, source in drawn:
-                found = verdict(tree, file, source, SUBJECTS[file])
+                found = verdict(tree, file, source)
                 counts[found] += 1
                 print(f"{found:9} {file}:{line}  {words}", flush=True)
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
-    return int(counts["SURVIVED"] > 0)
+    return int(counts["SURVIVED"] + counts["without verdict"] > 0)
 
 
 if __name__ == "__main__":
