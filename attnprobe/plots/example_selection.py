@@ -20,12 +20,10 @@ def select_examples(
     evenly: float = 0.5,
     prefer: Bool[np.ndarray, " examples"] | None = None,
 ) -> dict[int, str]:
-    """At most that many examples, each with the reason why it is shown: half extremes, half evenly spaced.
+    """At most that many examples, each with the reason why it is shown; all of them where there are no more.
 
-    All of them where there are no more than `most`. Else a share `evenly` of the places is spaced evenly over the
-    examples, in their order. The other places go to extremes, in turn: the example with the largest value of each score in
-    each group, then the second largest of each, and so on; of equal values the first example. Places that no score fills are
-    spaced evenly as well.
+    A share `evenly` of the places is spaced evenly over the examples. The others go to extremes, in turn: the example with
+    the largest value of each score in each group, then the second largest of each, and so on; of equal values the first.
 
     Args:
         example_id: of the examples in question, ascending.
@@ -33,10 +31,10 @@ def select_examples(
         scores: reason → a number per example, whose largest values are of interest; NaN where it is undefined.
         groups: the group of each example, such as the predicted class; None: one group.
         evenly: share of the places, 0 to 1.
-        prefer: the examples that are in question if these are enough, such as those with a text of a readable length.
+        prefer: the examples that are in question if these are enough, such as those of a readable length.
 
     Returns:
-        Example id → reason: extremes first, in the order in which they were chosen, then the evenly spaced ones.
+        Example id → reason: extremes first, in the order in which they were chosen.
     """
     asked = np.ones(len(example_id), bool) if prefer is None or prefer.sum() < most else prefer
     ids = example_id[asked]

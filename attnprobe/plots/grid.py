@@ -107,21 +107,25 @@ def quarters(panel: Axes, height: float, notes: Sequence[str]) -> None:
 def around(
     figure: Figure, *, x: str = "", y: str = "", handles: Sequence[Artist] = (), heading: str | None = None
 ) -> None:
-    """Label the axes that all panels share, and put a legend above the panels. The figure grows by the legend's height and
-    by the further lines of the panels' titles, so that the panels keep the size that they were given.
-
-    Args:
-        figure: its panels are drawn and have their titles.
-        handles: the legend's entries, in as many columns as fit; no legend if there are none.
-        heading: of the legend.
-    """
+    """Label the axes that all panels share, and put a legend above the drawn and titled panels. The figure grows by the
+    legend's height and by the further lines of the panels' titles, so that the panels keep their size."""
     lines: dict[float, int] = {}
     for panel in figure.axes:
         place = panel.get_subplotspec()
         row = 0.0 if place is None else round(place.get_position(figure).y0, 3)
         lines[row] = max(lines.get(row, 0), panel.get_title("left").count("\n"))
     below = figure.get_figheight() + TITLE_LINE * sum(lines.values())
-    above = _legend(figure, handles, heading) if handles else 0.0
+    above, room = 0.0, figure.bbox.width - 8
+    for rows in range(1, len(handles) + 1):  # the most columns that fit
+        legend = figure.legend(
+            handles=list(handles), title=heading, loc="outside upper left", ncols=-(-len(handles) // rows),
+            columnspacing=1.2, alignment="left",
+        )  # fmt: skip
+        box = legend.get_window_extent(_MEASURE)
+        above = float(box.height) / figure.dpi + LEGEND_GAP
+        if box.width <= room or rows == len(handles):
+            break
+        legend.remove()
     figure.set_figheight(below + above)
     if x:
         figure.supxlabel(x, fontsize=LETTERS)
@@ -144,8 +148,8 @@ def interval_figure(
 
     Args:
         table: with `importance`, `n`, and of each measure `<measure>`, `<measure>, low` and `<measure>, high`.
-        by: the column, or columns, whose values are a panel's heading.
-        importances: that are shown; other lines are left out.
+        by: whose values are a panel's heading.
+        importances: that are shown.
         measures: heading of the columns → colour of the inside of the dots, empty for that of the importance.
         zero: where a vertical line is drawn.
     """
@@ -205,19 +209,3 @@ def class_handles(names: Sequence[str]) -> list[Patch]:
     if len(names) < 2:
         return []
     return [Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)]
-
-
-def _legend(figure: Figure, handles: Sequence[Artist], heading: str | None) -> float:
-    """Draw it with the most columns that fit; its height in inches."""
-    room = figure.bbox.width - 8
-    for rows in range(1, len(handles) + 1):
-        columns = -(-len(handles) // rows)
-        legend = figure.legend(
-            handles=list(handles), title=heading, loc="outside upper left", ncols=columns, columnspacing=1.2,
-            alignment="left",
-        )  # fmt: skip
-        box = legend.get_window_extent(_MEASURE)
-        if box.width <= room or rows == len(handles):
-            break
-        legend.remove()
-    return float(box.height) / figure.dpi + LEGEND_GAP

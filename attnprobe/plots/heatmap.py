@@ -42,13 +42,8 @@ DEEP = 0.6
 
 
 def telling(rows: pd.DataFrame) -> dict[int, str]:
-    """The examples that the figure shows, each with why: those with the largest product of largest attention weight and
-    optimum JSD (a peaked attention, which can be moved far without the prediction noticing), and those whose attention can be
-    moved least; in turn from each predicted class (`select_examples`).
-
-    Args:
-        rows: wide rows of one run with `max_attention`, `optimum_jsd`, `predicted_class` and `content_length`.
-    """
+    """The examples that the figure shows of one run's wide rows, each with why: those with the largest product of largest
+    attention weight and optimum JSD, and those whose attention can be moved least; in turn from each predicted class."""
     rows = rows.dropna(subset=["max_attention", "optimum_jsd"]).sort_values("example_id")
     jsd = rows["optimum_jsd"].to_numpy()
     chosen = select_examples(
@@ -72,19 +67,13 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
     All three columns of an example show the same tokens. Long texts are shown as windows around the most attended
     tokens; how many of the tokens are shown is written above.
-
-    Raises:
-        ValueError: no examples' table, or it does not fit the probe's table.
     """
-    if examples is None:
-        raise ValueError("heatmaps needs the run's examples (attnprobe.results.table.read_examples), got None")
+    assert examples is not None  # it shows words
     rows = per_example(results, "adversarial", METRICS)
     blocks = []
     for number, reason in telling(rows).items():
-        row, example = (table[table["example_id"] == number] for table in (rows, examples))
-        if len(row) != 1 or len(example) != 1:
-            raise ValueError(f"example {number}: expected one row in each table, got {len(row)} and {len(example)}")
-        blocks.append(_Block.of(reason, row.iloc[0], example.iloc[0], results))
+        row, example = (table[table["example_id"] == number].iloc[0] for table in (rows, examples))
+        blocks.append(_Block.of(reason, row, example, results))
     run, head = rows.iloc[0], 30.0
     height = head + sum(block.height for block in blocks) + 24
     figure = Figure(figsize=(TEXT_WIDTH, height / 72))
@@ -135,8 +124,6 @@ class _Block:
     def of(cls, reason: str, row: pd.Series, example: pd.Series, results: pd.DataFrame) -> "_Block":
         number, tokens = int(row["example_id"]), list(example["tokens"])
         attention = np.asarray(example["attention"], float)
-        if len(tokens) != len(attention):
-            raise ValueError(f"example {number}: {len(tokens)} tokens but {len(attention)} attention weights")
         names = results.attrs.get(CLASSES, [])
         others = {kind: _positions(results, number, f"{kind}_attention", len(tokens)) for kind in ("found", "optimum")}
         maps = [attention, *others.values()]

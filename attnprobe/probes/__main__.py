@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from pkgutil import iter_modules
 from textwrap import fill
+from typing import Any
 
 import attnprobe.probes
 from attnprobe.core.metrics import Metric
@@ -17,6 +18,7 @@ from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.probes.base import DESCRIPTION, Probe, RankingProbe
 
 BLOCK = re.compile(r"(?<=<!-- metrics of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+WIDE: dict[str, Any] = {"width": 120, "break_long_words": False, "break_on_hyphens": False}
 BETTER = {True: "higher", False: "lower", None: ""}
 
 
@@ -32,7 +34,7 @@ def blocks() -> dict[str, str]:
     """The Markdown of every table of a run by its name, and of what all probes' tables have."""
     every = [f"`{name}`" for name, probe in sorted(probes().items()) if set(DESCRIPTION) <= set(probe.metrics)]
     written = {
-        "description": _paragraph(f"In the tables of {', '.join(every)}:") + _table(DESCRIPTION),
+        "description": fill(f"In the tables of {', '.join(every)}:", **WIDE) + "\n\n" + _table(DESCRIPTION),
         "performance": _table(PERFORMANCE),
         "training": _table(TRAINING),
     }
@@ -41,12 +43,8 @@ def blocks() -> dict[str, str]:
         if issubclass(probe, RankingProbe):
             labels = ", ".join(f"`{probe.filed.get(one, one)}`" for one in probe.published)
             sentence = f"Importances, unless `importances=[…]` names others: {labels}."
-            written[name] = _paragraph(sentence) + written[name]
+            written[name] = fill(sentence, **WIDE) + "\n\n" + written[name]
     return written
-
-
-def _paragraph(sentence: str) -> str:
-    return fill(sentence, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
 def _table(metrics: Sequence[Metric]) -> str:

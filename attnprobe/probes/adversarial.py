@@ -201,9 +201,8 @@ METRICS = (
 class Adversarial(ReadoutProbe):
     """The gradient adversary and the true optimum, both within TVD ε of the prediction.
 
-    With three classes and more, or several labels, the optimum is bracketed. Where the decoder is not linear in the attention
-    (question answering) the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one
-    that holds whatever the prediction.
+    With three classes and more, or several labels, the optimum is bracketed. Where the decoder is not linear (question
+    answering) what the search found is its lower bound, and the upper bound is the one that holds whatever the prediction.
 
     Attributes:
         epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
@@ -440,7 +439,6 @@ CLAIMS = (
         threshold=0.01, level="state",
     ),
 )  # fmt: skip
-
 
 READING = Reading(
     probe="adversarial", order=20, claims=CLAIMS,

@@ -88,14 +88,12 @@ def weighted_tau(
     a: Float[Tensor, "batch seq"], b: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
     """scipy's weighted τ of each row's content, ranked by either in turn; NaN where it is undefined."""
-    rows = zip(a.cpu().numpy(), b.cpu().numpy(), content.cpu().numpy(), strict=True)
-    return torch.tensor(
-        [
-            float(stats.weightedtau(left[kept], right[kept], rank=True).statistic) if kept.sum() > 1 else torch.nan
-            for left, right, kept in rows
-        ],
-        dtype=torch.float64,
-    )
+    found = torch.full(a.shape[:1], torch.nan, dtype=torch.float64)
+    for row, inside in enumerate(content.cpu()):
+        if inside.sum() > 1:
+            left, right = (scores[row].cpu()[inside].numpy() for scores in (a, b))
+            found[row] = float(stats.weightedtau(left, right, rank=True).statistic)
+    return found
 
 
 KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
@@ -115,11 +113,11 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 
 
 def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Every pair, and every importance's floor and ceiling, in four measures with 95 % bootstrap intervals."""
+    """Every pair, and each one's floor and ceiling."""
     names, pairs = _importances_and_pairs(results)
     wanted = [(first, names[second].title, f"{first}_and_{second}") for first, second in pairs]
-    wanted += [(one, "itself, shuffled (floor)", f"floor_{one}") for one in names]
-    wanted += [(one, "itself, redrawn (ceiling)", f"ceiling_{one}") for one in names]
+    wanted += [(one, f"itself, {how} ({end})", f"{end}_{one}")
+               for end, how in (("floor", "shuffled"), ("ceiling", "redrawn")) for one in names]  # fmt: skip
     lines = (
         ({"importance": names[one].title, "against": other}, {words: f"{kind}_{end}" for kind, words in KINDS.items()})
         for one, other, end in wanted

@@ -34,9 +34,8 @@ class Conicity(Probe):
         content, states = subject.outputs.content, subject.outputs.hidden.double()
         yield Measurement("conicity", conicity(states, content))
         noise = draws.normal(states.shape[-1], content, subject.batch.example_id).movedim(0, -1).to(states)
-        yield Measurement(
-            "conicity_null", conicity(F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True), content)
-        )
+        random = F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True)
+        yield Measurement("conicity_null", conicity(random, content))
 
 
 def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:

@@ -29,11 +29,10 @@ from attnprobe.plots.grid import around, class_handles, counted, from_zero, grid
 from attnprobe.plots.style import CLASS_COLOURS, FAINT, INK, density
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, strengths, undefined_in
 from attnprobe.probes.leave_one_out import checked
-from attnprobe.results.pivot import Facet, facets, per_example, split_by_class
+from attnprobe.results.pivot import facets, per_example, split_by_class
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
 """The paper's."""
-
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
 PROBE = "correlation"
@@ -137,22 +136,15 @@ NEARLY_EVEN = 0.95
 """Attention whose entropy is a larger share of ln n has hardly an order that could agree with anything."""
 
 
-significant = as_truth(lambda p: p <= 0.05)
-"""1 where p ≤ 0.05, 0 where it is larger, NaN where it is undefined."""
-
-
 def _of_pair(first: str, second: str, words: str) -> tuple[Headline, ...]:
     pair, paper = f"{first}_{second}", PUBLISHED.get((first, second))
     tau, p = f"tau_{pair}", f"p_{pair}"
-
-    def published(kind: str) -> str | None:
-        return paper and f"{paper}_{kind}"
-
+    mean, std, fraction = (paper and f"{paper}_{kind}" for kind in ("mean", "std", "fraction_significant"))
     return (
-        Headline(tau, f"tau({words})", published("mean"), by_class=True),
-        Headline(tau, "  standard deviation", published("std"), by_class=True, name=f"{tau}_std", spread=True),
-        Headline(p, "  share with p <= 0.05", published("fraction_significant"), by_class=True, name=f"significant_{pair}",
-                 transform=significant),
+        Headline(tau, f"tau({words})", mean, by_class=True),
+        Headline(tau, "  standard deviation", std, by_class=True, name=f"{tau}_std", spread=True),
+        Headline(p, "  share with p <= 0.05", fraction, by_class=True, name=f"significant_{pair}",
+                 transform=as_truth(lambda p: p <= 0.05)),
         Headline(p, "  the same, false discoveries held at 5 %", by_class=True, name=f"discovered_{pair}",
                  transform=discovered),
         Headline(tau, "  tau where attention is not nearly even", name=f"{tau}_uneven",
@@ -187,8 +179,9 @@ def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None =
     names = max(([name for name, _ in groups] for groups in split), key=len)
     values = [[rows[metric].dropna().to_numpy() for _, rows in groups] for groups in split]
     shares = [[np.histogram(tau, EDGES)[0] / max(1, len(tau)) for tau in of_panel] for of_panel in values]
-    step, height = _rows(max(share.max() for of_panel in shares for share in of_panel), len(names))
-    figure, axes = grid(len(panels), panel_height=height)
+    in_rows = len(names) > OVERLAID
+    step = 1.1 * float(max(share.max() for of_panel in shares for share in of_panel)) if in_rows else 0.0
+    figure, axes = grid(len(panels), panel_height=0.7 + 0.33 * len(names) if in_rows else 1.75)
     for panel, facet, of_panel, own in zip(axes, panels, values, shares, strict=True):
         for place, (tau, share, colour) in enumerate(zip(of_panel, own, CLASS_COLOURS, strict=False)):
             base = step * (len(own) - 1 - place)
@@ -197,7 +190,7 @@ def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None =
             if len(tau):
                 top = step or max(one.max() for one in own)
                 panel.plot([tau.mean()] * 2, [base, base + top], color=colour, lw=0.8, ls=(0, (3, 2)))
-        _frame(panel, facet.title, facet.rows[metric], scale=not step)
+        _frame(panel, facet.title, facet.rows[metric], scale=not in_rows)
     from_zero(axes)
     words = " and ".join(facts_of(name, results, PROBE).title for name in pair)
     around(
@@ -215,8 +208,7 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """
     floors = {pair: f"tau_shuffled_{pair[1]}" for pair in PUBLISHED if pair[0] == "attention"}
     metrics = {pair: f"tau_{'_'.join(pair)}" for pair in PUBLISHED}
-    drawn: list[tuple[Facet, Pair, list[tuple[np.ndarray, np.ndarray, str]]]] = []
-    names: list[str] = []
+    drawn, names = [], list[str]()
     for facet in facets(per_example(results, PROBE, (*metrics.values(), *floors.values(), "predicted_class"))):
         groups = split_by_class(facet.rows, len(CLASS_COLOURS))
         names = max(names, [name for name, _ in groups], key=len)
@@ -224,31 +216,27 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             samples = [(rows[metric], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
             samples += [(facet.rows[floors[pair]], FAINT)] if pair in floors else []
             drawn.append((facet, pair, [(*density(tau.dropna().to_numpy()), colour) for tau, colour in samples]))
-    step, _ = _rows(max(float(y.max()) for _, _, curves in drawn for _, y, _ in curves), len(names))
-    figure, axes = grid(len(drawn), panel_height=_rows(0.0, len(names) + 1)[1])
+    tallest = max(float(y.max()) for _, _, curves in drawn for _, y, _ in curves)
+    step = 1.1 * tallest if len(names) > OVERLAID else 0.0
+    figure, axes = grid(len(drawn), panel_height=1.03 + 0.33 * len(names) if len(names) >= OVERLAID else 1.75)
+    dashed = (0, (3, 1.5))
     for panel, (facet, pair, curves) in zip(axes, drawn, strict=True):
         for place, (x, y, colour) in enumerate(curves):
             # the lowest row is the shuffled attention's, also where a pair has none
-            base, faint = step * (len(curves) - 1 - place + (pair not in floors)), colour == FAINT
+            base = step * (len(curves) - 1 - place + (pair not in floors))
             if len(y) != len(x) or not y.any():
                 panel.plot(x, np.full(len(x), base), "|", ms=5, color=colour, clip_on=False)
                 continue
-            if not faint:
+            if colour != FAINT:
                 panel.fill_between(x, base, base + y, color=colour, alpha=0.3, linewidth=0)
-            panel.plot(x, base + y, color=colour, lw=0.9, ls=(0, (3, 1.5)) if faint else "-")
+            panel.plot(x, base + y, color=colour, lw=0.9, ls=dashed if colour == FAINT else "-")
         heading = f"{', '.join(facts_of(name, results, PROBE).title for name in pair)} · {facet.title}"
         _frame(panel, heading, facet.rows[metrics[pair]], scale=False)
     from_zero(axes)
-    floor = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
+    floor = Line2D([], [], color=FAINT, lw=0.9, ls=dashed, label="shuffled attention")
     over = "predicted" if len(names) > 1 else None
     around(figure, x="Kendall's τ", y="density", handles=[*class_handles(names), floor], heading=over)
     return figure
-
-
-def _rows(top: float, groups: int) -> tuple[float, float]:
-    # how far apart the rows of that many groups begin, when the tallest reaches `top` (0 where they share one row), and the
-    # inches of a panel with them
-    return (0.0, 1.75) if groups <= OVERLAID else (1.1 * float(top), 0.7 + 0.33 * groups)
 
 
 def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool) -> None:

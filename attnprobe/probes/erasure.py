@@ -52,7 +52,6 @@ PAIRS = (
 )
 """Rankings that are compared example by example (the first against the second)."""
 
-
 SOURCE = "Serrano & Smith 2019, section 5"
 WINS = "only with `probe.erasure.wins=true`"
 OPTIMAL = "the smallest set of all"
@@ -90,10 +89,9 @@ class Erasure(RankingProbe):
     """Erase items in the order of a ranking, renormalising, until the decision flips; and the fewest that do it.
 
     Rankings: the importances, highest score first; `random` (one random order); and with a linear decoder `optimal` (the
-    smallest flipping set). The importance `attention_gradient` (by the weights, signed) is filed as `gradient`, and
-    `gradient`, of the word vectors, as `input_gradient`. Of an order that does not flip the decision before everything is
-    erased, what it removes is NaN; where two are compared it needs more than any. The published code counts it as a flip at
-    fraction 1 where only the bias, with everything erased, decides otherwise (`status_…` 1).
+    smallest flipping set). Of an order that does not flip the decision before everything is erased, what it removes is NaN;
+    where two are compared it needs more than any. The published code counts it as a flip at fraction 1 where only the bias
+    decides otherwise (`status_…` 1).
 
     Attributes:
         random_orders: how many random orders, 1 or more (paper: 5).
@@ -209,16 +207,9 @@ def looks_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str,
 
 
 def pair_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Every two rankings compared example by example: who flips the decision with fewer items.
-
-    A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
-
-    Returns:
-        per data set and model and ordered pair: `needs fewer`, `tie`, `needs more`, `neither flips` (shares of all `n`
-        examples, summing to 1), `low`, `high` (Wilson's 95 % interval of the first), and `rank-biserial`: −1 (the second
-        always needs fewer) to 1 (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby
-        2014), in which a ranking that never flips needs one item more than there are; NaN where they never differ.
-    """
+    """Every two rankings compared example by example, in shares of all `n` examples: the first `needs fewer` (with Wilson's
+    95 % interval), `tie`, `needs more`, `neither flips`; and the matched-pairs `rank-biserial` correlation of the numbers
+    needed (Kerby 2014), 1 where the first always needs fewer. A ranking that never flips needs one more than there are."""
     looks = looks_in(results, "removed_count")
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:

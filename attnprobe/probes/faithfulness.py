@@ -35,8 +35,6 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, 
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the words at which the curves are measured, in addition to the thresholds."""
-
-
 SOURCE, CURVES = "DeYoung et al. 2020, section 4.2", "Samek et al. 2017"
 METRICS = (
     Metric("probability", PROBABILITY, "p of the whole text"),
@@ -65,17 +63,15 @@ METRICS = (
 class Faithfulness(RankingProbe):
     """Take out the most important words, or all others, and see what becomes of the predicted class's probability p.
 
-    Per importance and operator (`attnprobe.importance.word_removal.OPERATORS`) the deletion and insertion curves, ERASER's
-    AOPC of both over `thresholds`, and the curves' mean heights from nothing to 0.9 and from 0.1 to everything (trapezoids).
-    A share is rounded up to whole words. NaN where an importance is undefined, and where no word would be left.
+    Per importance and operator (`attnprobe.importance.word_removal.OPERATORS`). A share is rounded up to whole words. NaN
+    where an importance is undefined, and where no word would be left.
 
     Attributes:
         operators: ways in which words go.
         thresholds: shares of the words, above 0 and below 1 (ERASER's).
 
     Note:
-        ERASER's authors take probabilities from a file, and leave to the model how a text without words is read. Here an
-        operator says so, and several are compared, since texts without words are unlike those of the training.
+        ERASER's authors leave to the model how a text without words is read. Here several operators are compared.
     """
 
     name, metrics = "faithfulness", METRICS
@@ -148,7 +144,7 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 
 
 def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Both AOPCs and both curves' heights of every importance and operator, per data set and model, with intervals."""
+    """AOPCs and heights of curves, by importance and operator."""
     kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")
     lines = (
         ({"importance": facts_of(name, results, "faithfulness").title, "operator": operator},

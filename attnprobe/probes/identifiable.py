@@ -135,7 +135,7 @@ EDGES = np.array([0, 16, 32, 48, 64, 96, 128, 192, 256, 512])
 
 
 def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Of each bin of length the share of unique attentions, and means over its texts."""
+    """Means by length."""
     bins = [f"{low + 1} to {high}" for low, high in pairwise(EDGES)] + [f"over {EDGES[-1]}"]
     means = {
         "free directions": "freedom", "top word": "top_weight", "its least weight": "top_low", "its greatest": "top_high",

@@ -48,9 +48,8 @@ class KnownAnswer(Probe):
     """For data with a rationale (NaN for an example without one): does the model decide by it, and is the attention on it?
 
     At the state level, for a linear decoder, the contribution of the state at t is α_t (m_t − mean m), m the margin of the
-    decision's position logits over the runner-up's, its mean over the positions. Which states know the reason, whatever their
-    weight, is told by how far their position logits move where it is changed (`state_change_*`): (own − null) / (best − null)
-    is rightness about states.
+    decision's position logits over the runner-up's. Rightness about states is (own − null) / (best − null) of
+    `state_change_*`.
 
     Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the
     changed words are not cut into any. There are no such rows where the model refuses texts that are not the data set's own.

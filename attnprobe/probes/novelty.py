@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge, MinLen
@@ -17,6 +16,7 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
+from attnprobe.evidence.evidence import as_truth
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table, facts_of, importances_and_operators
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
@@ -40,9 +40,8 @@ METRICS = (
 class Novelty(RankingProbe):
     """Whether what is measured on texts without words is measured on texts that the model knows how to read.
 
-    A text is what the model's attention gives the decoder (where that is not shown, the centred logits), each number in
-    standard deviations of the held-out texts'; its novelty is the distance to the nearest held-out text. The p-value is
-    (1 + the held-out texts whose own nearest is as far) / (1 + their number). NaN where no word is left.
+    A text is what `_represented` gives, each number in standard deviations of the held-out texts'; its p-value is (1 + the
+    held-out texts whose own nearest is as far as its own) / (1 + their number). NaN where no word is left.
 
     Attributes:
         operators: ways in which words go (`TEXT_OPERATORS`).
@@ -127,23 +126,23 @@ UNLIKE = 0.05
 
 
 def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean p-values, and shares of unlike texts, of every importance and operator, per data set and model."""
+    """Shares of unlike texts and mean p-values, by importance and operator."""
     pairs = importances_and_operators(results, "novelty", "novelty_p_without_")
     kinds = {"without them": "without", "alone": "alone"}
     metrics = [f"novelty_p_{kind}_{name}_by_{operator}" for name, operator in pairs for kind in kinds.values()]
 
-    def unlike(p_values: np.ndarray) -> float:
-        known = p_values[~np.isnan(p_values)]
-        return float((known < UNLIKE).mean()) if len(known) else float("nan")
+    unlike = as_truth(lambda p: p < UNLIKE)
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         whole = rows["novelty_p"].to_numpy()
         for name, operator in pairs:
             line: dict[str, object] = {"importance": facts_of(name, results, "novelty").title, "operator": operator}
-            line |= {"n": len(whole), "unlike, whole texts": unlike(whole)}
+            line |= {"n": len(whole), "unlike, whole texts": pd.Series(unlike(whole)).mean()}
             for heading, kind in kinds.items():
                 values = rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
-                line |= {f"unlike, {heading}": unlike(values)} | mean_in_columns(f"p, {heading}", values, 0, 1)
+                line |= {f"unlike, {heading}": pd.Series(unlike(values)).mean()} | mean_in_columns(
+                    f"p, {heading}", values, 0, 1
+                )
             yield line
 
     return facet_table(results, "novelty", ["novelty_p", *metrics] if pairs else [], lines)

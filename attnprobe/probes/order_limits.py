@@ -39,10 +39,8 @@ class OrderLimits(RankingProbe):
     of the decision's probability against the runner-up's (with two classes: of its probability) over the n − 1 prefixes
     (AOPC), for a linear decoder.
 
-    What any of the n! orders can reach lies between limits that are certified at any length: `aopc_lowest` ≤
-    `aopc_lowest_found` ≤ `aopc_highest_found` ≤ `aopc_highest`, the inner two reached by a beam search or an importance.
-    NaN for texts of fewer than two positions, and where a position has no attention (sparsemax), so that some orders end
-    before the text does.
+    The limits are certified at any length; inner ones are reached by a beam search or an importance. NaN for texts of fewer
+    than two positions, and where a position has no attention (sparsemax), so that some orders end before the text does.
 
     Attributes:
         beam: sets of positions that the search keeps at every step, 1 or more; the time is proportional to it.

@@ -110,7 +110,6 @@ SMALLEST = 0.1
 """Smallest relevant difference, as a share of what lies between chance and the whole rationale."""
 PAPER = "DeYoung et al. 2020, section 4"
 
-
 claim = partial(Claim, criterion="plausibility", source=PAPER, level="word")
 more_than_chance = partial(claim, speaks="for", smallest=SMALLEST)
 CLAIMS = (
@@ -135,8 +134,7 @@ CLAIMS = (
 
 
 def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Each importance's F1, average precision and mass, each minus chance; and where several people marked the texts the same
-    against all of them but one, last the people themselves: the ceiling."""
+    """Each importance minus chance, and against all annotators but one; last one annotator: the ceiling."""
     names = importances_in(results, "plausibility", "top_in_rationale_")
     several = bool(importances_in(results, "plausibility", "human_"))
     own = {"f1": "f1_rationale", "auprc": "auprc_rationale", "mass": "mass_in_rationale"}

@@ -143,7 +143,7 @@ def out_of_fold(
 
 
 def fitted(features: sparse.csr_matrix, labels: Int[np.ndarray, " texts"], penalty: float) -> Pipeline:
-    """The minimum of C Σ log loss + ½ ‖w‖² over features that are scaled to at most 1; a convex problem."""
+    """The minimum of C Σ log loss + ½ ‖w‖² over features that are scaled to at most 1."""
     return make_pipeline(MaxAbsScaler(), LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000)).fit(features, labels)
 
 

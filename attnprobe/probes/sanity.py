@@ -164,22 +164,22 @@ def shuffled(model: nn.Module, name: str, generator: torch.Generator) -> Tensor:
 
 HALF = 0.5
 """An importance depends on what the model has learnt if less than half of its ranking is left in a random model."""
+ORDER = ("head", "decoder", "attention", "layer", "encoder", "question_encoder", "question_embedding", "embeddings",
+         "embedding")  # fmt: skip
+"""The parts from the output down."""
 KINDS = {"random_weights": "random weights", "shuffled_labels": "labels by a coin", "floor": "random order (floor)",
          "ceiling": "itself redrawn (ceiling)"}  # fmt: skip
 
 
-def depth(part: str) -> tuple[int, int]:
-    """Where a part stands, counted from the output."""
-    order = ("head", "decoder", "attention", "layer", "encoder", "question_encoder", "question_embedding", "embeddings",
-             "embedding")  # fmt: skip
-    name, number = re.fullmatch(r"(.+?)(?:_(\d+))?", part).groups()  # type: ignore[union-attr]
-    return (order.index(name) if name in order else order.index("encoder")), -int(number or 0)
-
-
 def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
-    """What is left of every importance's ranking, by what was made random, and whether it depends on the model."""
+    """What is left of every importance's ranking, by what was made random."""
     names = importances_in(results, "sanity", "random_weights_similarity_")
     ends = importances_in(results, "sanity", "similarity_")
+
+    def depth(part: str) -> tuple[int, int]:  # counted from the output
+        name, number = re.fullmatch(r"(.+?)(?:_(\d+))?", part).groups()  # type: ignore[union-attr]
+        return ORDER.index(name) if name in ORDER else ORDER.index("encoder"), -int(number or 0)
+
     parts = sorted({end.rpartition("_down_to_")[2] for end in ends if "_down_to_" in end}, key=depth)
     there = metrics_there(results, "sanity")
 

@@ -25,8 +25,8 @@ METRICS = (
 class Signs(RankingProbe):
     """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks against the decision?
 
-    `chance_X` is what both other numbers are on average with the same weights in random order and the same decision. That
-    decision is the weights' own: weights without any meaning lie below this chance as well, so that no verdict goes by it.
+    `chance_X` is what both other numbers are on average with the same weights in random order and the same decision. Weights
+    without any meaning lie below it, as that decision is their own: no verdict goes by it.
 
     Attributes:
         importances: see `RankingProbe`; signed ones.

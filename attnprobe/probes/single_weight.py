@@ -1,6 +1,6 @@
 """Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
@@ -21,7 +21,6 @@ from attnprobe.evidence.evidence import mean_of, share_of
 from attnprobe.evidence.reading import (
     Column,
     Drawing,
-    Facts,
     Headline,
     HeatMap,
     Reading,
@@ -30,7 +29,7 @@ from attnprobe.evidence.reading import (
     facts_of,
     importances_in,
 )
-from attnprobe.exact.erasure import SingleErasures, erase_each
+from attnprobe.exact.erasure import erase_each
 from attnprobe.measures import LN2, kendall_tau
 from attnprobe.plots.grid import around, cells, counted, facet_grid, grid, quarters, title
 from attnprobe.plots.style import INK
@@ -89,8 +88,31 @@ class SingleWeight(RankingProbe):
         yield Measurement("effect_flip", effect.flips, step)
         noise = draws.uniform(1, content, readout.example_id)[0]
         for name, scores in self.scores(subject).items():
+            # the highest-scored item's erasure, that of the others, and of the one with the most noise among them
+            top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
+            others = content.scatter(-1, top.unsqueeze(-1), False)
+            count = torch.where(others.any(-1), others.sum(-1), torch.nan)
+            drawn = noise.masked_fill(~others, -1).argmax(-1)
+            js_top, flip_top = _at(effect.divergence, top), _at(effect.flips, top)
+            larger = (effect.divergence > js_top.unsqueeze(-1)).double()
+            larger = torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger)
+            js_random, flip_random, negative = (
+                torch.where(others, one, 0).sum(-1) / count for one in (effect.divergence, effect.flips, larger)
+            )
             undefined = undefined_in(scores, content)
-            for metric, value in _against_others(effect, attention, scores, content, noise).items():
+            for metric, value in {
+                "js_top": js_top,
+                "flip_top": flip_top,
+                "js_random": js_random,
+                "flip_random": flip_random,
+                "delta_js": js_top - js_random,
+                "delta_js_negative": negative,
+                "drawn_delta_js": (js_top - _at(effect.divergence, drawn)).masked_fill(count.isnan(), torch.nan),
+                "drawn_delta_attention": (_at(attention, top) - _at(attention, drawn)).masked_fill(
+                    count.isnan(), torch.nan
+                ),
+                "drawn_flip": _at(effect.flips, drawn).double().masked_fill(count.isnan(), torch.nan),
+            }.items():
                 yield Measurement(f"{metric}_{self.label(name)}", value.double().masked_fill(undefined, torch.nan))
         order = attention.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         several = content.sum(-1) > 1
@@ -106,38 +128,6 @@ class SingleWeight(RankingProbe):
 
 def _at(values: Float[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
     return values.gather(-1, item.unsqueeze(-1)).squeeze(-1)
-
-
-def _against_others(
-    effect: SingleErasures,
-    attention: Float[Tensor, "batch seq"],
-    scores: Float[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
-    noise: Float[Tensor, "batch seq"],
-) -> dict[str, Float[Tensor, "batch"]]:
-    # the highest-scored item's erasure, that of the others, and of the one with the most noise among them
-    top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
-    others = content.scatter(-1, top.unsqueeze(-1), False)
-    several = others.any(-1)
-    drawn = noise.masked_fill(~others, -1).argmax(-1)
-    js_top, flip_top = _at(effect.divergence, top), _at(effect.flips, top)
-
-    def mean(values: Tensor) -> Tensor:
-        return torch.where(others, values, 0).sum(-1) / torch.where(several, others.sum(-1), torch.nan)
-
-    js_random = mean(effect.divergence)
-    larger = (effect.divergence > js_top.unsqueeze(-1)).double()
-    return {
-        "js_top": js_top,
-        "flip_top": flip_top,
-        "js_random": js_random,
-        "flip_random": mean(effect.flips),
-        "delta_js": js_top - js_random,
-        "delta_js_negative": mean(torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger)),
-        "drawn_delta_js": torch.where(several, js_top - _at(effect.divergence, drawn), torch.nan),
-        "drawn_delta_attention": torch.where(several, _at(attention, top) - _at(attention, drawn), torch.nan),
-        "drawn_flip": torch.where(several, _at(effect.flips, drawn), torch.nan),
-    }
 
 
 SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
@@ -186,15 +176,12 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def flip_table(results: pd.DataFrame, importances: Mapping[str, Facts]) -> pd.DataFrame:
-    """The 2×2 table of decision flips per data set and model and importance, in shares of the examples of two items or more.
+def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
+    """The 2×2 table of decision flips per data set, model and importance, in shares of the `n` examples of two items or more.
+    A random other item counts as flipping in as large a part as there are other items that do."""
 
-    A random other item counts as flipping in as large a part as there are other items that do: the mean of the
-    published table over all draws of it.
-
-    Returns:
-        columns `data and model`, `top by`, `both`, `top only`, `random only`, `neither` (they sum to 1), `n`.
-    """
+    one = {only: facts_of(only, results, "single_weight")} if only else {}
+    importances = one or importances_in(results, "single_weight", "flip_top_")
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name, facts in importances.items():
@@ -204,12 +191,8 @@ def flip_table(results: pd.DataFrame, importances: Mapping[str, Facts]) -> pd.Da
             yield {"top by": facts.ascii_title, **dict(zip(CELLS, means, strict=True)), "n": len(first)}
 
     metrics = [f"{kind}_{name}" for name in importances for kind in ("flip_top", "flip_random")]
-    return facet_table(results, "single_weight", metrics, lines)
-
-
-def _flip_tables(results: pd.DataFrame) -> pd.DataFrame:
-    table = flip_table(results, importances_in(results, "single_weight", "flip_top_"))
-    return table if table.empty else table.query("n > 0").reset_index(drop=True)
+    table = facet_table(results, "single_weight", metrics, lines)
+    return table if only or table.empty else table.query("n > 0").reset_index(drop=True)
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -217,7 +200,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
     Serrano & Smith's table 2.
     """
-    table = flip_table(results, {"attention": facts_of("attention", results, "single_weight")})
+    table = flip_table(results, "attention")
     figure, axes = grid(len(table), panel_height=1.5)
     records: list[Any] = table.to_dict("records")
     for panel, row in zip(axes, records, strict=True):
@@ -237,7 +220,6 @@ NEAR_ZERO = 0.01
 IN_ORDER = 0.5
 """Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a weight near 0 can do
 nothing, so that its effect is small by construction."""
-
 
 claim = partial(Claim, criterion="erasure", level="state")
 CLAIMS = (
@@ -285,7 +267,6 @@ CLAIMS = (
     ),
 )  # fmt: skip
 
-
 READING = Reading(
     probe="single_weight", mark="flip_top_", claims=CLAIMS, order=50,
     of_importance=(
@@ -317,7 +298,7 @@ READING = Reading(
             "Does erasing one item flip the decision? Shares of the examples of two items or more: the top item and a "
             "random other one both do, only the top one does, only the random one, neither (Serrano & Smith 2019, "
             "table 2; the random item averaged over all others).",
-            _flip_tables,
+            flip_table,
             ("flip_top_*", "flip_random_*"),
         ),
     ),

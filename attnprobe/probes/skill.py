@@ -122,7 +122,6 @@ the verdict on words goes by `attnprobe.probes.swaps`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "Leave-one-out, beside the same weights in random order and at best (attnprobe)"
 
-
 QUANTITY = (
     "skill: 0 in the same model under its own weights in random order, 1 at best; up to {} is no relevant difference, and "
     f"it is not asked where the best is not ahead by {LEAST_GAIN}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import pandas as pd
 import torch
 from annotated_types import Ge, Le
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, importances_in, means_by_importance
 from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
-from attnprobe.importance.attribution import Attribution, Explained
+from attnprobe.importance.attribution import Attribution
 from attnprobe.measures import kendall_tau
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
@@ -94,7 +94,15 @@ class Subsets(RankingProbe):
             explained, scores = some.cached(game.explained), self.scores(some)
             for row, place in enumerate(short.tolist()):
                 inside = content[place]
-                value, probability, same = _tables(explained.alone(row), int(inside.sum()))
+                # by the bit mask of the words kept: what is explained, the probability of the class predicted for the whole
+                # text, and whether that class is predicted
+                words, alone = int(inside.sum()), explained.alone(row)
+                masks = torch.arange(2**words, device=alone.inputs.device)
+                kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
+                logits = alone.logits_keeping(kept.double()).double()
+                value, decision = alone.number_of(logits, torch.zeros_like(masks)), logits[-1].argmax()
+                probability = probabilities(logits, alone.model.task)[:, decision]
+                same = logits.argmax(-1) == decision
                 fall = probability[-1] - complement(probability)  # by the words removed
                 exact = shapley_values(value[None])[0]
                 shapley[place, inside] = exact
@@ -121,20 +129,6 @@ class Subsets(RankingProbe):
         for metric, values in by_metric.items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
-
-
-def _tables(
-    explained: Explained, words: int
-) -> tuple[Float[Tensor, "subsets"], Float[Tensor, "subsets"], Bool[Tensor, "subsets"]]:
-    # by the bit mask of the words kept: the number that is explained, the probability of the class predicted for the whole
-    # text, and whether that class is predicted
-    masks = torch.arange(2**words, device=explained.inputs.device)
-    kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
-    logits = explained.logits_keeping(kept.double()).double()
-    value = explained.number_of(logits, torch.zeros_like(masks))
-    decision = logits[-1].argmax()
-    probability = probabilities(logits, explained.model.task)[:, decision]
-    return value, probability, logits.argmax(-1) == decision
 
 
 def against(
@@ -165,7 +159,6 @@ KINDS = {
     "shapley_error": "error against Shapley",
 }  # fmt: skip
 subsets_table = partial(means_by_importance, probe="subsets", mark=MARK, kinds=KINDS)
-"""Every importance against the exact limits and values, per data set and model, with intervals."""
 
 
 def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

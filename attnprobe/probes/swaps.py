@@ -47,7 +47,6 @@ METRICS = (
     *DESCRIPTION,
 )  # fmt: skip
 
-
 PASSES = 400
 """A text's, of which the track record is that goes by no number of passes."""
 
@@ -58,9 +57,8 @@ class Swaps(Probe):
 
     A donor is a text of the same length (or nearly), drawn without a look at its label. k words, 1 to all but one, are drawn
     by their weights; the gain is how much more of the predicted class's probability stays with them than with the others, in
-    the mean of the pairs: 0 by symmetry under even weights, and under the text's own in random order. `swap_scale` is the
-    gain of the same weights on the words in the order of |effect|, which is estimated from other random sets, in pairs of
-    its own. The attention reacts, as it does in use, to the words that change.
+    the mean of the pairs. `swap_scale` is the gain of the same weights in the order of |effect|, which is estimated from
+    other random sets, in pairs of its own. The attention reacts, as it does in use, to the words that change.
 
     Attributes:
         passes: texts that are put together, whatever the length. Of 25 two are of a pair drawn by attention, two of one for
@@ -244,15 +242,15 @@ def _barest_class(table: pd.DataFrame) -> Evidence | None:
 
 
 def by_class(results: pd.DataFrame) -> pd.DataFrame:
-    """Placement among the texts of each predicted class, per data set and model."""
+    """Placement among the texts of each predicted class."""
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for number, own in rows.groupby("predicted_class"):
             one = placement_of(*(own[name].to_numpy()[None] for name in PARTS))
-            shown = (np.nan,) * 3 if one.unasked else (one.value, one.low, one.high)
+            value, low, high = (np.nan,) * 3 if one.unasked else (one.value, one.low, one.high)
             yield {
                 "predicted class": number, "texts": len(own), "with something to point at": one.n,
-                **dict(zip(("placement", "placement, low", "placement, high"), shown, strict=True)),
+                "placement": value, "placement, low": low, "placement, high": high,
             }  # fmt: skip
 
     return facet_table(results, "swaps", [*PARTS, "predicted_class"], lines)

@@ -24,15 +24,8 @@ METRICS = (
 
 @dataclass
 class AgainstTeacher(Probe):
-    """Distance of the predictions and of the attention to those of the run named as teacher: another seed of the same
-    model, or the model that an adversary imitates.
-
-    Attributes:
-        teacher: the other run's id; kept with the table, the batches bring what the run says.
-
-    Raises:
-        UserError: no teacher is named.
-    """
+    """Distance to the predictions and the attention of the run named as teacher: another seed of the same model, or the model
+    that an adversary imitates. `teacher` is that run's id, kept with the table; the batches bring what the run says."""
 
     name, metrics = "teacher", METRICS
     of_words = True

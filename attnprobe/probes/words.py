@@ -66,13 +66,11 @@ HIDDEN, IDLE = "matters, hidden", "attended, idle"
 def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     """A row per word that is in `FEWEST` texts or more, by `beyond`, largest first.
 
-    `attention`: mean over the texts of the word's attention in shares of an even one; `effect`: mean of leave-one-out
-    (total variation distance); `beyond`: the same minus the mean effect of its text's words; `flips`, `direction`:
-    means. The first three have Student's 95 % interval over the texts (`… low`, `… high`), in which a word that is
-    several times in a text counts once. `q attention`, `q effect`: p-values of "no other than its text's other words",
-    adjusted by Benjamini and Hochberg over all words. `kind`: `matters, hidden` has more effect and no more attention
-    than its text's words, `attended, idle` more attention and no more effect, both by q < 0.05 and the whole interval;
-    else empty.
+    Means over the texts, with Student's 95 % interval (`… low`, `… high`): `attention` in shares of an even one; `effect` of
+    leaving the word out; `beyond`: the same minus the mean effect of its text's words. A word that is several times in a text
+    counts once. `q attention`, `q effect`: p-values of "no other than its text's other words", adjusted by Benjamini and
+    Hochberg. `kind`: `matters, hidden` has more effect and no more attention than its text's words, `attended, idle` the
+    other way round, both by q < 0.05 and the whole interval; else empty.
 
     Raises:
         UserError: a number is said of a word that the examples do not have.
@@ -98,8 +96,11 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
             mean, low, high = student(known[column].to_numpy())
             row |= {name: mean, f"{name} low": low, f"{name} high": high}
         row |= {"flips": known["flips"].mean(), "direction": known["direction"].mean()}
-        row["p attention"] = _p_value(known["relative_attention"].to_numpy() - 1)
-        row["p effect"] = _p_value(known["beyond"].to_numpy())
+        for name, differences in (("attention", known["relative_attention"] - 1), ("effect", known["beyond"])):
+            # two-sided, of the t-test that the mean is 0; 1 where nothing differs
+            same = np.ptp(differences) == 0
+            p = float(differences.iloc[0] == 0) if same else float(stats.ttest_1samp(differences, 0).pvalue)
+            row[f"p {name}"] = p
         rows.append(row)
     table = pd.DataFrame(rows)
     if table.empty:
@@ -114,22 +115,10 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("beyond", ascending=False).reset_index(drop=True)
 
 
-def _p_value(differences: np.ndarray) -> float:
-    # two-sided, of the t-test that the mean is 0; 1 where nothing differs
-    if np.ptp(differences) == 0:
-        return 1.0 if differences[0] == 0 else 0.0
-    return float(stats.ttest_1samp(differences, 0).pvalue)
-
-
 def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Attention and effect of the words that stand out, both in shares of the average word's. First those that matter
-    and are hidden. Then those that are attended to and do not matter.
-
-    Raises:
-        ValueError: no examples' table.
-    """
-    if examples is None:
-        raise ValueError("leaning needs the run's examples (attnprobe.results.table.read_examples), got None")
+    and are hidden. Then those that are attended to and do not matter."""
+    assert examples is not None  # it shows words
     table = word_table(results, examples)
     figure, (panel,) = grid(1, panel_height=0.6 + 0.15 * 2 * SHOWN, columns=1)
     # the average word's effect, weighted by texts

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnprobe.evidence.reading import Facts
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
 from attnprobe.probes.single_weight import SingleWeight, flip_table
@@ -117,7 +116,7 @@ def test_flip_tables_by_hand():
     results = table(
         "single_weight", {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
     )
-    (row,) = flip_table(results, {"attention": Facts("attention", "red")}).to_dict("records")
+    (row,) = flip_table(results, "attention").to_dict("records")
     assert row["data and model"] == "yelp · hanconv"
     assert [row[name] for name in ("both", "top only", "random only", "neither")] == pytest.approx(
         [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]

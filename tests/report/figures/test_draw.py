@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 import attnprobe.probes
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.reading import present, readings
-from attnprobe.plots.grid import TITLE_WIDTH, around, from_zero, grid, title
+from attnprobe.plots.grid import TITLE_WIDTH, title
 from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
 from attnprobe.results.numbers import numbers_of
@@ -190,29 +189,6 @@ def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_wher
     assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
     rows.attrs = {CLASSES: ["bad", "good"]}
     assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
-
-
-@pytest.mark.parametrize("names", [["x"], ["hallway"] * 6, ["a name of twenty-two let"] * 6])
-def test_a_legend_stays_inside_its_figure_and_leaves_the_panels_their_size(names):
-    with paper_style():
-        bare, _ = grid(1, panel_height=1.5)
-        figure, (panel,) = grid(1, panel_height=1.5)
-        around(figure, handles=[Patch(label=name) for name in names], heading="predicted")
-        for one in (bare, figure):
-            one.draw_without_rendering()
-        box = figure.legends[0].get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= figure.bbox.x1
-        assert box.y1 <= figure.bbox.y1
-        assert panel.bbox.height == pytest.approx(bare.axes[0].bbox.height, abs=5)
-
-
-def test_no_panel_is_cut_at_the_height_of_the_first_one():
-    _, panels = grid(2, panel_height=1.5)
-    for panel, height in zip(panels, (1, 3), strict=True):
-        panel.stairs([height], [0, 1])
-    from_zero(panels)
-    assert panels[0].get_ylim() == panels[1].get_ylim() == (0, pytest.approx(3.12))
 
 
 @pytest.mark.parametrize(("largest", "kind"), [(draw.LARGEST, "application/gzip"), (100, "image/png")])
