@@ -52,7 +52,6 @@ def pipeline():
 def test_batch_of_new_texts(pipeline):
     batch = pipeline.batch_of(["Good film, really", "BAD"])
     assert batch.ids.tolist() == [[2, 6, 5, 1, 3], [2, 4, 3, 0, 0]]
-    assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
     assert batch.content.tolist() == [[False, True, True, True, False], [False, True, False, False, False]]
     assert batch.example_id.tolist() == [0, 1]
     assert batch.labels.dtype == torch.long

@@ -69,11 +69,8 @@ def test_the_label_is_the_interpreters_and_the_rationale_is_necessary_and_suffic
         assert row["text"] == row["text"].lower()
         assert 6 <= len(row["tokens"]) <= 40
         marked = [t for t, decides in zip(row["tokens"], row["rationale"], strict=True) if decides]
-        rest = [
-            t if not decides else "and"
-            for t, decides in zip(row["tokens"], row["rationale"], strict=True)
-            if not decides or t in MARKERS
-        ]
+        pairs = [*zip(row["tokens"], row["rationale"], strict=True)]
+        rest = ["and" if decides else t for t, decides in pairs if not decides or t in MARKERS]
         assert alone(units(" ".join(marked))) == row["label"], row["text"]
         assert meaning(units(" ".join(rest))) is None, row["text"]
         needed = necessary(words)
