@@ -36,7 +36,6 @@ def draw_figures(
 
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
-        directory: where the figures go; made if it is not there.
         words: False leaves out the figures that show texts, and the names of the classes.
 
     Raises:

@@ -17,9 +17,8 @@ from attnprobe.evidence.reading import facts_of
 from attnprobe.results.table import IMPORTANCES
 
 EXPLAINED = "explain"
-"""What stands in an explanation's `attrs` for the probe that took the importances."""
 SENTENCE = "sentence"
-"""What stands there for what the tests of this classifier say first of its attention."""
+"""Keys of an explanation's `attrs`: the importances, and what this classifier's tests say first of its attention."""
 MOST_TEXTS = 25
 """A notebook shows no more texts than these: every token of every measure is an element of the page."""
 NAMED = 3

@@ -35,7 +35,6 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
 
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
-        directory: where the tables go; made if it is not there.
 
     Raises:
         UserError: no finished run there.
@@ -84,8 +83,7 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
 
 
 def csv_table(rows: pd.DataFrame) -> str:
-    """A DataFrame as CSV, without its index: numbers in full, hidden characters escaped, and an apostrophe before text that
-    a spreadsheet would take for a formula."""
+    """A DataFrame as CSV: numbers in full, hidden characters escaped, an apostrophe before what a spreadsheet would run."""
     safe = rows.rename(columns=spreadsheet_cell)
     for position, kind in enumerate(rows.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
@@ -94,8 +92,7 @@ def csv_table(rows: pd.DataFrame) -> str:
 
 
 def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
-    """A DataFrame as a LaTeX table (package booktabs), without its index: numbers with three decimals or whole, undefined
-    ones a dash, words escaped."""
+    """A DataFrame as a LaTeX table (booktabs): numbers with three decimals or whole, undefined ones a dash, words escaped."""
     records = rows.astype(object).to_numpy().tolist()
     sides = ["r" if all(isinstance(cell, Real) for cell in column) else "l" for column in zip(*records, strict=True)]
     # every cell as text already: `latex` knows characters that pandas' own escaping does not

@@ -171,8 +171,7 @@ def answer_lines(
     more: str = "attnprobe audit, or +experiment=audit, asks most of them",
 ) -> list[str]:
     """Chip, sentence and gauge, a line for every question that was answered, one for the open and one for the untested ones,
-    and what to show instead; of a poor model no more than that it is one, and what to do. `own`: the findings on a group;
-    `more`: how many untested questions get their answer."""
+    and what to show instead. `own`: the findings on a group; `more`: how many untested questions get their answer."""
 
     def item(head: str, words: str) -> list[str]:
         return textwrap.wrap(visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12)

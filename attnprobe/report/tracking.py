@@ -73,9 +73,7 @@ def open_run(
     Args:
         identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
         probes: names of its probes; those that the directory's manifest lists join them.
-        config: the resolved settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
-        entity: user or team; None: the account's default.
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
         group: None takes the environment's WANDB_RUN_GROUP, else the experiment's name.
         resumed: the training is finished, and what W&B has of it is added to; otherwise it is overwritten.

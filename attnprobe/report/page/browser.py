@@ -1,8 +1,4 @@
-"""The browser over examples and the playground: what they show of each run, packed for the page.
-
-Every example's numbers are in the page; its heat maps too, unless those of all examples would make the page too large:
-then `select_examples` chooses whose heat maps stay.
-"""
+"""The browser over examples and the playground: what they show of each run, packed for the page."""
 
 import base64
 import gzip
@@ -87,8 +83,7 @@ class Browser:
 
 
 class Source(NamedTuple):
-    """A heat map or a number of one run: of a probe's table, or (`probe` None) of the examples' own; `site`: of which of the
-    model's attentions, where the table has several."""
+    """A heat map or a number: of a probe's table, or (`probe` None) of the examples' own; `site`: of which attention."""
 
     probe: str | None
     shown: Any
@@ -300,8 +295,7 @@ def add_maps(
 
 
 def playgrounds(groups: Sequence[Group], browser: Browser, *, words: bool = True) -> list[dict[str, Any]]:
-    """Pack the playground's texts, of each group's first run that has any, in full precision: the page's predictions are the
-    model's to the last digits. Returns what the index says of them; `browser` takes in one block per run."""
+    """Pack the playground's texts, of each group's first run that has any, in full precision; what the index says of them."""
     entries: list[dict[str, Any]] = []
     for group in groups:
         for run in group.runs:

@@ -92,11 +92,9 @@ def write_report(
 
     Args:
         places: run directories, directories above runs, or glob patterns.
-        output: the page's file.
-        title: heads the page.
         words: False leaves the texts out, and the figures that show them. Names of classes stay.
         megabytes: about what the page may weigh (`attnprobe.report.page.browser.browse`).
-        again: decide anew, whatever findings are stored with the runs or beside the page.
+        again: decide anew, whatever findings are stored.
         tell: called with a line about every step.
 
     Raises:

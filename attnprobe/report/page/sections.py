@@ -81,9 +81,8 @@ Tables = Sequence[Mapping[str, Any]]
 
 
 def headline_rows(numbers: pd.DataFrame, columns: Sequence[Group], tables: Tables) -> list[dict[str, Any]]:
-    """The headline numbers over all classes, a cell per group (None where it has none). With one run a cell is its value and
-    interval; with several seeds the mean of their values, the smallest and the largest. `inner`: the number belongs to the
-    row above; `unit`: with range and direction, as the first of the manifests' `tables` that declares the metric has them."""
+    """The headline numbers over all classes, a cell per group (None where it has none): with one run its value and interval,
+    with several seeds their mean, the smallest and the largest. `inner`: the number belongs to the row above."""
     made = []
     for metric, own in numbers[numbers["group"] == "overall"].groupby("metric", sort=False, observed=True):
         cells: list[dict[str, Any] | None] = []
