@@ -21,10 +21,8 @@ from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, 
 from attnprobe.plots.grid import around, grid, title
 
 LEARNED, UNIFORM = "learned", "uniform"
-ATTENTIONS = {LEARNED: (), "adversary": (), UNIFORM: ("model/attention=uniform",)}
-"""Attention → how it differs; any other is a column of the data (`data.per_word`), imposed as it is."""
-CENTRE = {"widths": [32], "texts": [1000], "lengths": [1], "attentions": [LEARNED, UNIFORM]}
-"""What a block of the grid has where it says nothing."""
+ATTENTIONS = {LEARNED: (), "adversary": (), UNIFORM: ("model/attention=uniform",)}  # others: columns of the data
+CENTRE = {"widths": [32], "texts": [1000], "lengths": [1], "attentions": [LEARNED, UNIFORM]}  # of a block
 BOUNDS = {"recall2": 0.750, "recall4": 0.604}
 """The best accuracy of equal weights and an additive decoder: E[longest increasing subsequence] / m of a permutation."""
 MARGINS = {

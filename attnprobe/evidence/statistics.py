@@ -136,14 +136,8 @@ def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
 
 
 def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN values are left out.
-
-    Raises:
-        ValueError: an infinite value, which has no mean.
-
-    Returns:
-        (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval.
-    """
+    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN values are left out, infinite
+    ones a `ValueError`. All NaN where there is no value; one value, or equal ones (to twelve digits), have no interval."""
     sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
@@ -246,9 +240,8 @@ def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
-    """What of the spread belongs to the texts and what to the runs, by the mean squares of a two-way layout: the factor for
-    the reach of the interval over texts, 0 to 1, without each run's own part; and the standard error of the mean over runs,
-    at least what each run's own part makes it."""
+    """What of the spread belongs to the texts and to the runs, by the mean squares of a two-way layout: the factor for the
+    interval over texts, 0 to 1, and the standard error of the mean over runs, at least what each run's own part makes it."""
     runs, texts = influence.shape
     of_run, of_text = influence.mean(1), influence.mean(0)
     rest = influence - of_run[:, None] - of_text[None] + influence.mean()

@@ -40,7 +40,6 @@ ENCODERS: dict[str, tuple[str, ...]] = {
     "transformer": ("model=transformer", "model.width=32", "training.epochs=12", "training.recipe.optimizer.lr=0.003"),
     "relay": ("model=relay",),
 }
-"""Small on purpose: a rate needs many models."""
 WITHOUT_CONTEXT, SINGLE_WORD = ("average",), ("token", "word", "geco")
 """Encoders that see one word at a time, and those of `DATA` that they are given."""
 

@@ -118,14 +118,11 @@ def test_several_seeds_are_within_the_interval_and_no_further_examples():
     assert three.high - three.low > 3 * (one.high - one.low)
 
 
-def test_a_share_has_wilsons_interval():
-    evidence = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
-    assert (evidence.value, evidence.low, evidence.high) == wilson(12, 16)
-
-
 def test_few_examples_decide_nothing_and_none_have_no_number():
     few = mean_of("a")(table(a=[*np.linspace(1, 2, 19), np.nan]))
     assert (few.value, few.n, few.exceeds(0)) == (pytest.approx(1.5), 19, "too rare to say")
+    share = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
+    assert (share.value, share.low, share.high) == wilson(12, 16)
     assert mean_of("a")(table(a=[np.nan] * 12)) is None
     assert mean_of("b")(table(a=[1.0] * 12)) is None
     assert mean_of("a")(table(a=[1.0] * 12).iloc[:0]) is None

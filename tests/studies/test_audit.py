@@ -10,7 +10,6 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
-from attnprobe.data.sources import FileSource
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies.audit import Audit
@@ -50,25 +49,19 @@ BINARY = {"good": ["lovely", "superb"], "bad": ["awful", "dull"]}
 HOLES = [("", "да"), ("   ", "нет"), ("<script>alert('x')</script> & прекрасно", "да"), ("без оценки", "")]
 
 
-def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
-    reads = []
-    load = FileSource.load
-    monkeypatch.setattr(FileSource, "load", lambda source: reads.append(source.path) or load(source))
+def test_from_a_csv_to_the_verdict(tmp_path, capsys, no_pictures):
     # the file's name goes into directories, and from there into other settings
     path = written(tmp_path / "Отзывы = März (1).csv", WORDS, more=HOLES)
     command = ["+experiment=audit", "data=files", f"data.path={quoted(str(path))}", "data.text=review", *QUICK,
                "data.label=verdict", "probe=[permutation,adversarial,erasure]", f"output={tmp_path / 'runs'}"]  # fmt: skip
     directory = carry_out_study(command, compose)
-    assert len(reads) == 1  # for the estimate and all trainings
     said = capsys.readouterr().out
-    assert "audit: 4 trainings of 12 epochs on " in said
-    assert "on this machine (cpu)" in said
+    assert all(words in said for words in ("audit: 4 trainings of 12 epochs on ", "on this machine (cpu)"))
     publish_study(directory)
     assert len(capsys.readouterr().out.splitlines()) <= 15
     publish_study(directory, verbose=True)
     shown = capsys.readouterr().out
-    assert all(criterion in shown for criterion in CRITERIA)
-    assert "(text is null" in shown
+    assert all(words in shown for words in (*CRITERIA, "(text is null"))
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "May this attention be read? Отзывы_März_1" in page
     assert "<script>alert" not in page
@@ -76,7 +69,6 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
     members = [RunDirectory(directory / one["directory"]) for one in content["members"]]
     assert [one.is_finished for one in members] == [True] * 4  # a model that guesses would have been the last
     base = members[0].manifest()
-    assert len(base["classes"]) == 2
     assert set(base["tables"]) >= {"permutation", "adversarial", "erasure"}
     dropped = [sum(count.get("dropped", {}).values()) for count in base["counts"].values()]
     assert sum(dropped) == 3, dropped  # two without words, one without a label

@@ -35,17 +35,14 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
     members = read_sealed(directory / "study.json")["members"]
     assert [f"{one['role']} {one['seed']}" for one in members] == ["learned 0", "first 0", "learned 1", "first 1"]
     models, answered = collected(directory / one["directory"] for one in members)
-    assert set(models["control"]) == {"learned", "first"}
-    assert (models["encoder"] == "average").all()
+    assert set(models["encoder"]) == {"average"}
     learned = models[models["control"] == "learned"]
-    assert (learned["accuracy"] > 0.9).all()
-    assert (learned["rightness"] > 0.5).all()
+    assert learned[["accuracy", "rightness"]].min().gt([0.9, 0.5]).all()
     assert (models[models["control"] == "first"]["rightness"].abs() < 0.1).all()
     yes = answered[(answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")]
     assert yes.set_index("control")["met"].groupby("control").mean()["learned"] == 1
     publish_study(directory)
     page = (directory / "report.html").read_text(encoding="utf-8")
-    assert "which tests tell right attention from wrong" in page
     assert "4 small models" in page
     first = re.search(r'<section id="glance".*?</article>', page, re.S)[0]
     assert "No test can be judged: it takes models with right attention and models with wrong attention." in first

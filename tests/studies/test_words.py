@@ -26,17 +26,12 @@ LABELS = {
     "third": lambda words: 1 - kind(words)[2],
     "third_last": lambda words: 1 - kind(words)[-3],
     "majority": lambda words: int(sum(2 * int(one[4]) - 1 for one in words if one.startswith("vote")) > 0),
-    "xor": lambda words: int(
-        next(one[-1] for one in words if one.startswith("left")) != next(one[-1] for one in words if one.startswith("right"))
-    ),
+    "xor": lambda words: int(len({one[-1] for one in words if one.startswith(("left", "right"))}) == 2),
     "absence": lambda words: int("m" not in words),
     "count2": lambda words: int(words.count("m") == 2),
-    "negated": lambda words: next(
-        int(one == "good") ^ ("not" in words[place - 3 : place]) for place, one in enumerate(words) if one in ("good", "bad")
-    ),
-    "unequal": lambda words: int(
-        sorted(one for one in words if one.startswith(("strong", "weak")))[0][-1]
-    ),
+    "negated": lambda words: next((one == "good") ^ ("not" in words[place - 3 : place])
+                                  for place, one in enumerate(words) if one in ("good", "bad")),
+    "unequal": lambda words: int(sorted(one for one in words if one.startswith(("strong", "weak")))[0][-1]),
     "order_of_two": lambda words: next(int(one[-1]) for one in words if one.startswith("cue")),
     "last_of_three": lambda words: [int(one[-1]) for one in words if one.startswith("cue")][-1],
     "compared": lambda words: int(Counter(one for one in words if one.startswith("more")).most_common()[0][0][-1]),

@@ -47,10 +47,12 @@ def test_a_better_method_is_named_with_its_gain_on_the_other_half():
     words = reading.readings["another_method_is_more_faithful"]
     assert words.startswith("Instead of attention, show gradient input. ")
     gain = reading.findings[0].evidence
-    assert gain.n == 100
-    assert gain.value == pytest.approx((better - attention)[1::2].mean())
+    assert (gain.n, gain.value, reading.findings[0].verdict) == (
+        100,
+        pytest.approx((better - attention)[1::2].mean()),
+        "meets",
+    )
     assert gain.low > 0.05
-    assert reading.findings[0].verdict == "meets"
 
 
 def test_of_twenty_methods_that_are_no_better_none_is_shown():

@@ -105,12 +105,8 @@ ONE_RUN = {
     "5 % not 0, lognormal": (lambda r, n: (r.random(n) < 0.05) * r.lognormal(0, 1, n), 0.05 * np.exp(0.5)),
     "1 % not 0, lognormal": (lambda r, n: (r.random(n) < 0.01) * r.lognormal(0, 1, n), 0.01 * np.exp(0.5)),
 }
-FLIPS = {
-    "2 % one way": (0.02, 0.0),
-    "0.5 % one way": (0.005, 0.0),
-    "5 % each way": (0.05, 0.05),
-    "20 %, 10 %": (0.2, 0.1),
-}
+FLIPS = {"2 % one way": (0.02, 0.0), "0.5 % one way": (0.005, 0.0), "5 % each way": (0.05, 0.05),
+         "20 %, 10 %": (0.2, 0.1)}  # fmt: skip
 SIZES = (20, 100, 1000)
 REPEATED = {
     "normal": (lambda r, n: r.normal(0, 1, n), 0.0, mean_of),
