@@ -68,19 +68,9 @@ def compositions():
 
 
 LONGER = {
-    "small_run",
-    "subprocess",
-    "webdriver",
-    "browser",
-    "Trainer",
-    "carry_out_study",
-    "run_module",
-    "composed",
-    "nbclient",
-    "command_line",
-    "cases",
-    "in_a_child",
-}
+    "small_run", "subprocess", "webdriver", "browser", "Trainer", "carry_out_study", "run_module", "composed", "nbclient",
+    "command_line", "cases", "in_a_child",
+}  # fmt: skip
 """Names by which a test module trains a model, starts a process or opens a browser: what `make test-fast` leaves out."""
 
 

@@ -142,22 +142,17 @@ def logic_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int
                 continue
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue  # counted by itself
-            parts = {name: value for name, value in ast.iter_fields(statement) if not is_block(value)}
-            head = " ".join(text_of(mark, value) for value in parts.values())
+            # statements, or the handlers and cases that hold them
+            kinds = ast.stmt | ast.excepthandler | ast.match_case
+            fields = [value for _, value in ast.iter_fields(statement)]
+            blocks = [value for value in fields if isinstance(value, list) and value and isinstance(value[0], kinds)]
+            head = " ".join(text_of(mark, value) for value in fields if value not in blocks)
             yield statement.lineno, f"{type(statement).__name__} {head}"
-            for name, value in ast.iter_fields(statement):
-                if name not in parts:
-                    for block in [value] if isinstance(value[0], ast.stmt) else [part.body for part in value]:
-                        yield from lines(block)
+            for block in blocks:
+                for body in [block] if isinstance(block[0], ast.stmt) else [part.body for part in block]:
+                    yield from lines(body)
 
     return list(lines(function.body))
-
-
-def is_block(value: object) -> bool:
-    """Whether a field of a statement holds statements, or the handlers and cases that hold them."""
-    return (
-        isinstance(value, list) and bool(value) and isinstance(value[0], ast.stmt | ast.excepthandler | ast.match_case)
-    )
 
 
 def text_of(mark: Local, value: object) -> str:

@@ -42,9 +42,10 @@ class Condition:
     value: float | str
     text: str
 
-    def found(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> float | str:
-        """What it is about; a `UserError` where that is not there, is several or undefined: no condition is passed over."""
-        from attnprobe.findings.verdicts import TESTED_BY
+    def holds(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> tuple[bool, float | str]:
+        """Whether it is true, and what was compared; a `UserError` where that is not there, is several or undefined: no
+        condition is passed over."""
+        from attnprobe.findings.verdicts import TESTED_BY, in_a_word
 
         names: Mapping[str, float | str] = verdicts if isinstance(self.value, str) else numbers
         name, problem = self.name, ""
@@ -74,15 +75,10 @@ class Condition:
             problem = f"{name} is undefined here, so that it cannot be compared"
         if problem:
             raise UserError(f"--fail-if {self.text!r}: {problem}")
-        return names[name]
-
-    def holds(self, value: float | str) -> bool:
-        """Whether it is true of what was found."""
+        value = names[name]
         if isinstance(self.value, str) or isinstance(value, str):
-            from attnprobe.findings.verdicts import in_a_word
-
-            return (self.value in (value, in_a_word(str(value)))) == (self.operator == "==")
-        return OPERATORS[self.operator](value, self.value)
+            return (self.value in (value, in_a_word(str(value)))) == (self.operator == "=="), value
+        return OPERATORS[self.operator](value, self.value), value
 
 
 def condition(text: str) -> Condition:
@@ -127,10 +123,9 @@ def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[
 
 def judge(conditions: Sequence[Condition], numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> None:
     """End with status 3 where a condition holds, after naming each that does; say that none does otherwise."""
-    values = {one: one.found(numbers, verdicts) for one in conditions}
-    failed = [one for one in conditions if one.holds(values[one])]
-    for one in failed:
-        value = values[one]
+    judged = [(one, *one.holds(numbers, verdicts)) for one in conditions]
+    failed = [(one, value) for one, holds, value in judged if holds]
+    for one, value in failed:
         print(f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})")
     if failed:
         raise SystemExit(FAILED)
