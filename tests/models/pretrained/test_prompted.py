@@ -16,9 +16,11 @@ from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
 from tests.models.pretrained import families
 from tests.models.pretrained.families import LABELS, LANGUAGE_MODELS, PROMPT, TEXTS, WORDS, batch_of, prompted
-from tests.runs import composed
+from tests.runs import SMALL_ADVERSARY, composed
 
 transformers = pytest.importorskip("transformers")
+AUDIT = ("permutation", "adversarial", "gradient", "leave_one_out", "correlation", "plausibility", "single_weight",
+         "erasure", "skill", "swaps", "agreement", "faithfulness")  # fmt: skip
 
 
 @pytest.mark.parametrize("family", LANGUAGE_MODELS)
@@ -97,12 +99,20 @@ def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refu
         prompted("gpt2", path=str(tmp_path))
 
 
-def test_the_probes_and_the_sites_run(tmp_path):
+@pytest.mark.parametrize(
+    ("family", "probes"),
+    [
+        ("gpt2", ("permutation", "leave_one_out", "swaps")),
+        *(pytest.param(one, AUDIT, marks=pytest.mark.slow) for one in ("gpt2", "llama", "qwen2")),
+    ],
+)
+def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
     rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
     asked = ['model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
-             "model.name=asked", "data.most={test: 4}", "probe=[permutation,leave_one_out,swaps]"]  # fmt: skip
-    directory = run(composed(*families.run_settings(families.language_model("gpt2"), rows, tmp_path, *asked)))
-    assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
+             "model.name=asked", "data.most={test: 4}", f"probe=[{','.join(probes)}]",
+             *(SMALL_ADVERSARY if probes is AUDIT else ())]  # fmt: skip
+    directory = run(composed(*families.run_settings(families.language_model(family), rows, tmp_path, *asked)))
+    assert set(read_results(directory)["probe"]) >= set(probes) - {"plausibility"}
     assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
     sites = ["+experiment=sites", f"run={directory}"]
     run(resumed(composed(*sites, "figures=false"), sites))
