@@ -75,11 +75,7 @@ def stop(message: str) -> None:
 @answering_signals()
 @hydra.main(config_path=str(CONFIGURATION), config_name="config", version_base="1.3")
 def task(config: DictConfig) -> float | None:
-    """Run one experiment.
-
-    Returns:
-        in a sweep the number that a search for settings optimises (Hydra's own launchers run jobs in this process).
-    """
+    """Run one experiment; returns in a sweep the number that a search for settings optimises."""
     end_with_pool()
     wait_briefly()
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN

@@ -34,13 +34,12 @@ MOST_NAMES, FAILED = 12, 3
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of a verdict, a claim or a number by its name with a number, or with a verdict such as `no`, or finer
-    `no relevant difference` (with == and != only); `text`: as it was written."""
+    """A comparison of a verdict, claim or number by its name with a number, or (with == and != only) with a verdict."""
 
     name: str
     operator: str
     value: float | str
-    text: str
+    text: str  # as it was written
 
     def holds(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> tuple[bool, float | str]:
         """Whether it is true, and what was compared; a `UserError` where that is not there, is several or undefined: no

@@ -42,11 +42,8 @@ word is a slider."""
 
 
 class PredictionCollector(Callback):
-    """Listens to the test loop, or to one loader of a prediction pass (`loader`, from 0).
-
-    Attributes:
-        shares: of the whole split, the mean of each of `MASSES` that there is; known when the examples are written.
-    """
+    """Listens to the test loop, or to one loader of a prediction pass (`loader`, from 0). `shares`: the whole split's mean of
+    each of `MASSES` that there is; known when the examples are written."""
 
     def __init__(self, loader: int = 0) -> None:
         self.loader, self.multi_label = loader, False
@@ -158,13 +155,9 @@ def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
 
 
 def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
-    """A row of the playground's file (`attnprobe.results.playground`) per example; none where another attention's
-    prediction is not a sum over the positions, or several labels are predicted.
-
-    Args:
-        readout: of these texts.
-        epsilon: how far the prediction may be from the model's under the farthest attention, TVD, 0 to 1.
-    """
+    """A row of the playground's file (`attnprobe.results.playground`) per example; none where another attention's prediction
+    is not a sum over the positions, or several labels are predicted. `epsilon`: how far the prediction may be from the
+    model's under the farthest attention, TVD, 0 to 1."""
     if readout.position_logits is None or readout.task is not Task.SINGLE_LABEL:
         return
     arguments = (readout.attention.double(), readout.position_logits.double(), readout.content)
@@ -224,16 +217,9 @@ def write_measurements(
     identity: Callable[[str], dict[str, Any]],
     settings: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Write the examples, the playground and one table per probe; what the manifest says of each table.
-
-    Args:
-        directory: where.
-        split: what was measured.
-        listeners: what listened.
-        rows: numbers about the whole split, by the name of their table.
-        identity: probe → the identifying columns of its table.
-        settings: those of the probes (`probe`) and the importances (`importance`), by name; either may be left out.
-    """
+    """Write the examples, the playground and one table per probe; what the manifest says of each table. `rows`: numbers about
+    the whole split, by the name of their table; `identity`: probe → the identifying columns of its table; `settings`: those
+    of the probes (`probe`) and the importances (`importance`), by name; either may be left out."""
     runner, predictions, playground = listeners
     predictions.write(split, directory.place(examples_file("test")))
     write_playground(playground.rows.values(), directory.place(PLAYGROUND))

@@ -38,14 +38,8 @@ BESIDE_ATTENTION = ("gradient", "leave_one_out")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained classifier with everything that new text needs.
-
-    Attributes:
-        classifier: in eval mode, on the CPU.
-        pipeline: text → batch; holds the vocabulary and the classes' names.
-        config: the run's resolved settings.
-        directory: where it was read from.
-    """
+    """A trained classifier (in eval mode, on the CPU) with everything that new text needs: the pipeline from text to batch,
+    which holds the vocabulary and the classes' names, and the run's resolved settings."""
 
     classifier: TrainedModel
     pipeline: TextPipeline
@@ -190,8 +184,7 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
             of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
 
     Raises:
-        UserError: no finished run there, or its settings name anything but a class of the kind that belongs at that place
-            (`attnprobe.runs.validation`).
+        UserError: no finished run there, or its settings name anything but a class of the kind that belongs at that place.
         DamagedRun: one of its files is missing, cut off or changed; it is named.
     """
     run = RunDirectory(directory)

@@ -57,14 +57,8 @@ from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tra
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
-    """Train one classifier, or load one that is trained, and examine it with the configured probes.
-
-    Args:
-        config: the composed configuration (conf/config.yaml).
-        sweep: this is one job of several: a finished one is skipped and not an error.
-
-    Returns:
-        the run directory; its manifest is written.
+    """Train one classifier, or load one that is trained, and examine it with the configured probes; returns the run's
+    directory. `sweep`: this is one job of several: a finished one is skipped and not an error.
 
     Raises:
         UserError: a setting, a file or the data cannot be used; nothing half-written is left behind.

@@ -40,13 +40,9 @@ def carry_out_study(
     options: Sequence[str] = (),
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Path:
-    """Carry out all members of a study, or what is left of them. Returns its directory,
-    `<output>/<data>/<study>-<fingerprint>`, whose study.json lists the members.
-
-    Args:
-        overrides: the user's command line, of which `compose` makes a configuration.
-        options: what else stands on the command line (`launching.options_of`), for members that are jobs.
-        on_plan: is given the plan.
+    """Carry out all members of a study, or what is left of them; returns its directory, whose study.json lists the members.
+    `compose` makes a configuration of the command line; `options` (`launching.options_of`) is what else stands there, for
+    members that are jobs.
 
     Raises:
         UserError: a setting cannot be used, or a member failed; finished members are kept for the next try.
