@@ -19,14 +19,10 @@ EPILOG = """examples:
 A and B are directories of finished runs, or of studies (their examined run is taken). A condition's plain names are B's
 numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's, over the texts that both have where it is a
 probe's."""
-SHOWN = 10
-"""Examples on the terminal; all are in the files."""
-MAIN = ("tau_attention_leave_one_out", "optimum_jsd")
-"""Numbers that are shown beside the first one of each test."""
-WIDTH = 110
-"""Characters of a line where there is no terminal."""
-WORDS = {"criterion", "test", "number", "text"}
-"""Columns of words, which begin at the left."""
+SHOWN, MAIN = 10, ("tau_attention_leave_one_out", "optimum_jsd")
+"""Examples on the terminal; numbers that are shown beside the first one of each test. All are in the files."""
+WIDTH, WORDS = 110, {"criterion", "test", "number", "text"}
+"""Characters of a line where there is no terminal; columns of words, which begin at the left."""
 
 
 def compare_parser() -> Parser:

@@ -60,8 +60,7 @@ def audit_tensors(
         page: False writes none.
 
     Raises:
-        UserError: an argument has another shape, a weight is negative or not finite, a text's weights do not sum to 1 (by
-            more than 0.0001), or the folder is somebody else's.
+        UserError: a shape, a weight or a sum of weights (1 within 0.0001) is another, or the folder is somebody else's.
     """
     weights = arrays("attention", attention, 1)
     for number, row in enumerate(weights):

@@ -34,11 +34,9 @@ from attnprobe.results.writer import OwnRunDirectory
 MASSES = ("special_mass", "start_mass", "first_word_mass", "second_mass")
 """Shares of the site's rows: on no word of the text (special tokens, a prompt, a text that is not attended to), on the first
 piece that the model reads, on the text's first word, and on the words of a pair's second text."""
-EXAMPLES = 1024
-"""Rows of the examples' file that are put together at a time."""
-TEXTS, LONGEST = 12, 60
-"""How many texts a page lets its reader change, and words from which on one is taken only where too few are shorter: each
-word is a slider."""
+EXAMPLES, TEXTS, LONGEST = 1024, 12, 60
+"""Rows of the examples' file that are put together at a time; how many texts a page lets its reader change, and words from
+which on one is taken only where too few are shorter: each word is a slider."""
 
 
 class PredictionCollector(Callback):

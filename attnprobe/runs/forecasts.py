@@ -38,7 +38,7 @@ PER_PARAMETER = 4
 """Numbers that are kept for each parameter: itself, its gradient, and AdamW's two means."""
 BATCHES, TIMED, FEW, AT_MOST = 5, 16, 4, 15.0
 """For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that, to
-tell what a batch costs from what its texts cost; seconds that the groups may take, or else only the few are timed."""
+tell what a batch costs; seconds that the groups may take, or else only the few are timed."""
 PER_FIGURE = 3.5
 """What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts beside it."""
 

@@ -73,12 +73,7 @@ def run_jobs(
     jobs: Sequence[Job], places: "Machine | Cluster", on_end: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
     """Run jobs in the order given, as far as `directory` allows; one that fails stops no other. `on_end` is called with every
-    outcome as it comes; returned are all in the order of the jobs.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the running jobs are ended first.
-        Ended: SIGTERM or SIGHUP, likewise; a SystemExit whose code is 128 + the signal's number.
-    """
+    outcome as it comes; returned are all in the order of the jobs. A signal ends the running jobs first."""
     outcomes = {number: Outcome(job, 0) for number, job in enumerate(jobs) if job.done}
     running: dict[int, tuple[int, _Process | _Submitted, float]] = {}
     free, told = list(range(places.count)), time.monotonic()

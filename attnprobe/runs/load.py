@@ -33,7 +33,7 @@ from attnprobe.runs.build import construct, importances_of, is_whole
 from attnprobe.runs.validation import check_saved
 
 BESIDE_ATTENTION = ("gradient", "leave_one_out")
-"""Importances that `TrainedRun.explain` gives in addition to the attention where neither the call nor the run names any."""
+"""Importances beside the attention where neither the call nor the run names any."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,8 @@ class TrainedRun:
             questions: one per text, where the run was trained with questions (`task=qa`); the second texts, where it reads
                 pairs (`data.text2`); the number of the word that is asked about, from 0, where every word has a class.
             candidates: names of the classes that each text may be answered with; None: all.
-            importance: names of importances, built-in ones, an installed package's, or those that the run has settings for
-                (`importances=[…]`); None: the run's own list, `gradient` and `leave_one_out` where it has none, and those
-                that are defined for a model that attends to sentences. `()` computes none.
+            importance: names of importances, built-in ones, an installed package's, or those that the run has settings for;
+                None: the run's own list (`gradient` and `leave_one_out` where it has none), as far as defined here.
 
         Returns:
             a DataFrame with one row per text: `text`, `question` (where there is one), `prediction` (name of the class;
@@ -106,8 +105,7 @@ class TrainedRun:
               optimum is not known: several labels, questions, candidates (`attnprobe.exact`).
 
         Raises:
-            UserError: no text, a text without any word, questions that are missing or not asked for, or a measure that
-                is unknown or that this model does not allow.
+            UserError: texts or questions cannot be read, or an importance is unknown or does not suit this model.
         """
         batch, outputs = self.outputs(texts, questions, candidates)
         probability = probabilities(outputs.logits, self.classifier.task)

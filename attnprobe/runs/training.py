@@ -34,9 +34,7 @@ class TrainingCurve(Callback):
     a number, before it fills tables with NaN.
 
     Any epoch from number `skip` on (from 0) is better than all before it, which are chosen only among themselves: whatever
-    compares epochs forgets the best value so far when epoch `skip` begins. The checkpoint itself stays, for a training that
-    ends before.
-    """
+    compares epochs forgets the best value so far when epoch `skip` begins."""
 
     def __init__(self, skip: int) -> None:
         self.skip = skip
