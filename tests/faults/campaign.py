@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.operations import Fault
-from tests.faults.processes import Ending, together
+from tests.faults.processes import Ending, perform
 
 Command = tuple[str, ...]
 """A module and its arguments."""
@@ -78,13 +78,12 @@ def carried_out(
     scenario = SCENARIOS[name]
     ready = Prepared(scenario, place)
     faults = []
+    count = len(ready.operations)
+    step = max(1, count / (points or count))
     for number, kind in enumerate(kinds):
-        if kind == "remove" and scenario.before:
-            continue  # the same command would find nothing of what it goes by
-        count = len(ready.operations)
-        step = max(1, count / (points or count))
-        shift = number / len(kinds) if step > 1 else 0  # the kinds at different places
-        faults += [Fault(kind, int((at + shift) * step)) for at in range(min(points or count, count))]
+        if kind != "remove" or not scenario.before:  # else the same command would find nothing of what it goes by
+            shift = number / len(kinds) if step > 1 else 0  # the kinds at different places
+            faults += [Fault(kind, int((at + shift) * step)) for at in range(min(points or count, count))]
     for fault in faults[part::parts]:
         wrong, short = ready.disturbed(fault)
         yield {"scenario": name, "kind": fault.kind, "at": fault.at, "operation": ready.operations[fault.at],
@@ -116,13 +115,13 @@ class Prepared:
             self.expected[one] = []
             for before in (self.start, self.work):
                 undisturbed(one, copied(before, self.after))
-                self.expected[one].append(measured(state(self.after)))
+                self.expected[one].append(measured(self.after))
                 self.legitimate |= counted(self.after)
 
     def disturbed(self, fault: Fault) -> tuple[list[str], list[str]]:
         """Disturb the command: what is wrong with what is there and with what follows, and how its last words fell short."""
         copied(self.start, self.work)
-        [ending] = together(self.work, self.scenario.disturbed, fault=fault)
+        ending = perform(self.scenario.disturbed, self.work, fault)
         mine = [path.relative_to(self.start) for path in self.start.rglob("mine.txt") if fault.kind != "remove"]
         wrong = [f"deleted the user's {name}" for name in mine if not (self.work / name).exists()]
         wrong += self.uncounted(self.work)
@@ -134,14 +133,13 @@ class Prepared:
     def follow(self) -> Iterator[str]:
         """What is wrong with what can be read, and after the commands that follow."""
         if self.scenario.reads:
-            [ending] = together(self.work, ("tests.faults.reading", self.scenario.reads))
+            ending = perform(("tests.faults.reading", self.scenario.reads), self.work)
             if ending.status != 0:
                 yield f"cannot be read: {ending.last_line}"
         for one, expected in self.expected.items():
-            [ending] = together(copied(self.work, self.after), one)
-            there = state(self.after)
+            ending = perform(one, copied(self.work, self.after))
+            there = state(self.after) if one == self.scenario.disturbed else measured(self.after)
             if one != self.scenario.disturbed:
-                there = measured(there)
                 yield from self.uncounted(self.after)
             if there not in expected:
                 differ = sorted(name for name in there.keys() | expected[0] if there.get(name) != expected[0].get(name))
@@ -166,7 +164,7 @@ def copied(source: Path, target: Path) -> Path:
 
 def undisturbed(one: Command, folder: Path) -> Ending:
     """Run a command that nothing disturbs."""
-    [ending] = together(folder, one)
+    ending = perform(one, folder)
     if ending.status != 0:
         raise RuntimeError(f"{one} ended with status {ending.status} undisturbed:\n{ending.output}")
     return ending
@@ -204,8 +202,9 @@ def state(folder: Path, logs: bool = False) -> dict[str, str]:
     return found
 
 
-def measured(there: dict[str, str]) -> dict[str, str]:
-    """The tables, the examples and the weights of a state: what another command may not change."""
+def measured(folder: Path) -> dict[str, str]:
+    """The state of the tables, the examples and the weights: what another command may not change."""
+    there = state(folder)
     return {name: digest for name, digest in there.items() if name.endswith((".parquet", ".safetensors"))}
 
 

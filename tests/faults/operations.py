@@ -54,13 +54,8 @@ class Planted(Exception):
 
 
 def watch(folder: Path, fault: Fault | None, tell: Callable[[str], None]) -> None:
-    """Begin to count in this process, for good: call it in a child. A fork of it counts for itself.
-
-    Args:
-        folder: operations on files outside of it are not counted.
-        fault: what happens at one of them.
-        tell: called with every operation, before it is done.
-    """
+    """Begin to count in this process, for good: call it in a child. A fork of it counts for itself. `tell` hears of every
+    operation in the folder before it is done, and the fault happens at one of them."""
     import pyarrow.parquet
     import safetensors.numpy
     import safetensors.torch

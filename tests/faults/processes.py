@@ -10,11 +10,10 @@ import runpy
 import signal
 import sys
 import traceback
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any, NoReturn
 
 from tests.faults.operations import Fault, watch
 
@@ -25,13 +24,7 @@ LONGEST = 3600
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended.
-
-    Attributes:
-        status: its exit status; negative: the signal that ended it.
-        output: standard output and error.
-        operations: what it did to files.
-    """
+    """A command's exit status (negative: the signal that ended it), what it said, and what it did to files."""
 
     status: int
     output: str
@@ -39,7 +32,6 @@ class Ending:
 
     @property
     def last_line(self) -> str:
-        """The last line of what it said."""
         lines = [line for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")]
         return lines[-1][:200] if lines else ""
@@ -51,34 +43,28 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def together(folder: Path, *commands: tuple[str, ...], fault: Fault | None = None) -> list[Ending]:
-    """Commands, each a module and its arguments, at the same time in one folder, to the end of them all and of all
-    processes that they started."""
-    ended: dict[int, int] = {}
-    with ExitStack() as stack:
-        files = [[stack.enter_context(TemporaryFile()) for _ in range(2)] for _ in commands]
-        pids = [fork(one, folder, fault, *both) for one, both in zip(commands, files, strict=True)]
-        while True:  # orphans as well: they end with the command, or by themselves
-            try:
-                pid, status = os.waitpid(-1, 0)
-            except ChildProcessError:
-                break
-            ended[pid] = os.waitstatus_to_exitcode(status)
-        endings = []
-        for pid, both in zip(pids, files, strict=True):
-            for file in both:
-                file.seek(0)
-            said, done = (file.read().decode(errors="replace") for file in both)
-            endings.append(Ending(ended[pid], said, done.splitlines()))
-    return endings
-
-
-def fork(command: tuple[str, ...], folder: Path, fault: Fault | None, said: IO[bytes], done: IO[bytes]) -> int:
-    """The number of a child that runs `python -m command…` and ends."""
+def perform(command: tuple[str, ...], folder: Path, fault: Fault | None = None) -> Ending:
+    """A command, its module and arguments, in a folder, to its end and that of all processes that it started."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if pid := os.fork():
-        return pid
+    with TemporaryFile() as said, TemporaryFile() as done:
+        if (pid := os.fork()) == 0:
+            run_within(command, folder, fault, said.fileno(), done.fileno())
+        ended: dict[int, int] = {}
+        while True:  # orphans as well: they end with the command, or by themselves
+            try:
+                child, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
+            ended[child] = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        done.seek(0)
+        output, operations = (file.read().decode(errors="replace") for file in (said, done))
+    return Ending(ended[pid], output, operations.splitlines())
+
+
+def run_within(command: tuple[str, ...], folder: Path, fault: Fault | None, said: int, done: int) -> NoReturn:
+    """In a forked child, as `python -m command…` does; what it says and does to files goes into open files."""
     status = 1
     atexit._clear()  # what the parent does at its own end
     try:
@@ -87,10 +73,10 @@ def fork(command: tuple[str, ...], folder: Path, fault: Fault | None, said: IO[b
         # a background shell ignores SIGINT, and so would its children
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), said.fileno(), said.fileno())):
+        for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), said, said)):
             os.dup2(file, number)
         os.chdir(folder)
-        watch(folder, fault, lambda line: (os.write(done.fileno(), f"{line}\n".encode(errors="replace")), None)[1])
+        watch(folder, fault, lambda line: (os.write(done, f"{line}\n".encode(errors="replace")), None)[1])
         if "+experiment=audit" in command:
             draw_nothing()
         sys.argv = list(command)

@@ -15,14 +15,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
-@pytest.mark.parametrize(
-    ("scenario", "kinds"),
-    [
-        ("run", ("kill", "full", "interrupt_twice")),
-        ("add with figures", ("kill", "terminate", "interrupt", "full")),
-        ("remeasure", ("kill",)),
-    ],
-)
+@pytest.mark.parametrize(("scenario", "kinds"), [("run", ("kill", "full", "interrupt_twice")), ("remeasure", ("kill",)),
+    ("add with figures", ("kill", "terminate", "interrupt", "full"))])  # fmt: skip
 def test_no_bad_moment(scenario, kinds):
     """Each fault at one operation: the run, a probe with its figures added, its probes measured again."""
     command = [sys.executable, "-m", "tests.faults", "--points", "1", "--scenario", scenario, "--kind", *kinds]
@@ -57,18 +51,11 @@ def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
     assert without_times(b"{half") == b"{half"
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "output", "short"),
-    [
-        ("terminate", 143, "attnprobe: ended by SIGTERM; …", False),
-        ("terminate", 0, "attnprobe: ended by SIGTERM; …", True),
-        ("interrupt", 130, "", True),
-        ("full", 2, "Traceback\nOSError: attnprobe", True),
-        ("full", 2, "attnprobe: cannot write", False),
-        ("error", 1, "Traceback", False),
-        ("error", 2, "attnprobe: planted", True),
-        ("kill", -9, "", False),
-    ],
-)
-def test_last_words_that_fall_short_are_found(kind, status, output, short):
-    assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short
+def test_last_words_that_fall_short_are_found():
+    for kind, status, output, short in [
+        ("terminate", 143, "attnprobe: ended by SIGTERM; …", False), ("interrupt", 130, "", True),
+        ("terminate", 0, "attnprobe: ended by SIGTERM; …", True), ("full", 2, "Traceback\nOSError: attnprobe", True),
+        ("full", 2, "attnprobe: cannot write", False), ("error", 1, "Traceback", False),
+        ("error", 2, "attnprobe: planted", True), ("kill", -9, "", False),
+    ]:  # fmt: skip
+        assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short, (kind, status, output)

@@ -5,7 +5,6 @@ import os
 import pickle
 import random
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,13 +44,10 @@ def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], No
 
     def attempt() -> None:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                given = open_checkpoint(
-                    str(place), ["no", "yes"], Task.SINGLE_LABEL, trains=False, offline=True, labels={}
-                )
-                pieces = given.reader.read([["a", "fine", "film"]])[0].ids
-                given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
+            task = Task.SINGLE_LABEL
+            given = open_checkpoint(str(place), ["no", "yes"], task, trains=False, offline=True, labels={})
+            pieces = given.reader.read([["a", "fine", "film"]])[0].ids
+            given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
         finally:
             if mark.exists():
                 mark.unlink()
