@@ -38,9 +38,7 @@ from attnprobe.runs.collecting import (
     write_measurements,
 )
 
-AT_ONCE = 32
-"""Texts in a batch."""
-SPLIT = "test"
+AT_ONCE, SPLIT = 32, "test"  # texts in a batch
 
 
 @dataclass(frozen=True)

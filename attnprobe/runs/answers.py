@@ -16,8 +16,7 @@ from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import arguments, listed, nearest
 from attnprobe.runs.composition import CONFIGURATION, composing
 
-LONGEST = 600
-"""Characters of a foreign message that are shown."""
+LONGEST = 600  # characters of a foreign message that are shown
 GROUPS = (
     "data", "model", "training", "trainer", "logger", "launcher", "probe", "importance", "task", "experiment", "training_on",
 )  # fmt: skip

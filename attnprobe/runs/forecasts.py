@@ -34,8 +34,7 @@ GROUPS, PROBED, TRAINED = 3, 2, 8
 """Texts that are timed: groups (short, middling and long ones), and texts of each in probing and in training."""
 FEWEST, LEAST, MUCH, LONGEST = 50, 60.0, 4e9, 2
 """Nothing is said of fewer texts, of fewer seconds, of fewer bytes; how many of the longest texts tell the memory."""
-PER_PARAMETER = 4
-"""Numbers that are kept for each parameter: itself, its gradient, and AdamW's two means."""
+PER_PARAMETER = 4  # numbers that are kept for each: itself, its gradient, and AdamW's two means
 BATCHES, TIMED, FEW, AT_MOST = 5, 16, 4, 15.0
 """For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that, to
 tell what a batch costs; seconds that the groups may take, or else only the few are timed."""

@@ -12,8 +12,8 @@ from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of
 from attnprobe.runs.settings import SPLIT, Settings
 
+# files that every measurement writes
 EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), table_file("performance"))
-"""Files that every measurement writes."""
 
 
 def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
