@@ -1,13 +1,14 @@
 """Nothing is cut off in the figures that are not drawn from a run's texts alone: maps of layers and heads, studies."""
 
 import itertools
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.findings.studies.wiegreffe import curve, performances, spread
+from attnprobe.findings.studies.wiegreffe import Members, curve, performances, spread
 from attnprobe.importance.base import built_in
 from attnprobe.plots.style import drawable, paper_style
 from attnprobe.results.table import IMPORTANCES
@@ -55,9 +56,10 @@ def test_nothing_of_a_study_is_cut_off(classes):
 
 @pytest.mark.parametrize("f1", [[0.99, 0.91], [0.0, 0.02, 0.0], [0.5], [1.0, 1.0]])
 def test_nothing_of_the_f1_figure_is_cut_off(f1):
-    groups = {name: pd.Series(f1) for name in ("attention of the trained adversary", "uniform attention")}
+    roles, members = {"base": "attention of the trained adversary", "uniform": "uniform attention"}, Members(Path(), {})
+    vars(members)["runs"] = pd.DataFrame([{"role": role, "f1": one} for role in roles for one in f1])
     with paper_style():
-        figure = performances(groups, dict.fromkeys(groups, 0.87), "sst")
+        figure = performances(members, roles, {f"f1_{role}": 0.87 for role in roles}, "sst")
     assert problems(figure) == []
 
 
@@ -70,7 +72,7 @@ def test_the_labels_of_the_curve_lie_beside_the_bars_of_their_points():
     single = pd.Series({"found_tvd": 0.01, "found_jsd": 0.4, "optimum_tvd": 0.01, "optimum_jsd": 0.6})
     quoted = pd.DataFrame({"TVD": [0.03], "JSD": [0.62]})
     with paper_style():
-        figure = curve(table, seeds, single, quoted, "sst")
+        figure = curve(table, seeds, single, quoted, "sst", "exact optimum")
     assert problems(figure) == []
     axes = figure.axes[0]
     boxes = [text.get_window_extent() for text in axes.texts]
