@@ -32,8 +32,8 @@ FLOORS = (
     ("cli",),
 )
 """The rooms of the package, from the ground up: each may import those below it."""
-MOST = {"lines": 34_728, "files": 188, "top-level functions": 911}
-"""What the package may hold: a new part has to find room. These numbers only go down; the aim is 32,000, 250 and 850."""
+MOST = {"lines": 31_997, "files": 187, "top-level functions": 758}
+"""What the package may hold: a new part has to find room. These numbers only go down."""
 FOLDERS = ("attnprobe", "hydra_plugins", "conf", "tests", "benchmarks")
 
 
@@ -52,7 +52,7 @@ def test_the_whole_package_stays_small():
     }
     assert {name: count for name, count in counted.items() if count > MOST[name]} == {}
     lengths = sorted(one.end_lineno - one.lineno + 1 for tree in trees for one in law.functions_of(tree))
-    assert lengths[len(lengths) // 2] >= 7, "functions are split too finely"
+    assert lengths[len(lengths) // 2] >= 9, "functions are split too finely"
     assert lengths[int(0.9 * len(lengths))] <= 35, "functions are too long"
 
 
