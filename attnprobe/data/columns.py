@@ -162,33 +162,32 @@ class Columns(metaclass=Checked):
     label_delimiter: Text = ";"
 
     def __post_init__(self) -> None:
-        wrong = {
-            f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each other: "
-            f"set one to null": self.candidates is not None and self.candidates_pattern is not None,
-            f"data.text2={self.text2} and data.question={self.question} exclude each other: data.question is for models that "
-            f"answer questions (task=qa), data.text2 for those that read pairs (model=pretrained); set one to null": (
-                self.text2 is not None and self.question is not None
-            ),
-            "data.rationale_kind=characters counts in one text: with data.text2 set data.attend_to=first or second, or mark "
-            "the words of both texts, in order (data.rationale_kind=mask)": (
-                self.text2 is not None and self.rationale_kind == "characters" and self.attend_to == "both"
-            ),
-            f"data.above={self.above} divides one number per row: set data.multi_label=false": (
-                self.above is not None and self.multi_label
-            ),
-            "candidates are for one answer per row: set data.multi_label=false or data.candidates=null": (
-                self.restricted and self.multi_label
-            ),
-        }
-        for message, holds in wrong.items():
-            if holds:
-                raise UserError(message)
-        try:
-            regex.compile(self.candidates_pattern or "")
-        except regex.error as error:
+        if self.candidates is not None and self.candidates_pattern is not None:
             raise UserError(
-                f"data.candidates_pattern={self.candidates_pattern} is not a regular expression: {error}"
-            ) from None
+                f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "
+                f"other: set one to null"
+            )
+        if self.text2 is not None and self.question is not None:
+            raise UserError(
+                f"data.text2={self.text2} and data.question={self.question} exclude each other: data.question is for models "
+                f"that answer questions (task=qa), data.text2 for those that read pairs (model=pretrained); set one to null"
+            )
+        if self.text2 is not None and self.rationale_kind == "characters" and self.attend_to == "both":
+            raise UserError(
+                "data.rationale_kind=characters counts in one text: with data.text2 set data.attend_to=first or second, or "
+                "mark the words of both texts, in order (data.rationale_kind=mask)"
+            )
+        if self.candidates_pattern is not None:
+            try:
+                regex.compile(self.candidates_pattern)
+            except regex.error as error:
+                raise UserError(
+                    f"data.candidates_pattern={self.candidates_pattern} is not a regular expression: {error}"
+                ) from None
+        if self.above is not None and self.multi_label:
+            raise UserError(f"data.above={self.above:g} divides one number per row: set data.multi_label=false")
+        if self.restricted and self.multi_label:
+            raise UserError("candidates are for one answer per row: set data.multi_label=false or data.candidates=null")
 
     @property
     def restricted(self) -> bool:

@@ -127,13 +127,9 @@ def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examp
     drawn from the training rows; where nothing is trained, all rows of a source without splits are test rows."""
     if settings.pool:
         # of the columns only those that are read, as others may differ in type
-        named = [
-            settings.text,
-            settings.label,
-            *(getattr(settings, one) for one in OPTIONAL),
-            *settings.per_word.values(),
-        ]
-        columns = {name for one in (*named, *settings.filters) if one for name in (one, one.split(".")[0])}
+        named = [settings.text, settings.label, *(getattr(settings, one) for one in OPTIONAL)]
+        named += [*settings.per_word.values(), *settings.filters]
+        columns = {name for one in named if one for name in (one, one.split(".")[0])}
         parts = [loaded[split] for split in SPLITS if split in loaded]
         parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
         loaded = {"train": datasets.concatenate_datasets(parts)}

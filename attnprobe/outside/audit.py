@@ -30,13 +30,7 @@ from attnprobe.results.directory import CONFIG, TRAINED
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.collecting import (
-    PlaygroundCollector,
-    PredictionCollector,
-    made_with,
-    whole_rows,
-    write_measurements,
-)
+from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, made_with, whole_rows, write_results
 
 AT_ONCE, SPLIT = 32, "test"  # texts in a batch
 
@@ -118,7 +112,7 @@ def audit_model(
         names = {"run_id": run_id, "experiment": "outside", "data": data, "model": name}
         identity: dict[str, Any] = names | {"seed": seed, "split": SPLIT}
         rows = {"performance": whole_rows(found | {"examples": np.array(len(split))})}
-        tables = write_measurements(directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {})
+        tables = write_results(directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {})
         content = identity | {
             "classes": list(split.classes),
             "counts": {SPLIT: {"kept": len(split)}},

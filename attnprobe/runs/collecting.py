@@ -207,7 +207,7 @@ def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
     return rows
 
 
-def write_measurements(
+def write_results(
     directory: OwnRunDirectory,
     split: TextSplit,
     listeners: tuple[ProbeRunner, PredictionCollector, PlaygroundCollector],

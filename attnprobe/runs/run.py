@@ -42,13 +42,7 @@ from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
-from attnprobe.runs.collecting import (
-    PlaygroundCollector,
-    PredictionCollector,
-    made_with,
-    whole_rows,
-    write_measurements,
-)
+from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, made_with, whole_rows, write_results
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
@@ -155,7 +149,7 @@ def carry_out(
     before = directory.read_manifest() or {"tables": {}, "files": {}}
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
     heard = (runner, predictions, playground)
-    written = write_measurements(directory, data.splits[SPLIT], heard, rows, settings.identity, config)
+    written = write_results(directory, data.splits[SPLIT], heard, rows, settings.identity, config)
     tables = before["tables"] | written
     if config["figures"]:
         files = {probe: directory.file(table_file(probe)) for probe in written}

@@ -19,7 +19,9 @@ from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoa
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.utils.data import DataLoader
 
+from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
@@ -56,10 +58,13 @@ class TrainingCurve(Callback):
         del metrics["validation/selection"]
         self.epochs.append(metrics)
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end; forget what was skipped."""
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
         if self.epochs and "train/loss" in trainer.callback_metrics:
             self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.on_train_end(trainer, pl_module)  # of the epoch before
         if trainer.current_epoch != self.skip or self.skip == 0:
             return
         worst = torch.tensor(-torch.inf)
@@ -109,6 +114,21 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
         setting.fill_uninitialized_memory = filled
 
 
+class Served(LightningDataModule):
+    """The batches of a training, of which each of its processes has its share. It can be pickled, as `ddp_spawn` asks."""
+
+    def __init__(self, data: TextDataModule) -> None:
+        super().__init__()
+        self.data = data
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        assert self.trainer is not None
+        return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self.data.loader("validation")
+
+
 def fit(
     classifier: TrainedModel,
     data: TextDataModule,
@@ -140,10 +160,7 @@ def fit(
             default_root_dir=checkpoints,
         )
         try:
-            served: Any = LightningDataModule()  # each process has its share of the batches
-            served.train_dataloader = lambda: data.train_dataloader(trainer.global_rank, trainer.world_size)
-            served.val_dataloader = lambda: data.loader("validation")
-            trainer.fit(classifier, datamodule=served)
+            trainer.fit(classifier, datamodule=Served(data))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -153,8 +170,6 @@ def fit(
                 f"training does not fit into memory: set a smaller data.batch_size, or shorten the texts with "
                 f"data.max_tokens ({said})"
             ) from error
-        if trainer.callback_metrics.get("train/loss") is not None:
-            curve.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
         if trainer.world_size > 1:
             # the first process continues alone; as long as its group stands, torchmetrics waits for those that have left
             if torch.distributed.is_initialized():

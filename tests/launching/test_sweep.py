@@ -141,3 +141,12 @@ def test_two_devices_train_together_and_one_examines(tmp_path):
     pd.testing.assert_series_equal(before, after)
     examples = read_examples(directory)
     assert before["accuracy"] == pytest.approx((examples["label"] == examples["prediction"]).mean())
+
+
+@pytest.mark.slow
+def test_what_a_training_is_given_reaches_processes_that_are_spawned(tmp_path):
+    devices = ["trainer.devices=2", "trainer.strategy=ddp_spawn"]  # which pickles data, model and callbacks
+    status, output = finish(tmp_path, *SMALL, *devices, "probe=[permutation]")
+    assert status == 0, output
+    (directory,) = find_runs(tmp_path / "runs")
+    assert sorted(read_examples(directory)["example_id"]) == list(range(30))
