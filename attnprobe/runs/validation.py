@@ -293,13 +293,15 @@ def _class_of(path: str, target: str, wanted: type, trusted: Trusted) -> type:
         ]
         there = f"; {module} has {listed(classes)}" if classes and package not in sys.stdlib_module_names else ""
         raise UserError(f"{where}: there is no such class{nearest(name, classes)}{there or f', such as {example}'}")
-    own = str(vars(kind).get("__module__"))
-    same = own == module if package == OWN else own.split(".")[0] == package
+    home_of = str(vars(kind).get("__module__"))
+    same = home_of == module if package == OWN else home_of.split(".")[0] == package
     if trusted is not None and not (
-        same and kind.__qualname__ == name and (module not in TORCH or own.startswith(TORCH[0]))
+        same and kind.__qualname__ == name and (module not in TORCH or home_of.startswith(TORCH[0]))
     ):
-        raise UserError(f"{where} is only another name for {own}.{kind.__qualname__}: it is not defined there")
-    if wanted not in kind.__mro__ or inspect.isabstract(kind) or kind in STAGES.values():
+        raise UserError(f"{where} is only another name for {home_of}.{kind.__qualname__}: it is not defined there")
+    # a stage computes by its `forward`, or by what takes its place
+    own = [one for one in ("forward", "states", "given") if getattr(kind, one, None) != getattr(wanted, one, None)]
+    if wanted not in kind.__mro__ or inspect.isabstract(kind) or (wanted in STAGES.values() and not own):
         base = f"{wanted.__module__}.{wanted.__name__}"
         raise UserError(f"{where}: expected a concrete subclass of {base}, such as {example}")
     assert isinstance(kind, type)

@@ -142,6 +142,26 @@ def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
         check(resolved(composed(*theirs, "+model.encoder.heads=three")))
 
 
+BARE = """
+from attnprobe.models import attention, decoders, encoders
+class E(encoders.Encoder): ...
+class A(attention.Attention): ...
+class G(attention.GivenAttention): ...
+class D(decoders.Decoder): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"), [("encoder", "E"), ("attention", "A"), ("attention", "G"), ("decoder", "D")]
+)
+def test_a_stage_that_computes_nothing_is_refused_before_any_work(tmp_path, monkeypatch, stage, kind):
+    (tmp_path / "bare_stages.py").write_text(BARE)
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = [f"model.{stage}._target_=bare_stages.{kind}", "~model.encoder.hidden_size"]
+    with pytest.raises(UserError, match=rf"bare_stages\.{kind}: expected a concrete subclass"):
+        check(resolved(composed(*theirs)))
+
+
 def test_data_from_files_are_called_as_their_file():
     for override, name in {
         "data.path=folder/my reviews.csv.gz": "my_reviews", "data.path={train: tweets/train.csv}": "tweets",
