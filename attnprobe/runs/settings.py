@@ -216,7 +216,7 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
             f"run={config.run} with on_finished=replace would remove that model and all its tables: on_finished=remeasure "
             f"measures the probes named here again and keeps the rest"
         )
-    path = Path(config.run)
+    path = Path(str(config.run))
     try:
         saved = read_settings(path)
     except OSError:

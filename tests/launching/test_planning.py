@@ -67,6 +67,7 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         ("probe=[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
         ("seed=${nope}", "seed refers to ${nope}, which is not a setting"),
         ("run=nowhere", "no run of attnprobe there"),
+        ("run=3", "no run of attnprobe there"),  # a number until it is a path
         ("model/attention=imposed", "learns from a teacher"),
         ("trainer.devices=2", "trainer.devices=2 in a sweep"),
     ],

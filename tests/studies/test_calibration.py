@@ -60,7 +60,7 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
 @pytest.mark.slow
 def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     """pytest -m slow tests/studies/test_calibration.py: 36 trainings."""
-    cells = ("study.seeds=[0,1]", "study.data=[token]",
+    cells = ("study.seeds=[0,1]", "study.encoders=[average,cnn,lstm]", "study.data=[token]",
              "study.controls=[learned,rationale,position,first,uniform,untrained]")  # fmt: skip
     directory = carry_out_study(["+experiment=calibration", *cells, f"output={tmp_path}"], composed_of)
     reading = read_study(directory)
