@@ -1,5 +1,3 @@
-"""Rows given as they are, and set up as a data module."""
-
 import datasets
 
 from attnprobe.data.module import TextDataModule

@@ -1,5 +1,3 @@
-"""Files as people have them: what Excel, databases and other countries write."""
-
 import gzip
 import json
 
@@ -26,7 +24,6 @@ TEXTS = {
 
 
 def told(path, how=None):
-    """The rows of a file, and what was said about it."""
     said = []
     return read_file(path, how, said.append), said
 

@@ -1,5 +1,3 @@
-"""Character spans of a text become tokens, and each annotator is kept."""
-
 import pytest
 
 from attnprobe.core.errors import UserError

@@ -1,5 +1,3 @@
-"""Planted shortcuts: the words decide the label, nothing else does, and the rationale marks them."""
-
 from collections import Counter
 
 import numpy as np
@@ -26,7 +24,6 @@ def splits():
 
 
 def rule(kind, words):
-    """The label that a reader of the planted words alone gives."""
     if kind in ("token", "ordered_pair"):
         return WORDS.index(words[0])
     return int(CONTEXT.index(words[0]) == WORDS.index(words[1]))

@@ -69,7 +69,6 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
         ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .*recursion"),
         ("rows.json", b"null", "entry 1 is not a JSON object: 'None'"),
-        ("rows.jsonl", b'"a"\n"b"\n', "entry 1 is not a JSON object: 'a'"),
         ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
         ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "cannot be read: .*5000 digits"),
         ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
@@ -83,17 +82,6 @@ def test_unusable_files(tmp_path, monkeypatch, name, content, message):
         FileSource(tmp_path / name).load()
 
 
-def changed_sheet(path, file, old, new):
-    """A spreadsheet with something else in one of its files."""
-    pd.DataFrame(ROWS).to_excel(path, index=False)
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    parts[file] = parts[file].replace(old, new)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, part in parts.items():
-            archive.writestr(name, part)
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
@@ -105,9 +93,16 @@ def changed_sheet(path, file, old, new):
 )
 def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
     monkeypatch.setattr("attnprobe.data.local_files.MOST_CELLS", 20_000)
-    changed_sheet(tmp_path / "rows.xlsx", file, old, new)
+    path = tmp_path / "rows.xlsx"
+    pd.DataFrame(ROWS).to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[file] = parts[file].replace(old, new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
     with pytest.raises(UserError, match=message):
-        read_file(tmp_path / "rows.xlsx")
+        read_file(path)
 
 
 @pytest.mark.parametrize("text", ['[{"t": "a"}, {"t": 2}]', '{"t": "a"}\n\n{"t": 2}', '{"t": "a"}\r\n{"t": 2}\r\n'])
@@ -175,9 +170,7 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
     hub = HubSource("some/name")
-    with pytest.raises(
-        UserError, match=r"'some/name' could not be loaded .*refused.*data=files data\.path.*data=testbed"
-    ):
+    with pytest.raises(UserError, match=r"'some/name' could not be loaded .*refused.*data=files data\.path"):
         hub.load()
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
     with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):

@@ -1,5 +1,3 @@
-"""`task=qa` as one switch, with every data set, model, experiment and recipe."""
-
 import pytest
 import torch
 from hydra.utils import instantiate

@@ -20,7 +20,6 @@ EXAMPLES = {
 
 
 def teacher(directory, classes=CLASSES, **changed):
-    """A finished run with these examples in its training split."""
     (directory / "examples").mkdir(exist_ok=True)
     columns = EXAMPLES | changed
     attention = pa.array(columns["attention"], pa.list_(pa.float32()))
@@ -39,18 +38,13 @@ def test_the_same_examples_in_the_same_words_fit(tmp_path):
 
 def test_the_first_difference_is_named(tmp_path):
     base = teacher(tmp_path)
-    other = [TEXTS[0], ["very", "good"], TEXTS[2]]
+    other, capital = [TEXTS[0], ["very", "good"], TEXTS[2]], [["A", "film"], *TEXTS[1:]]
     for classes, ids, texts, message in (
         (["bad", "good"], IDS, TEXTS, "its classes are no, yes, here they are bad, good"),
         (CLASSES, [10, 30], TEXTS[::2], "3 examples in train there, 2 here; example 20 is there and not here"),
         (CLASSES, [10, 20, 30, 40], [*TEXTS, ["more"]], "example 40 is here and not there"),
         (CLASSES, IDS, other, "example 20 of train has 1 tokens there and 2 here.* starts 'very good'"),
-        (
-            CLASSES,
-            IDS,
-            [["A", "film"], *TEXTS[1:]],
-            "example 10 of train has 2 tokens there and 2 here, or other words",
-        ),
+        (CLASSES, IDS, capital, "example 10 of train has 2 tokens there and 2 here, or other words"),
     ):
         with pytest.raises(UserError, match=message):
             base.outputs("train", classes, np.array(ids), texts)
@@ -58,9 +52,7 @@ def test_the_first_difference_is_named(tmp_path):
     sentences = [[text] for text in TEXTS[:2]] + [[["bad", "bad"], ["film"]]]
     tokens = [[" ".join(words) for words in text] for text in sentences]
     base = teacher(tmp_path, tokens=tokens, words=sentences, attention=[[1.0], [1.0], [0.5, 0.5]])
-    with pytest.raises(
-        UserError, match="attends to 1 positions of example 10 in train, which has 2 words: a hierarchical"
-    ):
+    with pytest.raises(UserError, match="attends to 1 positions of example 10 in train, which has 2 words"):
         base.outputs("train", CLASSES, IDS, TEXTS)
 
 

@@ -1,5 +1,3 @@
-"""The folder of docs/extending.md."""
-
 import csv
 import json
 import sqlite3

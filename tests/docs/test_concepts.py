@@ -1,5 +1,3 @@
-"""docs/concepts.md has the questions of the verdict card, in its order, with the thresholds of the code."""
-
 import re
 from pathlib import Path
 

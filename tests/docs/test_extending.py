@@ -1,5 +1,3 @@
-"""docs/extending.md, carried out: its files are written into an empty folder, its commands run, its claims checked."""
-
 import json
 import re
 import shutil
@@ -120,7 +118,6 @@ def test_it_explains_new_texts(weighed):
 
 @pytest.fixture(scope="module")
 def scored(mine, tmp_path_factory):
-    """A run whose texts the page's script has scored."""
     made = run(composed([*SMALL, "probe=[]", f"output={tmp_path_factory.mktemp('runs')}"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["score_texts.py", str(made)])

@@ -1,6 +1,4 @@
-"""Links between the pages lead to files and headings that are there, and every command of README.md and docs/ that starts a
-run composes as it stands, with settings that pass the checks before a run. Those of docs/extending.md and docs/design.md are
-carried out by tests of their own."""
+"""Links lead to files and headings that are there; every command of README.md and docs/ composes as it stands."""
 
 import re
 import shlex
@@ -19,12 +17,10 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def prose(page):
-    """The text without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
 def links(page):
-    """Relative targets of links and pictures."""
     targets = re.findall(r"\]\(([^)\s]+)\)", prose(page))
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
 
@@ -74,7 +70,6 @@ def commands_of(text):
 
 
 def first_of(word):
-    """A sweep's first choice."""
     name, equals, value = word.partition("=")
     return word if value.startswith(("[", "{")) else name + equals + value.split(",")[0]
 
@@ -95,9 +90,8 @@ def test_a_command_composes_as_it_stands(page, words):
 
 def test_the_commands_are_found_and_a_wrong_one_is_refused():
     assert len(COMMANDS) > 12
-    (words,) = commands_of(
-        "```bash\nHERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why\n```\nattnprobe run a\n"
-    )
+    page = "```bash\nHERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why\n```\nattnprobe run a\n"
+    (words,) = commands_of(page)
     assert [first_of(word) for word in words] == ["data=sst", "model=lstm"]
     with pytest.raises(UserError, match=r"training\.epocs"):
         check(resolved(composed("data=sst", "+training.epocs=3")))

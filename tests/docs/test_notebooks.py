@@ -1,5 +1,3 @@
-"""The notebooks of the docs: small, without the traces of a machine, and executed."""
-
 import json
 import re
 from pathlib import Path

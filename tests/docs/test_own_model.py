@@ -1,5 +1,3 @@
-"""docs/own_model.md does what it says: its code is run, a model as tensors and the same model described."""
-
 import re
 from pathlib import Path
 

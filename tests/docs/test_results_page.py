@@ -1,5 +1,3 @@
-"""docs/reference.md has the metrics that the probes declare; and these are what a run writes, range and steps included."""
-
 import json
 import re
 from pathlib import Path
@@ -22,18 +20,16 @@ from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
-EVERYTHING = (ONE_CLASS, SEARCHED, LINEAR, WINS)
-"""The conditions that hold in `directory`."""
 PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites")
 WHOLE_SPLIT = {"performance": PERFORMANCE, "training": TRAINING}
 
 
 def names_in(heading):
     """What is named first in the lines of the table below a heading (None: of the first one), up to the next heading."""
-    text = (
-        PAGE if heading is None else re.split(r"^##+ ", PAGE.split(f"\n{heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
-    )
-    text = text.split("## The long table")[0] if heading is None else text
+    if heading is None:
+        text = PAGE.split("## The long table")[0]
+    else:
+        text = re.split(r"^##+ ", PAGE.split(f"\n{heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
     cells = [line[1:-1].split("|")[0] for line in text.splitlines() if line.startswith("| `")]
     return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
@@ -43,13 +39,11 @@ def metrics_of(probe):
 
 
 def written_in(results, probe):
-    """Metric → its declaration, of those that a table has."""
     names = map(str, results.loc[results["probe"] == probe, "metric"].unique())
     return {name: declared(name, metrics_of(probe)) for name in names}
 
 
 def always(probe, *conditions):
-    """The names of the metrics that are declared without a condition, or with one of these."""
     return {one.name for one in metrics_of(probe) if one.only in ("", *conditions)}
 
 
@@ -86,7 +80,7 @@ def test_the_page_has_what_the_probes_declare():
 @pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
 def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results, directory, probe):
     written = written_in(results, probe)
-    assert {one.name for one in written.values()} == always(probe, *EVERYTHING)
+    assert {one.name for one in written.values()} == always(probe, ONE_CLASS, SEARCHED, LINEAR, WINS)
     manifest = RunDirectory(directory).manifest()["tables"][probe]["metrics"]
     assert manifest == {name: one.facts for name, one in written.items()}
     for metric, rows in results[results["probe"] == probe].groupby("metric", observed=True):

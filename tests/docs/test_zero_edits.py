@@ -1,6 +1,4 @@
-"""A data set with a column of its own, an encoder, an attention, two importances, a probe and a study come from a package
-outside, docs/extending.md's own: through one run and one study each of them stands, by its name, in the tables, the figures,
-on the page and in what W&B is sent. Nothing in attnprobe/ knows of them."""
+"""What a package outside brings stands in tables, figures, page and W&B by its name; nothing in attnprobe/ knows of it."""
 
 import json
 import re
@@ -30,7 +28,6 @@ FOREIGN_PARTS = (
 
 @pytest.fixture(scope="module")
 def made(mine):
-    """The run, with its offline record for W&B."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("CACHE", "DATA"):
             patch.setenv(f"WANDB_{name}_DIR", str(mine / f"wandb-{name.lower()}"))
@@ -40,7 +37,6 @@ def made(mine):
 
 @pytest.fixture(scope="module")
 def study(mine):
-    """The study, of the same model on the same data."""
     parts = [one for one in FOREIGN_PARTS if not one.startswith(("probe", "importances"))]
     settings = [*ANY_DATA, *parts, "+experiment=widths", "study.widths=[8]", f"output={mine / 'runs'}"]
     return carry_out_study(settings, composed)

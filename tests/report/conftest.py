@@ -1,8 +1,6 @@
 """Finished run directories made of invented numbers, of the shape that real ones have."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,8 +20,7 @@ WORDS = [
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """A function that writes a finished run and returns its directory."""
+def make_run(tmp_path):
     return partial(invented_run, tmp_path)
 
 
@@ -34,18 +31,14 @@ def no_pictures(monkeypatch):
 
 
 def invented_run(
-    base: Path, name: str = "run", *, data: str = "sst", model: str = "lstm_additive", seed: int = 0, count: int = 60,
-    classes: int = 2, exact: bool = True, longest: int = 30, peak: float = 4.0,
-    experiment: str = "jain_adversarial",
-    probes: tuple[str, ...] = ("performance", "permutation", "adversarial"),
-    words: Sequence[str] = WORDS, names: Sequence[str] = (), hierarchical: bool = False, questions: bool = False,
-    training: dict | None = None,
-) -> Path:  # fmt: skip
-    """Write a finished run to `base/name` and return that directory."""
+    base, name="run", *, data="sst", model="lstm_additive", seed=0, count=60, classes=2, exact=True, longest=30,
+    experiment="jain_adversarial", probes=("performance", "permutation", "adversarial"), words=WORDS, names=(),
+    hierarchical=False, questions=False, training=None,
+):  # fmt: skip
     directory = base / name
     draw = np.random.default_rng([seed, count, classes])
     lengths = draw.integers(1, longest + 1, count)
-    attention = [draw.dirichlet(np.full(n, 1 / peak)) for n in lengths]
+    attention = [draw.dirichlet(np.full(n, 0.25)) for n in lengths]
     predicted = draw.integers(0, classes, count)
     labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
     everything = invented_numbers(draw, lengths, attention, predicted, labels, classes, exact=exact)
@@ -70,17 +63,13 @@ def invented_run(
     return directory
 
 
-def steps_of(lengths: np.ndarray) -> np.ndarray:
+def steps_of(lengths):
     """Positions `[examples, longest]`, NaN in the padding."""
     places = np.arange(int(lengths.max()))
     return np.where(places < lengths[:, None], places, np.nan)
 
 
-def invented_numbers(
-    draw: np.random.Generator, lengths: np.ndarray, attention: list[np.ndarray], predicted: np.ndarray, labels: np.ndarray,
-    classes: int, *, exact: bool,
-) -> dict[str, Rows]:  # fmt: skip
-    """Tables of performance, permutation and adversarial."""
+def invented_numbers(draw, lengths, attention, predicted, labels, classes, *, exact):
     count = len(lengths)
     ids, whole = np.arange(count), np.array([-1])
     largest = np.array([a.max() for a in attention])
@@ -117,11 +106,7 @@ def invented_numbers(
     return {"performance": performance, "permutation": permutation, "adversarial": adversarial}
 
 
-def invented_examples(
-    tokens: list[list[str]], attention: list[np.ndarray], predicted: np.ndarray, labels: np.ndarray, classes: int,
-    *, hierarchical: bool,
-) -> pd.DataFrame:  # fmt: skip
-    """The table of examples."""
+def invented_examples(tokens, attention, predicted, labels, classes, *, hierarchical):
     count = len(tokens)
     ids = np.arange(count)
     spread = np.full((count, classes), 0.3 / classes)
@@ -138,7 +123,7 @@ def invented_examples(
     return table
 
 
-def importances(ids: np.ndarray, lengths: np.ndarray, steps: np.ndarray, seed: int) -> dict[str, Rows]:
+def importances(ids, lengths, steps, seed):
     """Tables of gradient, leave-one-out, their correlation with attention, and erasure."""
     draw = np.random.default_rng([seed, 99])
     gradient, leave_one_out, correlation, erasure = Rows(), Rows(), Rows(), Rows()

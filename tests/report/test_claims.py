@@ -92,7 +92,6 @@ def test_a_claim_is_well_formed():
 
 
 def table(run="r", **metrics):
-    """One run's table of one probe."""
     identity = {"run_id": run, "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "p"}
     rows = Rows()
     for metric, values in metrics.items():

@@ -1,5 +1,3 @@
-"""Skill where nearly all texts are alike; a measure of importance with itself over seeds; two models: known answers."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,14 +60,8 @@ def test_no_skill_is_above_that_of_the_best():
     assert bounded.low < bounded.value < bounded.high == 1
 
 
-WORDS = 12
-
-
 def run_of(scores, measure="leave_one_out", seed=0):
-    """One run's numbers: a score for every word of every text, and what every probe says of each text."""
-    identity = {
-        "run_id": f"r{seed}", "experiment": "x", "data": "d", "model": "m", "seed": seed, "split": "test", "probe": measure,
-    }  # fmt: skip
+    identity = IDENTITY | {"run_id": f"r{seed}", "seed": seed, "probe": measure}
     rows = [
         {"metric": measure, "example_id": text, "step": float(place), "value": value}
         for text, of_text in enumerate(scores)
@@ -81,11 +73,10 @@ def run_of(scores, measure="leave_one_out", seed=0):
 
 
 def drawn(seed, texts=60):
-    return np.random.default_rng(seed).random((texts, WORDS))
+    return np.random.default_rng(seed).random((texts, 12))
 
 
 def held(against):
-    """A finding that attention agrees with this measure."""
     claim = next(one for one in READING.claims if one.against == against)
     return Finding(claim, Evidence(0.6, 0.5, 0.7, 100), "d", "m")
 
@@ -98,15 +89,12 @@ def test_tau_by_hand():
     assert found.n == 3
 
 
-def test_the_same_scores_agree_whole_and_unrelated_ones_not_at_all():
+def test_the_same_scores_agree_whole_unrelated_ones_not_at_all_and_noise_around_one_truth_is_between():
     same = [run_of(drawn(1), seed=seed) for seed in range(3)]
     assert reliability(same, "leave_one_out").value == pytest.approx(1)
     unrelated = reliability([run_of(drawn(seed), seed=seed) for seed in range(5)], "leave_one_out")
     assert unrelated.low < 0 < unrelated.high
     assert abs(unrelated.value) < 0.05
-
-
-def test_noise_around_one_truth_is_between():
     found = reliability([run_of(drawn(0) + drawn(seed), seed=seed) for seed in (1, 2, 3)], "leave_one_out")
     assert CEILING < found.low < found.value < found.high < 1
 
@@ -144,10 +132,7 @@ ONES = np.ones(COUNT)
 
 
 def models(probe, first, second, *, names=("flanrnn", "flannoenc")):
-    """Both models' tables of one probe."""
-    return pd.concat(
-        [table(probe, metrics, model=model) for metrics, model in zip((first, second), names, strict=True)]
-    )
+    return pd.concat([table(probe, first, model=names[0]), table(probe, second, model=names[1])])
 
 
 def by_attention(fraction, optimal=0.1, never=0.0):

@@ -69,35 +69,21 @@ def test_several_runs_together_are_those_one_by_one(two):
 WIDE = [*RUN, "example_id"]
 
 
-@pytest.fixture
-def three(make_run, tmp_path):
-    """Runs of different examples."""
+@pytest.mark.parametrize("part", ["a", ""])
+def test_a_wide_table_is_the_pivot_of_all_rows(make_run, tmp_path, part):
     for name, count, data in (("a", 9, "sst"), ("b", 7, "imdb"), ("c", 12, "sst")):
         make_run(name, count=count, data=data, probes=("performance", "erasure"))
-    return tmp_path
-
-
-def pivoted(results, metrics):
-    """The same by pandas: all rows at once."""
-    rows = results[results["metric"].isin(metrics) & results["step"].isna() & (results["example_id"] >= 0)]
-    rows = rows.astype({name: str for name in (*RUN, "metric") if name != "seed"})
-    wide = rows.pivot(index=WIDE, columns="metric", values="value").reset_index()
-    return wide.reindex(columns=[*WIDE, *metrics]).sort_values(WIDE, ignore_index=True)
-
-
-def plain(wide):
-    return wide.astype({name: str for name in RUN if name != "seed"}).sort_values(WIDE, ignore_index=True)
-
-
-@pytest.mark.parametrize("part", ["a", ""])
-def test_a_wide_table_is_the_pivot_of_all_rows(three, part):
-    place = three / part
+    place = tmp_path / part
     results, numbers = read_results(place), read_numbers(place)
     metrics = [*(name for name in numbers.metrics("erasure") if name.startswith("removed_")), "no_such_metric"]
     assert len(metrics) > 4
-    expected = pivoted(results, metrics)
+    rows = results[results["metric"].isin(metrics) & results["step"].isna() & (results["example_id"] >= 0)]
+    rows = rows.astype({name: str for name in (*RUN, "metric") if name != "seed"})
+    wide = rows.pivot(index=WIDE, columns="metric", values="value").reset_index()
+    expected = wide.reindex(columns=[*WIDE, *metrics]).sort_values(WIDE, ignore_index=True)
     assert len(expected) == (9 if part else 28)
     for source in (results, numbers.rows("erasure", stepped=("*",))):
-        found = plain(per_example(source, "erasure", metrics))
+        found = per_example(source, "erasure", metrics).astype({name: str for name in RUN if name != "seed"})
+        found = found.sort_values(WIDE, ignore_index=True)
         pd.testing.assert_frame_equal(found, expected, check_names=False, check_dtype=False)
         assert metrics_there(source, "erasure") == set(numbers.metrics("erasure"))

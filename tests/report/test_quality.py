@@ -1,5 +1,3 @@
-"""A classifier that has learnt nothing is named, on the page, the console and W&B."""
-
 import re
 
 import numpy as np

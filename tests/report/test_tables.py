@@ -87,7 +87,6 @@ def test_flips_stand_beside_each_other_by_what_chose_the_item():
 
 
 INNER = r"\hangindent=1em\quad "
-"""What stands before the title of a number that belongs to the one above it."""
 ROW = {
     "metric": "median_tvd", "data": "sst_2", "model": "lstm", "seed": 0, "title": "  median TVD, τ ≥ −1 & 50 %",
     "group": "overall", "n": 60, "mean": -0.5, "low": -0.75, "high": 0.25, "published": float("nan"),
@@ -97,7 +96,6 @@ ROWS = (
     {"probe": "erasure", "data": "<b>$x$ \\input{/etc/passwd}", "model": "映画 кино 👍 été"},
     {"probe": "skill", "mean": 0.25}, {"probe": "skill", "mean": 0.75, "seed": 1},
 )  # fmt: skip
-"""Numbers of two papers and one of ours, of names that LaTeX would stumble over."""
 
 
 def written(rows, folder):
@@ -108,10 +106,8 @@ def test_one_table_per_paper_with_n_intervals_and_seeds(tmp_path):
     (text,) = written(ROWS, tmp_path)
     captions = re.findall(r"\\caption\{(.*?)[.(]", text)
     assert captions == ["The tests of Jain and Wallace ", "The tests of Serrano and Smith ", "Numbers of this work"]
-    line = (
-        rf"{INNER}median TVD, $\tau$ $\geq$ $-$1 \& 50 \% & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\"
-    )
-    assert line in text
+    title = rf"{INNER}median TVD, $\tau$ $\geq$ $-$1 \& 50 \%"
+    assert rf"{title} & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\" in text
     assert r"& 120 & 0.500 (0.250 to 0.750) &" in text
     assert "predicted 1" not in text
     assert r"[U+6620][U+753B] [U+043A]" in text

@@ -1,5 +1,3 @@
-"""What a terminal shows: the answer within 80 characters a line, and every headline number."""
-
 import io
 
 import numpy as np
@@ -93,7 +91,6 @@ GOOD, COIN = quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50), quality([0] * 97 + [
 
 
 def told(numbers, guessing="", quality=GOOD):
-    """The lines of a group with these numbers by line."""
     found = [
         ("", Finding(Claim(f"c{place}", line[0], "A claim", "", lambda _: None, "", speaks="for", level=line[1],
                            primary=True), Evidence(*own, n=60), "d", "m"))

@@ -32,7 +32,6 @@ def verdicts(findings, **settings):
 
 
 def lines(findings, **settings):
-    """The rows of the card."""
     table = verdicts(findings, **settings)
     return [*table[table["primary"]].itertuples(index=False)]
 
@@ -89,9 +88,8 @@ def test_two_primary_claims_of_one_line_are_a_mistake():
 def test_too_few_texts_are_counted_and_states_are_no_words():
     wide = answer_of(verdicts([finding((9.0, -30.0, 40.0))]))
     assert (wide[0], "(100)" in wide[1]) == (UNSHOWN, True)
-    assert answer_of(verdicts([finding(WITHIN), finding(ABOVE, level="state")])) != answer_of(
-        verdicts([finding(WITHIN)])
-    )
+    of_words, of_states = finding(WITHIN), finding(ABOVE, level="state")
+    assert answer_of(verdicts([of_words, of_states])) != answer_of(verdicts([of_words]))
     assert answer_of(verdicts([finding(ABOVE), finding(WITHIN, "necessity", "model")]))[0] == UNSHOWN
 
 
@@ -132,20 +130,16 @@ def test_no_sentence_has_more_than_twenty_words():
     assert max(len(sentence.split()) for _, sentence in said) <= 20
 
 
-RIGHT_YES, RIGHT, WRONG_YES, WRONG, RIGHT_NO = 316, 332, 2, 436, 1
-
-
 def test_the_documented_error_rates_of_the_chip_are_those_of_the_shipped_record():
     """Read it and With care are a yes on words, so their rate together is that of this verdict; No is its no."""
     table = pd.read_parquet(CALIBRATION)
     table = table[(table["claim"] == "weight_is_on_deciding_words") & ~table["encoder"].isin(rules.ONE_CHECKPOINT)]
     sums = table.groupby("rightness")[["asked", "models", "meets"]].sum()
-    assert sums.loc["right", ["meets", "asked"]].tolist() == [RIGHT_YES, RIGHT]
-    assert sums.loc["wrong", ["meets", "asked"]].tolist() == [WRONG_YES, WRONG]
-    assert sums.loc["right", "models"] - sums.loc["right", "meets"] == RIGHT_NO
+    assert sums.loc["right", ["meets", "asked"]].tolist() == [316, 332]
+    assert sums.loc["wrong", ["meets", "asked"]].tolist() == [2, 436]
+    assert sums.loc["right", "models"] - sums.loc["right", "meets"] == 1
     page = " ".join((Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8").split())
-    for count, whole in ((RIGHT_YES, RIGHT), (WRONG_YES, WRONG), (RIGHT_NO, RIGHT)):
-        assert f"{count} of {whole}" in page
+    assert all(rate in page for rate in ("316 of 332", "2 of 436", "1 of 332"))
 
 
 def test_of_every_attention_that_nothing_is_learned_for_the_first_sentence_says_what_it_is():
@@ -268,12 +262,9 @@ def test_a_run_says_what_its_encoder_is():
 
 def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
     def of(site):
-        facts = {
-            "model_facts": {"family": "bert", "site": f"layer -1, heads {site}, pooled"},
-            "training": {"model": {}},
-        }
+        model = {"family": "bert", "site": f"layer -1, heads {site}, pooled"}
         asked = replace(finding(ABOVE), claim=replace(finding(ABOVE).claim, name="weight_is_on_deciding_words"))
-        return lines([asked], encoder=rules.encoder_of(facts))[5]
+        return lines([asked], encoder=rules.encoder_of({"model_facts": model, "training": {"model": {}}}))[5]
 
     whole, one_head = of("all"), of("3")
     counts = pd.read_parquet(CALIBRATION).query("encoder == 'bert'").set_index("rightness")

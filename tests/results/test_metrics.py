@@ -1,5 +1,3 @@
-"""What metrics declare, and what a run says of numbers that do not fit."""
-
 import math
 
 import numpy as np
@@ -28,7 +26,6 @@ def test_the_most_literal_declaration_that_fits_is_meant(name, expected):
 
 
 def written(tmp_path, *values):
-    """The extremes of a table of `tvd`."""
     rows = Rows()
     for number, value in enumerate(values):
         rows.add("tvd", np.array([number]), np.array([value]))

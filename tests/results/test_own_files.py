@@ -1,5 +1,3 @@
-"""What a user named is written where nothing is, or what an earlier call wrote; anything else stays as it is."""
-
 import hashlib
 import os
 import zipfile
@@ -16,9 +14,9 @@ from tests.report.conftest import invented_run
 OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
 
 
-def occupied(path, kind):
-    """Something at a path that no attnprobe wrote; what is behind it."""
-    behind = path.with_name("elsewhere")
+@pytest.mark.parametrize("kind", ["file", "empty file", "link", "folder", "pipe"])
+def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind):
+    path, behind = tmp_path / "numbers.csv", tmp_path / "elsewhere"
     behind.write_text(OURS, encoding="utf-8")
     {
         "file": lambda: path.write_text("notes about attnprobe", encoding="utf-8"),
@@ -27,13 +25,6 @@ def occupied(path, kind):
         "folder": path.mkdir,
         "pipe": lambda: os.mkfifo(path),
     }[kind]()
-    return behind
-
-
-@pytest.mark.parametrize("kind", ["file", "empty file", "link", "folder", "pipe"])
-def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind):
-    path = tmp_path / "numbers.csv"
-    behind = occupied(path, kind)
     before = path.lstat()
     for write in (own_target, lambda path: OwnFolder(path.parent) / path.name):
         with pytest.raises(UserError, match=r"numbers\.csv is there and attnprobe did not write it: .*Move it away"):

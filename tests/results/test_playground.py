@@ -1,7 +1,3 @@
-"""The playground's file, read and packed for the page."""
-
-import pytest
-
 from attnprobe.results.directory import PLAYGROUND, RunDirectory
 from attnprobe.results.playground import read_playground, write_playground
 from attnprobe.results.table import read_examples
@@ -9,10 +5,8 @@ from tests.report.conftest import invented_run
 from tests.runs import seal_again
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A run, and a row of a playground that fits its first longer text."""
-    run = invented_run(tmp_path_factory.mktemp("runs"), "a", classes=2, count=6, probes=("performance", "permutation"))
+def test_what_fits_is_read(tmp_path):
+    run = invented_run(tmp_path, "a", classes=2, count=6, probes=("performance", "permutation"))
     examples = read_examples(run)
     text = examples[examples["tokens"].map(len) > 2].iloc[0]
     length = len(text["tokens"])
@@ -22,15 +16,6 @@ def made(tmp_path_factory):
         "epsilon": 0.05, "farthest": weights[::-1], "jsd": 0.6, "upper_bound": 0.6, "is_exact": True,
         "flipping": [False] * length, "flips_to": -1,
     }  # fmt: skip
-    return run, row
-
-
-def written(run, *rows):
-    write_playground(rows, run / PLAYGROUND)
+    write_playground([row], run / PLAYGROUND)
     seal_again(run)
-    return RunDirectory(run)
-
-
-def test_what_fits_is_read(made):
-    run, row = made
-    assert read_playground(written(run, row)) == [row]
+    assert read_playground(RunDirectory(run)) == [row]

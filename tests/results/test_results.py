@@ -11,11 +11,8 @@ from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_table
 from attnprobe.results.pivot import per_example
 from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of
+from tests.results.test_rows import IDENTITY
 from tests.runs import seal
-
-IDENTITY = {
-    "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
-}  # fmt: skip
 
 
 def table(*parts, **identity):
@@ -92,8 +89,7 @@ def test_the_questions_about_one_text_are_resampled_together(tmp_path):
 
 
 def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
-    """Words and question both count; the first of equal texts stands for all. Without repeats nothing is left out. Two
-    questions about one text are two rows, and one text in an interval."""
+    """Words and question both count; two questions about one text are two rows, and one text in an interval."""
     tokens = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
     questions = [["who"], ["who"], ["who"], ["who"], ["why"]]
     for name, asked, repeats in (

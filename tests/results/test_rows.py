@@ -1,5 +1,3 @@
-"""Numbers on their way into a table, and back, against a table made by pandas."""
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -53,7 +51,6 @@ def reference(**options):
 
 @pytest.fixture(params=[100, 1 << 17])
 def row_group(request, monkeypatch):
-    """Tables of row groups of about this size."""
     monkeypatch.setattr(table_module, "ROW_GROUP", request.param)
     return request.param
 

@@ -1,5 +1,3 @@
-"""Settings of runs that were made before a class moved."""
-
 import importlib
 
 import yaml

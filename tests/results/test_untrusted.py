@@ -1,5 +1,3 @@
-"""Files of unknown origin end in plain data or in one message, never in a hang, a link's target or a foreign error."""
-
 import os
 from pathlib import Path
 

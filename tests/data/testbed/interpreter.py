@@ -15,7 +15,6 @@ NEGATORS = {"not", "never", "hardly", "scarcely", "rarely", "doubt", "deny", "no
 }
 DEGREE = dict.fromkeys(("slightly", "somewhat", "mildly"), 1) | dict.fromkeys(("very", "extremely", "truly"), 3)
 MARKERS = {"but", "yet", "although", "though"}
-WHOLE = {"film", "movie", "picture", "it", "one", "thing"}
 EMPTY = {"was", "is", "felt", "seemed", "a", "i", "that", "think", "believe", "say", "would", "everybody", "agree"}
 SUBJECTS = ("the film", "the movie", "the picture", "it", "this one", "the whole thing")
 

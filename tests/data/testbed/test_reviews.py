@@ -1,5 +1,3 @@
-"""Reviews against an interpreter that reads the tokens alone and knows nothing of how a row was made."""
-
 from itertools import product
 
 import pytest

@@ -30,7 +30,6 @@ def whereabouts(story, thing, before):
 
 
 def answer(story, question):
-    """Answer and support, from the sentences alone."""
     words = question.split()
     if words[:2] == ["where", "was"]:
         thing, room = words[3], words[6]

@@ -1,5 +1,3 @@
-"""Rates over models, and the documentation's tables of them, against counts by hand, scipy and simulated models."""
-
 import itertools
 import json
 
@@ -51,9 +49,8 @@ def test_the_bootstrap_covers_the_true_area_about_as_often_as_it_says():
 
 def test_thresholds_are_chosen_on_other_data_than_they_are_judged_on():
     table = models(200, gap=4)
-    table.loc[table["data"] == "token", "value"] += (
-        10  # one data set's numbers are larger: a threshold does not transfer
-    )
+    # one data set's numbers are larger: a threshold does not transfer
+    table.loc[table["data"] == "token", "value"] += 10
     (row,) = held_out(table).to_dict("records")
     wrong = table[table["rightness_label"] == "wrong"].groupby("data")["value"]
     chosen = sorted(float(one) for one in row["thresholds"].split(", "))
@@ -69,9 +66,8 @@ def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
     table = models(10, gap=3)
     states = models(10, gap=3).assign(level="state")
     other = models(10, gap=3).assign(primary=False)
-    found = shipped(
-        pd.concat([table, states, states.assign(encoder="average"), other, table.assign(version="published")])
-    )
+    average, earlier = states.assign(encoder="average"), table.assign(version="published")
+    found = shipped(pd.concat([table, states, average, other, earlier]))
     kinds = set(zip(found["level"], found["encoder"], found["rightness"], strict=True))
     # of states with context it is not known which decide where the attention is not on the deciding words
     assert kinds == {("word", "lstm", "right"), ("word", "lstm", "wrong"), ("state", "lstm", "right"),
@@ -102,13 +98,12 @@ def test_published_criteria_by_hand():
 
 
 def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
-    path = CALIBRATION
-    table = pd.read_parquet(path)
+    table = pd.read_parquet(CALIBRATION)
     assert table.columns.tolist() == SHIPPED
     assert not table.duplicated(["criterion", "level", "encoder", "rightness", "claim"]).any()
     assert ((table["meets"] <= table["models"]) & (table["models"] <= table["asked"])).all()
     assert set(table["rightness"]) <= set(RIGHTNESS)
-    facts = json.loads(pq.read_schema(path).metadata[b"attnprobe"])
+    facts = json.loads(pq.read_schema(CALIBRATION).metadata[b"attnprobe"])
     assert "+experiment=calibration" in facts["made_by"]
     of_words = table["claim"] == "weight_is_on_deciding_words"
     assert facts["words"] == f"python -m research.words: {table.loc[of_words, 'asked'].sum()} models"

@@ -1,7 +1,4 @@
-"""A headless Chromium for the page's tests."""
-
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ EVERYTHING = ("performance", "permutation", "adversarial", "gradient", "leave_on
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory) -> Iterator:
-    """The browser; skips where there is none."""
+def driver(tmp_path_factory):
     webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install -e '.[dev]'")
     chromium, control = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or control is None:
@@ -32,7 +28,7 @@ def driver(tmp_path_factory) -> Iterator:
 
 
 @pytest.fixture
-def visit(driver) -> Callable:
+def visit(driver):
     """A function that opens a page at a width, waits until its examples are there, and returns the driver."""
 
     def opened(page: Path, width: int = 1400, *, dark: bool = False):

@@ -1,5 +1,3 @@
-"""What stands in the page and beside it, read without a browser."""
-
 import html
 import itertools
 import json
@@ -33,8 +31,6 @@ HOSTILE = "</script><script>alert(1)</script>"
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, and the headings' words."""
-
     def __init__(self, path: Path):
         super().__init__()
         self.elements: list[tuple[str, dict]] = []
@@ -54,7 +50,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """A page of three runs; tests only read it."""
     base = tmp_path_factory.mktemp("three")
     invented_run(base, "a", probes=EVERYTHING)
     invented_run(base, "b", probes=EVERYTHING, seed=1)

@@ -95,12 +95,8 @@ def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
     for reading in readings().values():
         captions = [prose(drawing.draw) for drawing in reading.drawings]
         assert all(" " in caption and "partial(" not in caption for caption in captions), reading.probe
-        said += [
-            reading.about,
-            *captions,
-            *(one.about for one in reading.maps),
-            *(one.statement for one in reading.claims),
-        ]
+        said += [reading.about, *captions]
+        said += [*(one.about for one in reading.maps), *(one.statement for one in reading.claims)]
     found = graded("".join(f"<p>{one}.</p>" for one in said))
     assert len(found) > 200
     assert [(value, text) for value, text in found if value > 12] == []

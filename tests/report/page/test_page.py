@@ -1,5 +1,3 @@
-"""The page in a real browser."""
-
 import itertools
 import json
 
@@ -29,7 +27,6 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def examples(runs):
-    """The first run's examples with their exact JSD, and whether their decision can flip."""
     table = read_results(runs[0])
     jsd, never = (table[table["metric"] == m].set_index("example_id")["value"] for m in ("optimum_jsd", "never_flips"))
     frame = read_examples(runs[0])
@@ -155,10 +152,8 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     depth = driver.execute_script(f"return {TOKENS}.map(t => Number(t.style.getPropertyValue('--depth')))")
     np.testing.assert_allclose(depth, np.sqrt(example["attention"]), atol=2e-3)
     # one stop of the tab key per map, the arrows go on from there
-    stops = (
-        "[...document.querySelectorAll('#browser-maps .words')].map(w => w.querySelectorAll('[tabindex=\"0\"]').length)"
-    )
-    assert driver.execute_script(f"return {stops}") == [1] * 6
+    stops = "return [...document.querySelectorAll('#browser-maps .words')].map(w => w.querySelectorAll(arguments[0]).length)"
+    assert driver.execute_script(stops, '[tabindex="0"]') == [1] * 6
     driver.execute_script("document.querySelector('#browser-maps .token[tabindex=\"0\"]').focus()")
     driver.switch_to.active_element.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
     focused = driver.switch_to.active_element
@@ -256,11 +251,10 @@ def test_an_address_leads_to_its_example_and_choosing_one_changes_the_address(vi
         assert until(driver, f"return {TITLE}{shown}")
 
 
-def test_the_listed_rows_can_be_saved(visit, runs, tmp_path):
+def test_the_listed_rows_can_be_saved(visit, runs, examples, tmp_path):
     driver = visit(runs[1])
     choose_run(driver, "sst")
-    label = "const s = document.getElementById('browser-label'); s.value = '1'; s.dispatchEvent(new Event('change'))"
-    driver.execute_script(label)
+    put(driver, "label", "1")
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     driver.execute_script("document.getElementById('browser-csv').click()")
     path = tmp_path / "a-examples.csv"
@@ -269,12 +263,10 @@ def test_the_listed_rows_can_be_saved(visit, runs, tmp_path):
             break
         driver.execute_async_script("setTimeout(arguments[0], 50)")
     saved = pd.read_csv(path, encoding="utf-8-sig").set_index("example_id")
-    examples, table = read_examples(runs[0]), read_results(runs[0], probe="adversarial")
-    jsd = table[table["metric"] == "optimum_jsd"].set_index("example_id")["value"]
     expected = examples[examples["label"] == 1].set_index("example_id")
     assert set(saved.index) == set(expected.index)
     assert list(saved.index[:10]) == listed(driver)
-    np.testing.assert_allclose(saved["adversarial-optimum_jsd"], jsd.loc[saved.index], atol=1e-6)
+    np.testing.assert_allclose(saved["adversarial-optimum_jsd"], expected["jsd"].loc[saved.index], atol=1e-6)
     texts = expected["tokens"].map(" ".join).loc[saved.index]
     # what a spreadsheet would take for a formula is text
     assert [text.lstrip("'") for text in saved["text"]] == list(texts)

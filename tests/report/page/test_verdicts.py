@@ -1,5 +1,3 @@
-"""Cards and sections out of the table of findings; units, directions and times as the manifests say them."""
-
 import shlex
 from types import SimpleNamespace
 
@@ -24,17 +22,14 @@ def finding(numbers, speaks="for", name="c", primary=False):
     return "test-x", Finding(claim, Evidence(*numbers, n=10), "sst", "m")
 
 
-def table(**findings):
-    """Rows of groups by their titles' ends."""
-    parts = [judge(own).assign(group=f"sst · {model}") for model, own in findings.items()]
-    said = [dict(zip(("chip", "sentence"), answer_of(part), strict=True)) for part in parts]
-    return pd.concat([part.assign(**one) for part, one in zip(parts, said, strict=True)], ignore_index=True)
-
-
 def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():
     given = [finding(ABOVE, primary=True), finding(BELOW, name="d"), finding(ABOVE, "neither", name="e")]
-    rows = table(lstm=given, cnn=[finding(BELOW, primary=True)])
-    first, second = cards([GROUP, OTHER], rows)
+    parts = []
+    for model, own in (("lstm", given), ("cnn", [finding(BELOW, primary=True)])):
+        judged = judge(own)
+        chip, sentence = answer_of(judged)
+        parts.append(judged.assign(group=f"sst · {model}", chip=chip, sentence=sentence))
+    first, second = cards([GROUP, OTHER], pd.concat(parts, ignore_index=True))
     lines = {(line.criterion, line.level): (name, line, details) for name, line, details, _ in first["lines"]}
     assert set(lines) == set(LINES)
     name, word, details = lines["erasure", "word"]

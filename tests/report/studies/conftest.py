@@ -1,5 +1,3 @@
-"""A study of wished numbers, read."""
-
 import pytest
 
 from attnprobe.findings.studies.base import read_study
@@ -8,5 +6,4 @@ from tests.report.studies.invented import invented_study
 
 @pytest.fixture
 def study(tmp_path):
-    """As `invented_study`, read."""
     return lambda *numbers, **settings: read_study(invented_study(tmp_path, *numbers, **settings))

@@ -1,5 +1,3 @@
-"""A study.json or a run of a study that is not as it was written."""
-
 import pytest
 
 from attnprobe.findings.studies.base import find_studies, read_study, with_members

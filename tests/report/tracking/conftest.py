@@ -1,5 +1,3 @@
-"""Where W&B keeps its own, and no drawing where the figures do not matter."""
-
 from pathlib import Path
 
 import pytest
@@ -19,5 +17,4 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes seconds."""
     monkeypatch.setattr(log, "draw_figures", lambda *given, **named: [])

@@ -54,23 +54,19 @@ def values(items: Iterable[Any]) -> dict[tuple[str, ...], Any]:
 
 
 def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
-    """The records of one kind."""
     return [getattr(record, kind) for record in written if record.WhichOneof("record_type") == kind]
 
 
 def of_run(run: Path) -> list[wandb_internal_pb2.Record]:
-    """The one offline record of a run."""
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
     return finished_records(path)
 
 
 def steps_of(written: list[wandb_internal_pb2.Record]) -> list[dict[tuple[str, ...], Any]]:
-    """What each step of the history holds."""
     return [values(history.item) for history in of_kind(written, "history")]
 
 
 def history_of(written: list[wandb_internal_pb2.Record]) -> dict[tuple[str, ...], Any]:
-    """The last value of everything in the history."""
     return {name: value for step in steps_of(written) for name, value in step.items()}
 
 

@@ -4,7 +4,6 @@ import re
 import shutil
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -25,16 +24,7 @@ from attnprobe.report.tracking import example_table
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
-from tests.report.tracking.sent import (
-    artifacts_of,
-    everything_sent,
-    files_of_table,
-    history_of,
-    of_kind,
-    of_run,
-    steps_of,
-    summary_of,
-)
+from tests.report.tracking import sent
 from tests.runs import seal_again, small_run
 
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
@@ -44,14 +34,14 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     run = make_run("jain/sst #1", count=20, names=["bad", "good"])
     log.log_run(run, project="attention", mode="offline", examples=8)
     assert wandb.run is None  # finished, so that the next run of this process is another one
-    written = of_run(run)
-    start, *_ = of_kind(written, "run")
+    written = sent.of_run(run)
+    start, *_ = sent.of_kind(written, "run")
     assert (start.project, start.run_group) == ("attention", "jain_adversarial")
     assert (start.display_name, start.job_type) == ("jain/sst #1: permutation, adversarial", "sst-lstm_additive")
     assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "permutation", "adversarial"}
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["data"] == {"name": "sst"}
-    history, summary = history_of(written), summary_of(run)
+    history, summary = sent.history_of(written), sent.summary_of(run)
     assert history["adversarial/found_jsd",] > 0
     assert history["tables/adversarial", "_type"] == "table-file"
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
@@ -61,11 +51,11 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert summary["adversarial/found_jsd/good_low",] < summary["adversarial/found_jsd/good",]
     # what the settings of W&B's table of runs are made of: no cell of it is long
     assert all(len(value) <= 250 for value in summary.values() if isinstance(value, str))
-    defined = {metric.glob_name: metric for metric in of_kind(written, "metric")}
+    defined = {metric.glob_name: metric for metric in sent.of_kind(written, "metric")}
     assert defined["train/*"].step_metric == defined["validation/*"].step_metric == "epoch"
     assert defined["verdict/*"].summary.last
     # one row per example, without numbers per position
-    rows, _ = files_of_table(written, "tables/adversarial")
+    rows, _ = sent.files_of_table(written, "tables/adversarial")
     table = read_results(run, probe="adversarial").pivot_table(index="example_id", columns="metric", values="value")
     found = {row["example_id"]: row["optimum_jsd"] for row in rows}
     assert found == pytest.approx(table["optimum_jsd"].to_dict())
@@ -74,18 +64,19 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     # verdicts and findings
     known = findings(run)
     lines = [*known[known["primary"]].itertuples(index=False)]
-    rows, _ = files_of_table(written, "tables/verdicts")
+    rows, _ = sent.files_of_table(written, "tables/verdicts")
     verdicts = {(row["criterion"], row["level"]): row["verdict"] for row in rows}
     assert verdicts == {(line.criterion, line.level): line.verdict for line in lines}
     for line in (line for line in lines if line.verdict != NOT_TESTED):
         name = f"verdict/{line.criterion}/{line.level}"
         assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
-    of_search = {row["claim"]: row for row in files_of_table(written, "tables/findings")[0]}["the_search_falls_short"]
+    rows, _ = sent.files_of_table(written, "tables/findings")
+    (of_search,) = [row for row in rows if row["claim"] == "the_search_falls_short"]
     assert of_search["value"] == pytest.approx((table["optimum_jsd"] - table["found_jsd"]).mean(), rel=0.2)
-    notes = [part.notes for part in of_kind(written, "run") if part.notes]
+    notes = [part.notes for part in sent.of_kind(written, "run") if part.notes]
     assert notes[-1:] == [f"{known['chip'].iloc[0]}. {known['sentence'].iloc[0]}"]
     # examples are heat maps in cells
-    rows, files = files_of_table(written, "tables/examples_test")
+    rows, files = sent.files_of_table(written, "tables/examples_test")
     assert len(rows) == 8
     examples, moved = read_examples(run).set_index("example_id"), read_results(run)
     moved = moved[moved["metric"] == "found_attention"]
@@ -100,27 +91,16 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
             assert [float(number) for _, _, number, _ in cells] == pytest.approx(list(weights), abs=6e-4)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return run(small_run(tmp_path_factory.mktemp("runs")))
-
-
-@pytest.fixture
-def directory(trained, tmp_path):
-    """A run that logged nothing."""
-    return Path(shutil.copytree(trained, tmp_path / trained.name))
-
-
 def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(offline, tmp_path, no_figures):
     for probe in ("permutation", "gradient"):
         directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
-    written = of_run(directory)
-    start, *_ = of_kind(written, "run")
+    written = sent.of_run(directory)
+    start, *_ = sent.of_kind(written, "run")
     assert {"permutation", "gradient"} <= set(start.tags)
-    steps = steps_of(written)
+    steps = sent.steps_of(written)
     curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
     assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
-    assert set(artifacts_of(written)) == {"model", "results"}
+    assert set(sent.artifacts_of(written)) == {"model", "results"}
     steps = [{name[0] for name in step} for step in steps]
     assert sum("train/loss" in step for step in steps) == 2  # one per epoch
     for name in ("tables/permutation", "tables/gradient", "tables/examples_test", "performance/accuracy"):
@@ -128,26 +108,25 @@ def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(off
 
 
 def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_training_did_not(
-    offline, directory, tmp_path, no_figures
+    offline, tmp_path, no_figures
 ):
+    directory = run(small_run(tmp_path / "runs"))
     log.log_run(directory, project="attention", mode="offline")
-    written = of_run(directory)
-    for files in artifacts_of(written).values():
+    written = sent.of_run(directory)
+    for files in sent.artifacts_of(written).values():
         for name, local in files.items():
             place = tmp_path / "downloaded" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(local, place)
     pd.testing.assert_frame_equal(read_results(tmp_path / "downloaded"), read_results(directory))
-    again, first = (
-        attnprobe.load_run(place).explain(["a fine film"]) for place in (tmp_path / "downloaded", directory)
-    )
-    pd.testing.assert_frame_equal(again, first)
-    logged = {one.type: one for one in of_kind(written, "artifact") if one.type in ("model", "results")}
+    again, first = (attnprobe.load_run(place) for place in (tmp_path / "downloaded", directory))
+    pd.testing.assert_frame_equal(again.explain(["a fine film"]), first.explain(["a fine film"]))
+    logged = {one.type: one for one in sent.of_kind(written, "artifact") if one.type in ("model", "results")}
     facts = {kind: json.loads(one.metadata) for kind, one in logged.items()}
     weights = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     assert facts["results"]["checkpoint_sha256"] == facts["model"]["checkpoint_sha256"] == weights
     assert facts["results"]["model_artifact"] == logged["model"].name
-    measured, steps = read_results(directory, "training"), steps_of(written)
+    measured, steps = read_results(directory, "training"), sent.steps_of(written)
     losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
     assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
     assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
@@ -160,7 +139,7 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0).to_parquet(path)
     seal_again(run)
     log.log_run(run, project="attention", mode="offline")
-    summary = summary_of(run)
+    summary = sent.summary_of(run)
     assert summary["performance/majority",] == 0.75
     assert "one class for every text (thumbs/down)" in summary["performance/warning",]
     assert {("adversarial/found_jsd/thumbs-down",), ("adversarial/found_jsd/uplifting_low",)} <= set(summary)
@@ -171,19 +150,19 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     run = make_run(count=5)
     log.log_run(run, project="attention", mode="offline")
     (first,) = run.glob("wandb/offline-run-*")
-    of_run(run)
+    sent.of_run(run)
     second = first.with_name(first.name.replace("offline-run-2", "offline-run-1"))
     first.rename(second)  # two in one second would share a folder
     log.log_run(run, project="attention", mode="offline", group="mine", log_model=False)
     (left,) = run.glob("wandb/offline-run-*")
     assert left != second
-    written = of_run(run)
-    assert of_kind(written, "run")[0].run_group == "mine"
-    assert set(artifacts_of(written)) == {"results"}
+    written = sent.of_run(run)
+    assert sent.of_kind(written, "run")[0].run_group == "mine"
+    assert set(sent.artifacts_of(written)) == {"results"}
     (left / "run.wandb.synced").touch()
-    sent = left.rename(second)
+    uploaded = left.rename(second)
     log.log_run(run, project="attention", mode="offline")
-    assert sent.exists()
+    assert uploaded.exists()
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
 
 
@@ -250,14 +229,14 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     long = {word.encode() for word in words if len(word) > 5}
     assert len(long) > 5
     (folder,) = directory.glob("wandb/offline-run-*")
-    sent = artifacts_of(of_run(directory))
-    content = everything_sent(directory, offline)
+    artifacts = sent.artifacts_of(sent.of_run(directory))
+    content = sent.everything_sent(directory, offline)
     assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
     assert b'title="0: 0' in content  # positions stand where the words would
     assert not list(folder.rglob("*heatmaps*"))
     assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
-    assert "vocabulary.json" not in sent["model"]
-    assert pq.read_table(sent["results"]["examples/test.parquet"]).num_rows == len(read_examples(directory))
+    assert "vocabulary.json" not in artifacts["model"]
+    assert pq.read_table(artifacts["results"]["examples/test.parquet"]).num_rows == len(read_examples(directory))
 
 
 def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
@@ -268,10 +247,10 @@ def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_fi
     seal_again(run)
     log.log_run(run, project="attention", mode="offline", log_text=False)
     assert b"uplifting" in (run / "manifest.json").read_bytes()
-    summary = summary_of(run)
+    summary = sent.summary_of(run)
     assert "one class for every text (name not logged)" in summary["performance/warning",]
     assert ("adversarial/found_jsd/class_1",) in summary
-    content = everything_sent(run, offline)
+    content = sent.everything_sent(run, offline)
     assert b"name not logged" in content
     assert b"thumbs" not in content
     assert b"uplifting" not in content

@@ -30,7 +30,6 @@ def read(block):
 
 
 def columns_of(browser, run):
-    """The numbers of one run by name, None as NaN."""
     columns = read(browser.blocks[run["numbers"]])
     keys = {measure["key"] for measure in run["measures"]}
     return {key: np.array(values, float) if key in keys else values for key, values in columns.items()}
