@@ -1,5 +1,3 @@
-"""Three and more classes, and several labels: the attention found and the bound, against grids, scipy and the definition."""
-
 import itertools
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Erasing one position, positions in order, and the fewest after which a class wins."""
-
 import itertools
 
 import numpy as np

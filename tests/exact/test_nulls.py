@@ -1,5 +1,3 @@
-"""Attentions without meaning, and what erasing an item of any attention does."""
-
 import pytest
 import torch
 
@@ -44,7 +42,6 @@ def test_level_positions_share_the_top():
 
 
 def test_each_text_of_a_batch_has_its_own():
-    """Two texts of different lengths together, and each alone."""
     content = torch.tensor([[True, True, True, True], [False, True, True, False]])
     attention = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
     ids = torch.tensor([5, 2])

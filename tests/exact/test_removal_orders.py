@@ -1,5 +1,3 @@
-"""The limits of erasing k positions against all sets of that size, and what they bound."""
-
 import itertools
 
 import numpy as np

@@ -31,25 +31,18 @@ def additive_subject(*, classes=3, padding=0, importances=None):
 
 
 def words_shares(subject, *, first=None, second=None):
-    """By hand: what each word adds to a logit, or to the difference of two; the word vectors read off the model."""
+    """By hand: what each word adds to a logit, or to the difference of two; word vectors and decoder as black boxes."""
     model, content = subject.classifier, subject.batch.content
-    logits = subject.outputs.logits
-    order = logits.argsort(-1, descending=True)
-    of_word = model.inputs(subject.batch) @ weights(model).T
-    of_word = of_word / content.sum(-1)[:, None, None]
-    rows = torch.arange(len(logits))
+    order = subject.outputs.logits.argsort(-1, descending=True)
+    unit = torch.eye(model.encoder.size, dtype=torch.float64)
+    weights = model.decoder(unit) - model.decoder(0 * unit)
+    of_word = model.inputs(subject.batch) @ weights / content.sum(-1)[:, None, None]
+    rows = torch.arange(len(order))
     chosen = order[:, 0] if first is None else torch.full_like(order[:, 0], first)
     found = of_word[rows, :, chosen]
     if second is not None:
-        found = found - of_word[rows, :, order[:, 1] if second == "runner-up" else 1 - chosen]
+        found = found - of_word[rows, :, order[:, second]]
     return found.masked_fill(~content, 0).detach()
-
-
-def weights(model):
-    """W of the logits, from the decoder as a black box."""
-    size = model.encoder.size
-    bias = model.decoder(torch.zeros(1, size, dtype=torch.float64))
-    return (model.decoder(torch.eye(size, dtype=torch.float64)) - bias).T.detach()
 
 
 contextual_subject = partial(subject_of, lengths=LENGTHS)

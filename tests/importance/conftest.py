@@ -4,7 +4,7 @@ import pytest
 
 from attnprobe.importance.base import Subject
 from tests.importance.layered import TEXTS
-from tests.models.pretrained.families import batch_of, checkpoint, classifier
+from tests.models.pretrained.families import batch_of, checkpoint, classifier, library
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +18,4 @@ def bert():
 
 @pytest.fixture(scope="module")
 def librarys_bert():
-    from transformers import AutoModelForSequenceClassification
-
-    return AutoModelForSequenceClassification.from_pretrained(checkpoint("bert"), attn_implementation="eager").eval()
+    return library("SequenceClassification", checkpoint("bert"))[0]

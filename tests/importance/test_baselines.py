@@ -1,5 +1,3 @@
-"""Attention, orders that read no word, and counts of the training texts: by hand, by plain loops, and by scipy."""
-
 from math import log
 
 import numpy as np

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits, shared
 from tests.importance.layered import TEXTS, inputs_of
-from tests.models.pretrained.families import batch_of, classifier
+from tests.models.pretrained.families import prepared
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 # those whose code is much like another's are looked at with the slow tests
@@ -27,9 +27,7 @@ def cases(families):
 
 
 def subject(family):
-    model = classifier(family)
-    batch = batch_of(model, TEXTS)
-    model.prepare(batch)
+    model, batch = prepared(family, TEXTS)
     outputs = model.double()(batch)
     return Subject(model, batch, outputs, model.readout(batch, outputs))
 
@@ -80,14 +78,11 @@ def held(network, ids):
 
 
 def test_without_biases_they_are_those_of_the_network_differentiated_with_its_weights_held():
-    model = classifier("bert")
+    model, batch = prepared("bert", TEXTS)
     with torch.no_grad():
         for name, parameter in model.network.named_parameters():
             if name.endswith("bias"):
                 parameter.zero_()
-    batch = batch_of(model, TEXTS)
-    model.prepare(batch)
-    model.double()
     linearised = model.linearised(batch)
     for text in range(len(TEXTS)):
         start, logits = held(model.network, inputs_of(batch, text))

@@ -1,5 +1,3 @@
-"""A user's file of scores: whatever does not fit the texts is refused in one line, and what fits is taken as it is."""
-
 import gzip
 import json
 from itertools import cycle
@@ -117,7 +115,6 @@ WRONG = {
     "twice": (lambda rows: [*rows, rows[3]], r"row 4 \(example_id 3\) and row 31 are about the same example"),
     "short": (lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]), r"\d+ scores, and example 1 has \d+ words"),
     "NaN": (lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]), r"word \d+, '\S+', is nan"),
-    "null": (lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]), r"score of word 1, '\S+', is nan"),
     "other words": (lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]), "there 'other "),
     "no key": (lambda rows: [{"scores": row["scores"]} for row in rows], "one of the columns example_id, tokens, text"),
     "no scores": (lambda rows: [{"score": row["scores"], "example_id": 1} for row in rows], r"did you mean score\?"),
@@ -143,9 +140,8 @@ def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name
 def test_no_file_is_refused_before_anything_is_read(trained, tmp_path):
     directory, _ = trained
     for path in ("null", tmp_path / "missing.parquet", written(tmp_path / "own.csv", [])):
-        with pytest.raises(
-            UserError, match=r"no path|missing.parquet does not exist|own.csv: expected .* ends in .parquet"
-        ):
+        expected = r"no path|missing.parquet does not exist|own.csv: expected .* ends in .parquet"
+        with pytest.raises(UserError, match=expected):
             measured(directory, path, "on_finished=remeasure")
 
 

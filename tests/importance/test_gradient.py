@@ -1,19 +1,15 @@
+from functools import partial
+
 import pytest
 import torch
 
 from attnprobe.core.batch import Task, probabilities
 from attnprobe.importance.gradients import gradients
 from attnprobe.measures import kendall_tau
-from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
+from tests.importance.leave_one_out import loops
+from tests.toys import ATTENTIONS, ENCODERS, rows_of
 
-LENGTHS = [6, 1, 9, 4]
-
-
-def subject(encoder="lstm", attention="additive", *, question=False, padding=0, **facts):
-    classes = facts.setdefault("classes", 3 if question else 2)
-    classifier = toy_classifier(encoder, attention, question=question, spread=3, **facts)
-    batch = toy_batch(LENGTHS, question=question, classes=classes, padding=padding)
-    return classifier, batch, toy_readout(classifier, batch)[0]
+subject = partial(loops.subject, lengths=[6, 1, 9, 4])
 
 
 def number(classifier, batch, embeddings, row, target, attention=None):

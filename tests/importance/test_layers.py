@@ -1,5 +1,3 @@
-"""Importances of all layers of a BERT, by plain loops over the library's modules, and by hand."""
-
 import math
 
 import networkx

@@ -1,5 +1,3 @@
-"""Importances by words that are replaced: against loops, exact Shapley values and scikit-learn."""
-
 import numpy as np
 import pytest
 import torch
@@ -47,19 +45,6 @@ def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
     np.testing.assert_allclose(found.numpy(), Ridge(alpha=1.0).fit(kept, target, weight).coef_, rtol=1e-4, atol=1e-6)
 
 
-def table_of(subject, row):
-    """What is explained, for every set of words kept, by bit mask: a plain loop."""
-    one = subject.importance("shapley_sampling")
-    explained, words = one.explained(subject), int(subject.batch.content[row].sum())
-    values = []
-    for mask in range(2**words):
-        inputs = explained.inputs[row : row + 1].clone()
-        gone = [place for place in range(words) if not mask >> place & 1]
-        inputs[0, subject.batch.content[row].nonzero()[gone, 0]] = 0
-        values.append(explained(inputs, torch.tensor([row])).item())
-    return torch.tensor([values], dtype=torch.float64)
-
-
 def test_sufficient_subset_a_greedy_loop():
     subject = contextual_subject()
     one = SufficientSubset()
@@ -89,8 +74,14 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
 @pytest.mark.parametrize(("one", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)])
 def test_it_nears_the_shapley_values(one, near):
     subject = contextual_subject(importances={one.name: one})
-    exact = shapley_values(table_of(subject, 0))[0]
-    found = subject.scores(one.name)[0][subject.batch.content[0]]
+    explained, places = one.explained(subject), subject.batch.content[0].nonzero()[:, 0]
+    values = []
+    for kept in range(2 ** len(places)):  # every set of words, by bit mask
+        inputs = explained.inputs[:1].clone()
+        inputs[0, [place for number, place in enumerate(places) if not kept >> number & 1]] = 0
+        values.append(explained(inputs, torch.tensor([0])).item())
+    exact = shapley_values(torch.tensor([values], dtype=torch.float64))[0]
+    found = subject.scores(one.name)[0, places]
     assert (found - exact).abs().max() < near * exact.abs().max()
 
 

@@ -1,5 +1,3 @@
-"""Attributions and erased words of a model that reads pieces, against the library's own network."""
-
 import pytest
 import torch
 

@@ -1,5 +1,3 @@
-"""Agreement with rationales by hand and against scikit-learn, and annotators against each other by a plain loop."""
-
 import itertools
 import math
 
@@ -9,16 +7,7 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score
 
 from attnprobe.data.columns import packed
-from attnprobe.importance.plausibility import (
-    against_others,
-    average_precision,
-    average_precision_by_chance,
-    covered,
-    human,
-    mass_inside,
-    precision_at_size,
-    top_hit,
-)
+from attnprobe.importance import plausibility
 
 CONTENT = torch.tensor([[False, True, True, True, True, False]])
 RATIONALE = torch.tensor([[True, False, True, True, False, False]])  # a mark outside content counts for nothing
@@ -29,19 +18,19 @@ def row(*numbers):
 
 
 def test_the_measures_of_a_short_text_are_those_computed_by_hand():
-    assert float(covered(RATIONALE, CONTENT)) == 0.5
-    assert float(top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
-    assert float(top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0
-    assert float(mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(0.3)
+    assert float(plausibility.covered(RATIONALE, CONTENT)) == 0.5
+    assert float(plausibility.top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
+    assert float(plausibility.top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0
+    assert float(plausibility.mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(0.3)
     # ties count in part
-    assert float(top_hit(row(3, 3, 3, 0), RATIONALE, CONTENT)) == pytest.approx(2 / 3)
-    assert float(top_hit(row(0, 0, 0, 0), RATIONALE, CONTENT)) == 0.5
+    assert float(plausibility.top_hit(row(3, 3, 3, 0), RATIONALE, CONTENT)) == pytest.approx(2 / 3)
+    assert float(plausibility.top_hit(row(0, 0, 0, 0), RATIONALE, CONTENT)) == 0.5
     # undefined scores stay undefined
-    assert math.isnan(top_hit(row(1, math.nan, 2, 0), RATIONALE, CONTENT))
-    assert math.isnan(mass_inside(row(0, 0, 0, 0), RATIONALE, CONTENT))
-    assert math.isnan(mass_inside(row(6, -1, 2, 1), RATIONALE, CONTENT))
-    assert mass_inside(row(0, 0, 0, 0), RATIONALE & False, CONTENT).isnan().all()
-    assert mass_inside(row(1, 1, 1, 1), RATIONALE & False, CONTENT).tolist() == [0]
+    assert math.isnan(plausibility.top_hit(row(1, math.nan, 2, 0), RATIONALE, CONTENT))
+    assert math.isnan(plausibility.mass_inside(row(0, 0, 0, 0), RATIONALE, CONTENT))
+    assert math.isnan(plausibility.mass_inside(row(6, -1, 2, 1), RATIONALE, CONTENT))
+    assert plausibility.mass_inside(row(0, 0, 0, 0), RATIONALE & False, CONTENT).isnan().all()
+    assert plausibility.mass_inside(row(1, 1, 1, 1), RATIONALE & False, CONTENT).tolist() == [0]
 
 
 def rows_with_ties():
@@ -54,7 +43,7 @@ def rows_with_ties():
 
 def test_average_precision_is_sklearns_ties_and_padding_included():
     scores, rationale, content = rows_with_ties()
-    found = average_precision(scores, rationale, content)
+    found = plausibility.average_precision(scores, rationale, content)
     for row in range(40):
         kept = content[row]
         if not rationale[row].any():
@@ -69,16 +58,17 @@ def test_chance_is_the_mean_over_all_orders():
         rationale = (torch.arange(n) < wanted)[None]
         content = torch.ones(1, n, dtype=torch.bool)
         orders = torch.tensor(list(itertools.permutations(range(n)))).double()
-        mean = average_precision(orders, rationale.expand(len(orders), -1), content.expand(len(orders), -1)).mean()
+        of_all = (one.expand(len(orders), -1) for one in (rationale, content))
+        mean = plausibility.average_precision(orders, *of_all).mean()
         padded = torch.nn.functional.pad(rationale, (0, 2)), torch.nn.functional.pad(content, (0, 2))
-        assert average_precision_by_chance(*padded).item() == pytest.approx(mean.item())
+        assert plausibility.average_precision_by_chance(*padded).item() == pytest.approx(mean.item())
 
 
 def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
     scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
     rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
     content = torch.tensor([[True, True, True, True, False]] * 2)
-    found = precision_at_size(scores, rationale, content)
+    found = plausibility.precision_at_size(scores, rationale, content)
     assert found[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
     assert found[1].isnan()
 
@@ -107,18 +97,18 @@ def test_each_annotator_against_what_half_of_the_others_marked(masks):
             f1s.append(f1_score(reference, own, zero_division=0))
             precisions.append(average_precision_score(reference, own))
             of_scores.append(average_precision_score(reference, scores))
-    found = human(column_of(masks), WIDE)
+    found = plausibility.human(column_of(masks), WIDE)
     assert found["f1"].item() == pytest.approx(np.mean(f1s))
     assert found["auprc"].item() == pytest.approx(np.mean(precisions))
     wide = torch.zeros(1, 7, dtype=torch.float64)
     wide[0, 1:6] = torch.from_numpy(scores)
-    method = against_others(wide, column_of(masks), WIDE, average_precision)
+    method = plausibility.against_others(wide, column_of(masks), WIDE, plausibility.average_precision)
     assert method.item() == pytest.approx(np.mean(of_scores))
 
 
 def test_nobody_agrees_with_a_text_that_has_no_marks():
     column = torch.cat([column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)])
-    found = human(column, WIDE.expand(2, -1))
+    found = plausibility.human(column, WIDE.expand(2, -1))
     assert found["f1"][0] == 1
     assert found["f1"][1].isnan()
-    assert human(column[1:], WIDE)["f1"].isnan().all()  # a batch without any
+    assert plausibility.human(column[1:], WIDE)["f1"].isnan().all()  # a batch without any

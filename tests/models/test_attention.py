@@ -1,5 +1,3 @@
-"""Attention by hand: additive and dot scores, frozen, imposed and sparse attention."""
-
 import itertools
 
 import numpy as np
@@ -9,17 +7,7 @@ from scipy.optimize import brentq
 
 from attnprobe.core.errors import UserError
 from attnprobe.models import attention as kinds
-from tests.toys import ENCODERS, toy_batch, toy_classifier
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("attention", ["additive", "dot"])
-def test_attention_is_a_distribution_over_content(encoder, attention):
-    batch = toy_batch([5, 2, 1], padding=2)
-    outputs = toy_classifier(encoder, attention)(batch)
-    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3))
-    assert torch.equal(outputs.attention > 0, batch.content)
-    assert torch.equal(outputs.scores == -torch.inf, ~batch.content)
+from tests.toys import toy_batch, toy_classifier
 
 
 def test_additive_and_dot_attention_by_hand():

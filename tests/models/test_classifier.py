@@ -4,14 +4,20 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from tests.toys import ENCODERS, assert_same_alone, predict, recipe, toy_batch, toy_classifier, toy_readout
+from tests.toys import ATTENTIONS, ENCODERS, assert_same_alone, predict, recipe, toy_batch, toy_classifier, toy_readout
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("question", [False, True])
-def test_padding_and_batch_size_change_no_prediction(encoder, question):
-    classifier = toy_classifier(encoder, question=question, classes=3).double()
-    assert_same_alone(classifier, toy_batch([5, 2, 1], padding=3, question=question))
+def test_padding_and_batch_size_change_no_prediction_and_attention_is_a_distribution(encoder, attention, question):
+    classifier = toy_classifier(encoder, attention, question=question, classes=3).double()
+    batch = toy_batch([5, 2, 1], padding=3, question=question)
+    assert_same_alone(classifier, batch)
+    outputs = classifier(batch)
+    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3).double())
+    assert torch.equal(outputs.attention > 0, batch.content)
+    assert torch.equal(outputs.scores == -torch.inf, ~batch.content)
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -1,5 +1,3 @@
-"""Attentions that are right or wrong by construction, and one from a lexicon."""
-
 import math
 from dataclasses import replace
 from functools import partial

@@ -1,5 +1,3 @@
-"""The additive decoder: its exact answers against every set of words, by the model's own stages."""
-
 import itertools
 
 import pytest

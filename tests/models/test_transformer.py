@@ -1,5 +1,3 @@
-"""The transformer that is trained from scratch, against PyTorch's own, whole and taken apart."""
-
 from functools import partial
 
 import pytest
@@ -61,9 +59,6 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
         pooled(question=True)
 
 
-METHODS = ["rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti", "value_zeroing"]
-
-
 def subject(model, padding=0):
     batch = toy_batch([5, 2], padding=padding, classes=model.classes)
     return Subject(model, batch, *toy_readout(model, batch))
@@ -90,7 +85,8 @@ def test_its_parts_add_up_to_its_logits_and_its_states(kind):
 
 
 @every
-@pytest.mark.parametrize("name", [*METHODS, "decompx"])
+@pytest.mark.parametrize("name", ["rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti",
+                                  "value_zeroing", "decompx"])  # fmt: skip
 def test_padding_changes_nothing(kind, name):
     model = MODELS[kind]()
     alone, padded = subject(model).scores(name), subject(model, padding=3).scores(name)

@@ -1,5 +1,3 @@
-"""What a short cut is put together from: products, scores in two steps, and means that are collected piece by piece."""
-
 import pytest
 import torch
 

@@ -125,7 +125,6 @@ def test_scores_beyond_what_exp_can_hold():
 
 
 def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_over_its_tokens():
-    """Also of the columns that no model reads."""
     batch = toy_batch([6, 4, 1], padding=3)
     batch.sentence = torch.where(batch.content, 0, -1)
     batch.rationale = batch.content.clone()

@@ -1,5 +1,3 @@
-"""Who may be taken by a short cut, and the check of it: what sees more than a known class does gets every text encoded."""
-
 import pytest
 import torch
 
@@ -30,30 +28,27 @@ class RelativeToTheMean(Attention):
         return self.score((hidden - mean).tanh()).squeeze(-1)
 
 
+def every_text_encoded(classifier, batch, outputs, **how):
+    found, expected = leave_one_out(classifier, batch, outputs, **how), each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert found.reencoded
+    return found
+
+
 @pytest.mark.parametrize("tolerance", [1e-6, 0.0])
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
 @pytest.mark.parametrize("encoder", [*ENCODERS, "gru", "none"])
 def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(encoder, attention, tolerance):
-    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2)
-    found = leave_one_out(classifier, batch, outputs, tolerance=tolerance)
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert expected.nan_to_num().max() > 1e-3
-    assert found.reencoded
+    found = every_text_encoded(*subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2), tolerance=tolerance)
+    assert found.distance.nan_to_num().max() > 1e-3
     assert found.sampled == 0
 
 
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
 @pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder not in REENCODED])
 def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(encoder, attention, monkeypatch):
-    """And the check would find out, and end in encoding every text."""
-    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4])
     monkeypatch.setattr(attention, "positionwise", True)
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.rejected > 1e-4
-    assert found.reencoded
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert every_text_encoded(*subject(encoder, attention, lengths=[6, 1, 24, 4])).rejected > 1e-4
 
 
 @pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention])
@@ -69,11 +64,7 @@ def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attent
     classifier, batch, _ = subject(encoder, attention)
     classifier.encoder.__class__ = Derived
     with torch.no_grad():
-        outputs = classifier(batch)
-    found = leave_one_out(classifier, batch, outputs)
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert found.reencoded
+        every_text_encoded(classifier, batch, classifier(batch))
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "none"])

@@ -1,5 +1,3 @@
-"""Fine-tuning in mixed precision and on several devices, and what is examined afterwards."""
-
 import random
 
 import pytest
@@ -24,13 +22,8 @@ def settings(tmp_path):
         words = draw.choices(others, k=draw.randint(3, 8))
         words.insert(draw.randrange(len(words)), SIGNS[number % 4])
         rows.append((" ".join(words), SIGNS[number % 4]))
-    asked = [
-        "training.epochs=4",
-        "training.recipe.optimizer.lr=0.003",
-        "data.batch_size=16",
-        "probe=[permutation,gradient]",
-    ]
-    return run_settings(checkpoint("bert"), rows, tmp_path, *asked, training="finetune")
+    asked = "training.epochs=4 training.recipe.optimizer.lr=0.003 data.batch_size=16 probe=[permutation,gradient]"
+    return run_settings(checkpoint("bert"), rows, tmp_path, *asked.split(), training="finetune")
 
 
 def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -165,7 +166,6 @@ def test_labels_are_matched_in_any_order_some_are_enough_and_how_they_were_found
     ("own", "settings", "message"),
     [
         (UNNAMED, {"class_names": ("a", "b", "c")}, r"its labels are LABEL_0, .*=\[a, b, c\] in the order of .*all 3"),
-        (UNNAMED, {"class_names": ("1", "2", "3")}, r"those of the data 1, 2, 3"),
         (("bad", "good"), {"class_names": ("bad", "fine")}, r"those of the data bad, fine.*label of the checkpoint"),
         (RATED, {"layer": 3}, r"model\.layer=3: this model has 3 attentions"),
         (RATED, {"heads": [4]}, r"model\.heads names 4: this layer has 4 heads"),
@@ -207,8 +207,7 @@ def setting(file, **changed):
     return lambda folder: (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | changed))
 
 
-def headed(**changed):
-    return setting("config.json", **changed)
+headed = partial(setting, "config.json")
 
 
 def normalised(*rules):
@@ -240,29 +239,20 @@ MOST = "characters of one: expected at most 1,000"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda folder: [one.unlink() for one in folder.glob("*token*")],
-            r"its tokenizer knows no word: expected its files",
-        ),
-        (
-            lambda folder: os.truncate(folder / "model.safetensors", 9000),
-            "SafetensorError.*: its weights are damaged or",
-        ),
+        (lambda folder: [one.unlink() for one in folder.glob("*token*")], "knows no word: expected its files"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 9000), "SafetensorError.*: its weights are damaged"),
         (written("adapter_config.json", b"{}"), r"holds an adapter .*merge_and_unload\(\)"),
         (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), r"no \.bin: pickles are"),
         (written("model.safetensors", b"[" * 9000), "cannot open it .SafetensorError"),
         (written("config.json", b'{"a":' * 20_000), r"cannot open it .*Expected a folder with config\.json"),
         (weights_in("x.bin"), r"names the file 'x\.bin': expected files of this folder that end in \.safetensors"),
         (weights_in("../x.safetensors"), r"names the file '\.\./x\.safetensors'"),
-        (weights_in("/etc/passwd"), "names the file '/etc/passwd'"),
         (headed(quantization_config={"load_in_8bit": True}), "quantization_config=.* is not supported"),
         (headed(_attn_implementation="someone/kernel"), "_attn_implementation=someone/kernel is not"),
         (headed(num_hidden_layers=10**6), "num_hidden_layers=1000000 is not supported"),
         (headed(num_attention_heads=0), "cannot open it .ZeroDivisionError"),
         (headed(chunk_size_feed_forward="x"), "its network cannot read a text .TypeError"),
         (headed(architectures=["BertForMaskedLM"]), "a BertForMaskedLM: expected .*training=finetune"),
-        (headed(architectures=["BertForQuestionAnswering"]), "a BertForQuestionAnswering: expected"),
-        (headed(architectures=["BertModel"]), "a BertModel: expected"),
         (headed(architectures=["GPT2LMHeadModel"]), r"a GPT2LMHeadModel: .* model\.prompt and model\.labels"),
         (headed(id2label={"0": "x"}, label2id={"x": 0}), r"num_labels=1.*=finetune.*model.threshold"),
         (headed(problem_type="multi_label_classification"), r"read them with data\.multi_label=true"),
@@ -294,9 +284,8 @@ def test_what_is_no_mistake_in_a_checkpoint_is_read(tmp_path):
     several = headed(problem_type="single_label_classification")
     rules = ([replaced({"String": "``"}, '"'), replaced({"Regex": " {2,}"}, " "), {"type": "NFKC"}],
              [{"type": "Prepend", "prepend": "_"}, replaced({"String": " "}, "_")] * 5)  # fmt: skip
-    for number, change in enumerate(
-        (several, *(normalised(*some) for some in rules))
-    ):  # no normalizer makes a text long
+    changes = several, *(normalised(*some) for some in rules)  # no normalizer makes a text long
+    for number, change in enumerate(changes):
         shutil.copytree(checkpoint("bert"), tmp_path / str(number))
         change(tmp_path / str(number))
         opened(tmp_path / str(number))
@@ -307,7 +296,6 @@ def test_what_is_no_mistake_in_a_checkpoint_is_read(tmp_path):
 
 @pytest.mark.parametrize("removal", ["delete", "mask"])
 def test_gradients_and_removals_under_other_attentions_are_those_of_words(removal):
-    """What the probe of agreement asks: of texts whose words have several pieces."""
     model, batch = prepared(removal=removal)
     with torch.no_grad():
         outputs = model(batch)
@@ -328,7 +316,6 @@ def test_gradients_and_removals_under_other_attentions_are_those_of_words(remova
 
 @pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0), Supervision(1.0)])
 def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objective):
-    """An adversary, a deceiver, and one whose attention is supervised, are fine-tuned as other models are."""
     model, batch = prepared()
     outputs = model.train()(batch)
     even = batch.content.double() / batch.content.sum(-1, keepdim=True)

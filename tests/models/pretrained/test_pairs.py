@@ -1,5 +1,3 @@
-"""Classifiers that read two texts as a pair, against `transformers` alone."""
-
 import shutil
 
 import numpy as np

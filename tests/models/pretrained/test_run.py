@@ -1,5 +1,3 @@
-"""Whole runs of pretrained classifiers, from a file of texts to the tables."""
-
 import json
 import random
 from html import unescape
@@ -25,8 +23,6 @@ from tests.runs import SMALL_ADVERSARY, composed
 pytest.importorskip("transformers")
 LABELS = ("very bad", "so-so", "Good", "great")
 PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
-
-
 DRAW = random.Random(0)
 ROWS = [(" ".join([*DRAW.choices(WORDS, k=DRAW.randint(3, 8)), "unable"]), ("Great", "good", "so_so", "very bad")[n % 4])
         for n in range(80)]  # fmt: skip

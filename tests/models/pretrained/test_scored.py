@@ -1,5 +1,3 @@
-"""Checkpoints that give one score, against `transformers` alone."""
-
 import random
 from functools import cache
 

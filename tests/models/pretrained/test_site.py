@@ -1,5 +1,3 @@
-"""From rows over pieces to one weight per word and back: against scipy, and Sinkhorn & Knopp's own sweeps."""
-
 from dataclasses import replace
 
 import torch

@@ -1,5 +1,3 @@
-"""Checkpoints that give a class to every word, against `transformers` alone."""
-
 import random
 from functools import cache
 
