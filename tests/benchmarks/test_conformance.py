@@ -1,5 +1,3 @@
-"""docs/results/conformance.md says what its command finds, and every difference has a reason."""
-
 import os
 from pathlib import Path
 
@@ -7,24 +5,18 @@ import pytest
 import torch
 
 from attnprobe.importance.plausibility import iou_f1
-from benchmarks.conformance import (
-    CLOSE,
-    MODELS,
-    erasure_metrics,
-    limits_of,
-    plausibility_metrics,
-    random_scores,
-    small_model,
-)
+from benchmarks import conformance
+from benchmarks.conformance import erasure_metrics, plausibility_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results" / "conformance.md").read_text(encoding="utf-8")
 
 
 def test_erasers_metrics_are_ours_or_the_reason_is_given():
-    for one in [*plausibility_metrics(random_scores()), *erasure_metrics(small_model())]:
+    plausible = plausibility_metrics(conformance.random_scores())
+    for one in [*plausible, *erasure_metrics(conformance.small_model())]:
         assert one.same == one.numbers or one.reason, one
         assert f"| {one.metric} | {one.numbers} | {one.same} |" in PAGE
-    assert [one.same < one.numbers for one in plausibility_metrics(random_scores())].count(True) == 2
+    assert [one.same < one.numbers for one in plausible].count(True) == 2
 
 
 def test_spans_by_hand():
@@ -36,12 +28,12 @@ def test_spans_by_hand():
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", conformance.MODELS)
 def test_limits_that_differ_are_named(model):
     folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
-    if "ATTNPROBE_DATA_DIR" not in os.environ or not folder.is_dir():
+    if not folder.is_dir():
         pytest.skip("no naopc below ATTNPROBE_DATA_DIR")
-    table = limits_of(folder, model)
-    apart = table[(table["upper"] - table["their_upper"]).abs() > CLOSE]
+    table = conformance.limits_of(folder, model)
+    apart = table[(table["upper"] - table["their_upper"]).abs() > conformance.CLOSE]
     assert all(f"| {model} | {text} | " in PAGE for text in apart["text"])
-    assert (table["lower"] - table["their_lower"]).abs().max() <= CLOSE
+    assert (table["lower"] - table["their_lower"]).abs().max() <= conformance.CLOSE

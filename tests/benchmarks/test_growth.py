@@ -1,5 +1,3 @@
-"""The benchmark of growth: every probe runs at every axis, and the exponent is that of the numbers."""
-
 import json
 
 import pytest

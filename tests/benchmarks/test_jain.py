@@ -1,5 +1,3 @@
-"""The benchmark's two sides do the same work."""
-
 from itertools import permutations
 
 import numpy as np

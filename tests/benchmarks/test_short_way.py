@@ -1,5 +1,3 @@
-"""The short way, and the loop that it is timed against."""
-
 import re
 
 from benchmarks import short_way

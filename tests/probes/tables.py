@@ -2,6 +2,7 @@
 
 import matplotlib as mpl
 import numpy as np
+import torch
 
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.reading import readings
@@ -9,7 +10,7 @@ from attnprobe.importance.base import Subject
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import Measurement
 from attnprobe.results.table import Rows
-from tests.toys import toy_readout
+from tests.toys import toy_batch, toy_readout
 
 NAN = float("nan")
 
@@ -17,6 +18,15 @@ NAN = float("nan")
 def subject_of(classifier, batch, *words_and_importances):
     """A batch as this classifier reads it."""
     return Subject(classifier, batch, *toy_readout(classifier, batch), *words_and_importances)
+
+
+def marked(lengths, **facts):
+    """Texts with two words as their reason, and other words in their places as the contradiction."""
+    batch = toy_batch(lengths, **facts)
+    batch.rationale = torch.zeros_like(batch.content)
+    batch.rationale[:, [2, 4]] = batch.content[:, [2, 4]]
+    batch.counterfactual = torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    return batch
 
 
 def measured(probe, subject):
@@ -33,7 +43,7 @@ def table(probe, metrics, *, data="yelp", model="hanconv"):
     """One run's long table: metric → the number of each example."""
     rows = Rows()
     for metric, values in metrics.items():
-        rows.add(metric, np.arange(len(values)), np.array(values, float))
+        rows.add(metric, np.arange(len(values)), np.asarray(values, float))
     identity = {"run_id": model, "experiment": "serrano", "data": data, "model": model, "seed": 0, "split": "test"}
     return rows.table(identity | {"probe": probe}).to_pandas()
 

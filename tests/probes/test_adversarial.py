@@ -119,7 +119,6 @@ def test_shares_along_epsilon_are_counted_with_wilsons_interval():
         assert row["share"] == count / 40
         z = 1.959964
         middle, half = count + z**2 / 2, z * np.sqrt(count * (40 - count) / 40 + z**2 / 4)
-        assert [row["low"], row["high"]] == pytest.approx(
-            [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
-        )
+        ends = [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
+        assert [row["low"], row["high"]] == pytest.approx(ends)
     pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), found)  # seeds are no further texts

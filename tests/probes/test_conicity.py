@@ -1,5 +1,3 @@
-"""Conicity against numpy, text by text, and in known cases."""
-
 import numpy as np
 import pytest
 import torch

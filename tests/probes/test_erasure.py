@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -45,16 +43,14 @@ def test_equals_the_published_loop(classes, question):
                 lambda attended, query=query: subject.classifier.decoder(attended[None], query)[0],
                 outputs.hidden[row], attention[row], order,
             )  # fmt: skip
-            expected = (
-                (count, count / length, float(attention[row, order[:count]].sum())) if count > 0 else (math.nan,) * 3
-            )
+            mass = float(attention[row, order[:count]].sum())
+            expected = (count, count / length, mass) if count > 0 else (NAN,) * 3
             ours = tuple(float(found[f"removed_{kind}_{name}"][row]) for kind in ("count", "fraction", "mass"))
             assert ours == pytest.approx(expected, nan_ok=True), name
 
 
 def test_the_smallest_set_is_filed_by_position_and_flips():
-    batch = toy_batch(LENGTHS, padding=1)
-    subject = subject_of(undecided(toy_classifier(classes=3, spread=8), batch), batch)
+    subject, _ = examined(toy_batch(LENGTHS, padding=1))
     rows = measured(Erasure(), subject)
     sizes, members = rows["removed_count_optimal"].value, rows["smallest_set"]
     flips = (sizes > 0).nonzero().flatten().tolist()
@@ -131,9 +127,8 @@ def test_towards_each_class():
 
 def test_a_decoder_that_is_not_linear_leaves_out_what_needs_position_logits():
     _, found = examined(toy_batch(LENGTHS, question=True), question=True)
-    assert not {"never_flips", "regret_attention", "overtake_size", "status_contribution", "status_optimal"} & set(
-        found
-    )
+    missing = {"never_flips", "regret_attention", "overtake_size", "status_contribution", "status_optimal"}
+    assert not missing & set(found)
     assert {f"status_{name}" for name in RANKINGS} <= set(found)
     assert found["flip_by_bias"].dtype is torch.bool
 
@@ -150,13 +145,7 @@ def test_paired_by_hand():
     pairs = pair_table(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(["ranking", "against"])
     assert len(pairs) == 4 * 3
     row = pairs.loc[("attention", "gradient")]
-    assert (row["needs fewer"], row["tie"], row["needs more"], row["neither flips"], row["n"]) == (
-        0.4,
-        0.2,
-        0.2,
-        0.2,
-        5,
-    )
+    assert row[["needs fewer", "tie", "needs more", "neither flips", "n"]].tolist() == [0.4, 0.2, 0.2, 0.2, 5]
     assert row["low"] <= 0.4 <= row["high"]
     # differences 1, 0, 4 − 6, 0, 3: ranks 1, 2 and 3
     assert row["rank-biserial"] == pytest.approx((1 - 2 + 3) / 6)
@@ -166,5 +155,13 @@ def test_paired_by_hand():
     assert np.isnan(rank_biserial(np.zeros(3)))
 
 
-def test_nothing_but_undefined_numbers_is_drawn_as_well():
-    assert len(list(drawn("erasure", table("erasure", erased([1, 1], **{name: [NAN, NAN] for name in COUNTS}))))) == 3
+@pytest.mark.parametrize(
+    ("probe", "metrics", "figures"),
+    [
+        ("erasure", erased([1, 1], **{name: [NAN, NAN] for name in COUNTS}), 3),
+        ("single_weight", {f"{name}_attention": [NAN, NAN] for name in (
+            "drawn_delta_js", "drawn_delta_attention", "flip_top", "flip_random")}, 2),
+    ],
+)  # fmt: skip
+def test_nothing_but_undefined_numbers_is_drawn_as_well(probe, metrics, figures):
+    assert len(list(drawn(probe, table(probe, metrics)))) == figures

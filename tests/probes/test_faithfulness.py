@@ -1,5 +1,3 @@
-"""Comprehensiveness and sufficiency against a plain loop over texts that are put together word by word."""
-
 import math
 
 import numpy as np
@@ -17,38 +15,27 @@ from tests.toys import predict, toy_batch
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
-def single(subject, row, words):
-    """A batch of one text with these ids between its markers, made from nothing."""
-    one = toy_batch([max(1, len(words))])
-    one.ids[0, 1:-1] = torch.tensor(words)
-    return one
-
-
 def p_of(subject, row, places, operator):
     """The probability of the predicted class of one text that keeps the words at these places."""
     batch, model = subject.batch, subject.classifier
     decision = int(subject.outputs.logits[row].argmax())
     ids = batch.ids[row][batch.content[row]].tolist()
-    if operator == "delete":
-        return (
-            predict(model, single(subject, row, [ids[place] for place in places]))[0, decision].item()
-            if places
-            else math.nan
-        )
-    if operator == "mask":
-        return predict(
-            model, single(subject, row, [one if place in places else UNKNOWN for place, one in enumerate(ids)])
-        )[0, decision].item()
+    if not places and operator in ("delete", "attention"):
+        return math.nan
     if operator == "attention":
-        if not places:
-            return math.nan
         at = batch.content[row].nonzero()[:, 0][places]
-        weights = torch.zeros_like(subject.readout.attention)
-        weights[:, :] = subject.readout.attention
+        weights = subject.readout.attention.clone()
         weights[row] = 0
         weights[row, at] = subject.readout.attention[row, at] / subject.readout.attention[row, at].sum()
         return subject.readout.predict(weights)[row, decision].item()
-    alone = single(subject, row, ids)
+    if operator == "delete":
+        ids = [ids[place] for place in places]
+    elif operator == "mask":
+        ids = [one if place in places else UNKNOWN for place, one in enumerate(ids)]
+    alone = toy_batch([len(ids)])
+    alone.ids[0, 1:-1] = torch.tensor(ids)
+    if operator in ("delete", "mask"):
+        return predict(model, alone)[0, decision].item()
     inputs = model.inputs(alone).detach().clone()
     replacement = inputs[0, 1:-1].mean(0) if operator == "mean" else 0
     for place in range(len(ids)):

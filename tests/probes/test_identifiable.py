@@ -1,5 +1,3 @@
-"""Identical outputs, against scipy's linear programmes over all heads and pieces at once."""
-
 import numpy as np
 import pytest
 import torch
@@ -7,19 +5,15 @@ from scipy.optimize import linprog
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
-from attnprobe.importance.base import Note, Subject
+from attnprobe.importance.base import Note
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.identifiable import READ_METRICS, Identifiable, lengths_table, of_rows
-from tests.probes.tables import table
+from tests.probes.tables import subject_of, table
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def measured(model, batch, words=None):
-    with torch.no_grad():
-        outputs = model(batch)
-    found = list(
-        Identifiable(words).examine(Subject(model, batch, outputs, model.readout(batch, outputs)), Draws(0, "i"))
-    )
+    found = list(Identifiable(words).examine(subject_of(model, batch), Draws(0, "i")))
     notes = {one.name: one.value for one in found if isinstance(one, Note)}
     return {one.metric: one for one in found if isinstance(one, Measurement)}, notes
 
@@ -77,7 +71,6 @@ def test_a_transformers_short_texts_have_one_attention_and_long_ones_many():
     model = classifier("bert")  # heads of 6
     batch = batch_of(model, ["fine", "the film was fine", " ".join(WORDS[:12])])
     model.prepare(batch)
-    model.to(model.precision)
     found, _ = measured(model, batch, words=2)
     pieces = found["parts"].value
     assert pieces.tolist() == [3, 6, 14]

@@ -1,5 +1,3 @@
-"""The check of known answers against plain loops, hand-made cases and scikit-learn."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,24 +10,13 @@ from attnprobe.core.batch import Batch
 from attnprobe.data.prepare import KINDS
 from attnprobe.exact import farthest_attention
 from attnprobe.models.controls import FirstAttention, RationaleAttention, RelayEncoder
-from attnprobe.probes.base import Subject
 from attnprobe.probes.known_answer import KnownAnswer, kept
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, batch_of, classifier
-from tests.probes.tables import subject_of, values
+from tests.probes.tables import marked, subject_of, values
 from tests.runs import small_run
-from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier
-
-
-def marked(lengths, padding=0):
-    """A batch with two words of each text as its reason, and other words at these places as the contradiction."""
-    batch = toy_batch(lengths, padding=padding)
-    rationale = torch.zeros_like(batch.content)
-    rationale[:, 2] = rationale[:, 4] = True
-    rationale &= batch.content
-    other = torch.where(rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
-    return replace(batch, rationale=rationale, counterfactual=other)
+from tests.toys import ATTENTIONS, ENCODERS, toy_classifier
 
 
 def measured(classifier, batch):
@@ -41,9 +28,7 @@ def text_of(words):
     """One text of these ids, made by hand."""
     ids = torch.tensor([[2, *words, 3]])
     content = torch.tensor([[False, *[True] * len(words), False]])
-    return Batch(
-        ids=ids, mask=ids != 0, content=content, labels=torch.zeros(1).long(), example_id=torch.zeros(1).long()
-    )
+    return Batch(ids, ids != 0, content, torch.zeros(1).long(), torch.zeros(1).long())
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
@@ -113,11 +98,9 @@ def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(attentio
     monkeypatch.setitem(ENCODERS, "relay", RelayEncoder)
     monkeypatch.setitem(ATTENTIONS, "built", attention)
     classifier = toy_classifier("relay", "built")
-    batch = toy_batch([4, 4])
-    batch = replace(batch, rationale=(batch.content.cumsum(-1) == 2) & batch.content)
-    batch = replace(
-        batch, counterfactual=torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
-    )
+    batch = marked([4, 4])
+    batch.rationale[:, 4] = False
+    batch.counterfactual[:, 4] = batch.ids[:, 4]
     vectors, states = classifier.embedding(batch.ids), classifier(batch).hidden
     torch.testing.assert_close(states[:, 1], vectors[:, 2])
     torch.testing.assert_close(states[:, 2], vectors[:, 1])
@@ -166,10 +149,7 @@ def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():
         text = " ".join(word for place, word in enumerate(words, 1) if keep[0, place])
         with torch.no_grad():
             torch.testing.assert_close(model(left).logits, model(batch_of(model, [text])).logits)
-    with torch.no_grad():
-        outputs = model(batch)
-    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
-    found = values(KnownAnswer(), subject)
+    _, found = measured(model, batch)
     assert "correct_without" in found
     assert "correct_contradicted" not in found  # its words are not cut into pieces
 

@@ -1,5 +1,3 @@
-"""Near ties against all pairs one by one, and in known cases."""
-
 from itertools import combinations
 
 import pytest

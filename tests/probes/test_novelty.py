@@ -1,15 +1,12 @@
-"""p-values against an even distribution, by a plain loop, and for texts that are known to be unlike."""
-
 import pytest
 import torch
 from scipy import stats
 
-from attnprobe.core.randomness import Draws
-from attnprobe.importance.base import Subject
 from attnprobe.probes.novelty import Known, Novelty, novelty_table
 from tests.importance.subjects import subject_of
+from tests.probes import tables
 from tests.probes.tables import NAN, table, values
-from tests.toys import toy_batch, toy_readout
+from tests.toys import toy_batch
 
 
 def normal(count, seed, shift=0.0):
@@ -47,36 +44,26 @@ class Split:
         return toy_batch([3 + row % 5 for row in range(30)], seed=7).rows(torch.tensor(rows))
 
 
-def measured(**settings):
-    probe, subject = Novelty(importances=["attention"], **settings), subject_of(lengths=[5, 7, 1])
-    probe._held_out = Split()
-    return values(probe, subject)
-
-
 def test_texts_without_words_and_whole_ones():
-    found = measured(operators=["delete", "zeros"])
+    probe = Novelty(importances=["attention"], operators=["delete", "zeros"])
+    probe._held_out = Split()
+    subject = subject_of(lengths=[5, 7, 1])
+    found = values(probe, subject)
     assert ((found["novelty_p"] > 0) & (found["novelty_p"] <= 1)).all()
     without = found["novelty_p_without_attention_by_delete"]
     assert without.isnan().tolist() == [False, False, True]  # no word would be left
     # a held-out text is its own nearest: nothing is less novel
-    whole = Novelty(importances=["attention"], operators=["zeros"])
-    whole._held_out = Split()
-    batch = Split()[list(range(4))]
-    model = subject_of().classifier
-    again = whole.measure(Subject(model, batch, *toy_readout(model, batch)), Draws(0, "novelty"))
-    assert next(iter(again)).value.tolist() == [1.0] * 4
+    held_out = tables.subject_of(subject.classifier, Split()[list(range(4))])
+    assert values(probe, held_out)["novelty_p"].tolist() == [1.0] * 4
 
 
 def test_shares_of_unlike_texts():
-    results = table(
-        "novelty",
-        {
-            "novelty_p": [0.01, 0.5, 0.9, 0.04],
-            "novelty_p_without_attention_by_mask": [0.01, 0.02, 0.6, NAN],
-            "novelty_p_alone_attention_by_mask": [0.2, 0.3, 0.4, 0.5],
-        },
-    )
-    (line,) = novelty_table(results).to_dict("records")
+    metrics = {
+        "novelty_p": [0.01, 0.5, 0.9, 0.04],
+        "novelty_p_without_attention_by_mask": [0.01, 0.02, 0.6, NAN],
+        "novelty_p_alone_attention_by_mask": [0.2, 0.3, 0.4, 0.5],
+    }
+    (line,) = novelty_table(table("novelty", metrics)).to_dict("records")
     assert (line["importance"], line["operator"], line["n"]) == ("attention", "mask", 4)
     assert line["unlike, whole texts"] == 0.5
     assert line["unlike, without them"] == pytest.approx(2 / 3)

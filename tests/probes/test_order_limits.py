@@ -1,5 +1,3 @@
-"""Limits of all orders of removal against every permutation, and in cases known by hand."""
-
 import itertools
 import math
 
@@ -38,10 +36,8 @@ def test_every_permutation_lies_between_the_certified_limits_and_the_search_come
     lead = logits[..., 0] - logits[..., 1]
     reached = 0
     for row in range(len(attention)):
-        falls = [
-            fall_by_hand(attention[row].tolist(), lead[row].tolist(), order)
-            for order in itertools.permutations(range(6))
-        ]
+        weights, leads = attention[row].tolist(), lead[row].tolist()
+        falls = [fall_by_hand(weights, leads, order) for order in itertools.permutations(range(6))]
         low, low_found, high_found, high = (float(one[row]) for one in limits)
         assert low <= min(falls) + 1e-12
         assert high >= max(falls) - 1e-12
@@ -72,14 +68,10 @@ def test_of_an_even_attention_the_limits_are_exact_and_by_hand():
     assert [float(one) for one in limits] == pytest.approx([worst, worst, best, best], abs=1e-12)
 
 
-@pytest.fixture(scope="module")
-def found():
-    subject = subject_of(lengths=[6, 9, 1, 40], classes=3)
-    return values(OrderLimits(["attention", "random", "contribution"]), subject)
-
-
-def test_the_probe_places_every_order_between_the_limits(found):
-    for name in ("attention", "random", "contribution"):
+def test_the_probe_places_every_order_between_the_limits():
+    names = ["attention", "random", "contribution"]
+    found = values(OrderLimits(names), subject_of(lengths=[6, 9, 1, 40], classes=3))
+    for name in names:
         low, high, own = found[f"place_low_{name}"], found[f"place_high_{name}"], found[f"aopc_{name}"]
         defined = ~own.isnan()
         assert defined.tolist() == [True, True, False, True]
@@ -111,8 +103,7 @@ def test_weights_without_meaning_come_near_to_the_best_order_so_that_nothing_is_
         return float(((falls - limits.lowest) / (limits.highest - limits.lowest)).mean())
 
     own = place(attention.argsort(-1, descending=True))
-    shuffled = place(
-        torch.stack([torch.randperm(8, generator=torch.Generator().manual_seed(row)) for row in range(200)])
-    )
+    generator = torch.Generator().manual_seed(0)
+    shuffled = place(torch.stack([torch.randperm(8, generator=generator) for _ in range(200)]))
     assert own > 0.5 > shuffled + 0.05
     assert not READING.claims

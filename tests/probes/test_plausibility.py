@@ -1,14 +1,13 @@
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
+from attnprobe.probes.plausibility import Plausibility, plausibility_table
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
-from tests.probes.tables import subject_of, values
+from tests.probes.tables import subject_of, table, values
 from tests.runs import small_run
 from tests.toys import toy_batch, toy_classifier
 
@@ -37,7 +36,7 @@ def test_each_importance_is_compared_with_the_rationale():
     assert measured(toy_batch([6, 4]))[1] == {}
 
 
-def test_the_human_ceiling_stands_beside_each_importance(tmp_path):
+def test_the_human_ceiling_stands_beside_each_importance():
     people = [[True, False, True, False], [True, False, False, False], [False, True, False, False]]
     batch = toy_batch([4, 4])
     batch.rationale = torch.zeros_like(batch.content)
@@ -49,17 +48,10 @@ def test_the_human_ceiling_stands_beside_each_importance(tmp_path):
     assert float(found["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
     assert found["human_f1"][1].isnan()
     assert set(found) >= {"others_f1_attention", "others_auprc_gradient"}
-    numbers = pd.concat(
-        pd.DataFrame({"metric": metric, "example_id": range(2), "value": value.tolist()})
-        for metric, value in found.items()
-    ).assign(
-        step=np.nan, probe="plausibility", data="toy", model="lstm", seed=0, run_id="a", split="test", experiment="x"
-    )
-    table = plausibility_table(numbers).set_index("importance")
-    assert table.loc["one annotator against the others", "f1 against the others"] == pytest.approx(1 / 3)
-    assert np.isnan(table.loc["one annotator against the others", "f1 above chance"])
-    figure = points(numbers, None)
-    assert len(figure.axes) == 1
+    lines = plausibility_table(table("plausibility", found)).set_index("importance")
+    row = lines.loc["one annotator against the others"]
+    assert row["f1 against the others"] == pytest.approx(1 / 3)
+    assert np.isnan(row["f1 above chance"])
 
 
 def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():

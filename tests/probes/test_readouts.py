@@ -1,25 +1,16 @@
-"""Read-outs against scipy's optimum and a plain loop; weights that say everything, and weights that say nothing."""
-
 import numpy as np
 import pytest
 import scipy
 import torch
 from scipy import sparse
+from sklearn.model_selection import StratifiedKFold
 
 from attnprobe.core.batch import Outputs
 from attnprobe.data.batching import Ragged, TextSplit
 from attnprobe.probes.readouts import READING, Readouts, fitted, out_of_fold
+from tests.probes.tables import table
 
 WORDS, FILLER, TEXTS = 42, 40, 240
-
-
-def split_of(labels, rows):
-    return TextSplit(
-        np.arange(len(rows)),
-        Ragged.of([np.array(row) for row in rows], np.int64),
-        np.arange(WORDS),
-        {"labels": np.array(labels)},
-    )
 
 
 def drawn(seed=0, repeats=1):
@@ -50,13 +41,16 @@ def model(places, weight):
     return run
 
 
-def told(weight, repeats=1):
+def told(weight, repeats=1, relabelled=lambda labels: labels):
+    """The labels, and what of them is told by the read-outs."""
     labels, rows, places = drawn(repeats=repeats)
-    return Readouts()._of_split(model(places, weight), split_of(labels, rows), torch.device("cpu"))
+    labels, words = np.array(relabelled(labels)), Ragged.of([np.array(row) for row in rows], np.int64)
+    split = TextSplit(np.arange(TEXTS), words, np.arange(WORDS), {"labels": labels})
+    return labels, Readouts()._of_split(model(places, weight), split, torch.device("cpu"))
 
 
 def test_weights_that_say_everything_and_weights_that_say_nothing():
-    everything, nothing = told(0.9), told(0.1)
+    everything, nothing = (told(weight)[1] for weight in (0.9, 0.1))
     assert everything["readout_words_attention"].mean() == 1
     assert everything["readout_states_attention"].mean() == 1
     for found in (everything, nothing):  # one word of each kind is in every text: alike, they say nothing
@@ -67,7 +61,7 @@ def test_weights_that_say_everything_and_weights_that_say_nothing():
 
 def test_a_text_is_not_told_by_its_own_repeats():
     """With three copies of each text a fit that has seen one knows them all."""
-    found = told(0.1, repeats=3)
+    _, found = told(0.1, repeats=3)
     assert abs(found["readout_words_equal"].mean() - 0.5) < 0.3
 
 
@@ -101,38 +95,25 @@ def test_folds_by_a_plain_loop():
     features = sparse.csr_matrix(draw.normal(size=(60, 3)))
     labels, groups = draw.integers(0, 2, 60), np.arange(60)
     found = out_of_fold(features, labels, groups, 1.0)
-    from sklearn.model_selection import StratifiedKFold
-
     for fit, ask in StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(60), labels):
         for one in ask:
             assert found[one] == fitted(features[fit], labels[fit], 1.0).predict(features[[one]])[0]
 
 
 def test_classes_of_few_texts_are_left_out():
-    labels, rows, places = drawn()
-    labels = [2 if number < 10 else label for number, label in enumerate(labels)]
-    found = Readouts()._of_split(model(places, 0.9), split_of(labels, rows), torch.device("cpu"))
+    _, found = told(0.9, relabelled=lambda labels: [2] * 10 + labels[10:])
     assert np.isnan(found["readout_words_attention"][:10]).all()
     assert not np.isnan(found["readout_words_attention"][10:]).any()
-    alone = Readouts()._of_split(model(places, 0.9), split_of([0] * TEXTS, rows), torch.device("cpu"))
+    _, alone = told(0.9, relabelled=lambda labels: [0] * TEXTS)
     assert all(np.isnan(column).all() for column in alone.values())
 
 
 def test_the_claims_are_differences_of_balanced_accuracies():
-    labels, rows, places = drawn()
-    labels = [0 if number % 3 else label for number, label in enumerate(labels)]
-    found = Readouts()._of_split(model(places, 0.5), split_of(labels, rows), torch.device("cpu"))
+    labels, found = told(0.5, relabelled=lambda labels: np.where(np.arange(TEXTS) % 3, 0, labels))
 
     def balanced(kind):
         right = found[f"readout_words_{kind}"]
-        return np.mean([right[np.array(labels) == label].mean() for label in (0, 1)])
+        return np.mean([right[labels == label].mean() for label in (0, 1)])
 
-    import pandas as pd
-
-    table = pd.concat(
-        pd.DataFrame({"metric": name, "example_id": range(TEXTS), "value": column}) for name, column in found.items()
-    ).assign(
-        probe="readouts", data="d", model="m", run_id="r", split="test", seed=0, experiment="e", step=np.nan, site=""
-    )
-    number = next(one for one in READING.claims if one.criterion == "leak").measure(table)
+    number = next(one for one in READING.claims if one.criterion == "leak").measure(table("readouts", found))
     assert number.value == pytest.approx(balanced("attention") - balanced("equal"))

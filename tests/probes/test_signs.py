@@ -1,5 +1,3 @@
-"""Signs against a count by hand, and against the weights in random order."""
-
 from dataclasses import replace
 
 import pytest

@@ -6,7 +6,7 @@ import torch
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
 from attnprobe.probes.single_weight import SingleWeight, flip_table
-from tests.probes.tables import NAN, drawn, subject_of, table, values
+from tests.probes.tables import NAN, subject_of, table, values
 from tests.toys import toy_batch, toy_classifier, undecided
 
 LENGTHS = [9, 4, 1, 2, 12]
@@ -109,20 +109,10 @@ def test_the_drawn_item_is_every_other_one_equally_often():
     assert min(counts) > 160  # 200 expected each, standard deviation 12
 
 
-METRICS = ("drawn_delta_js_attention", "drawn_delta_attention_attention", "flip_top_attention", "flip_random_attention")
-
-
 def test_flip_tables_by_hand():
-    results = table(
-        "single_weight", {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
-    )
-    (row,) = flip_table(results, "attention").to_dict("records")
-    assert row["data and model"] == "yelp · hanconv"
+    flips = {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
+    (row,) = flip_table(table("single_weight", flips), "attention").to_dict("records")
     assert [row[name] for name in ("both", "top only", "random only", "neither")] == pytest.approx(
         [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]
     )
     assert row["n"] == 3
-
-
-def test_nothing_but_undefined_numbers_is_drawn_as_well():
-    assert len(list(drawn("single_weight", table("single_weight", {name: [NAN, NAN] for name in METRICS})))) == 2

@@ -1,8 +1,3 @@
-"""Soft erasure against a plain loop, and scores that say nothing."""
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 import pytest
 import torch
 
@@ -13,12 +8,8 @@ from tests.importance.subjects import LENGTHS, subject_of
 from tests.probes.tables import values
 
 
-@dataclass(frozen=True)
 class Alike(Importance):
-    """Every word alike."""
-
-    name: ClassVar[str] = "fixed"
-    title: ClassVar[str] = "fixed"
+    name = title = "fixed"
 
     def scores(self, subject):
         return subject.batch.content.double()

@@ -1,5 +1,3 @@
-"""All subsets against plain loops over every order, and shap's exact explainer."""
-
 import itertools
 import warnings
 

@@ -1,9 +1,6 @@
-"""The swap test: its operator against a plain loop, its null and its known answers, its numbers by hand."""
-
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -17,7 +14,7 @@ from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import Swapper, donors_of, drawn_by, effects, prefixes, rearranged
 from attnprobe.models.base import Model
 from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
-from tests.probes.tables import subject_of, values
+from tests.probes.tables import subject_of, table, values
 from tests.toys import rows_of, toy_batch, toy_classifier
 
 
@@ -161,14 +158,15 @@ def test_the_same_weights_go_where_the_effects_are():
 TEXTS, WORDS = 120, 8
 
 
-def one_word_decides():
-    """Texts of filler with one word, 40 or 41, that decides, at any place."""
+def words_decide(count, vote):
+    """Texts of filler with this many words, 40 or 41, that decide, at any places."""
     draw = np.random.default_rng(0)
     texts = [[*draw.integers(4, 34, WORDS)] for _ in range(TEXTS)]
     for number, text in enumerate(texts):
-        text[draw.integers(WORDS)] = 40 + number % 2
+        for place in draw.choice(WORDS, count, replace=False):
+            text[place] = 40 + number % 2
     votes = torch.zeros(64)
-    votes[40], votes[41] = -5.0, 5.0
+    votes[40], votes[41] = -vote, vote
     return split_of(texts), votes
 
 
@@ -180,12 +178,15 @@ FOCUS = {
 }
 
 
+def placed(found):
+    return placement_of(*(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound")))
+
+
 @pytest.mark.parametrize("kind", FOCUS)
 def test_right_attention_has_placement_1_and_wrong_none(kind):
-    split, votes = one_word_decides()
+    split, votes = words_decide(1, 5.0)
     found = measured(split, Voting(votes, FOCUS[kind]))
-    parts = (found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound"))
-    evidence = placement_of(*parts)
+    evidence = placed(found)
     assert found["swap_bound"].mean() > 0.9  # the other text decides for the other class
     if kind == "right":
         assert evidence.low > 0.9
@@ -207,21 +208,13 @@ def test_right_attention_has_placement_1_and_wrong_none(kind):
 
 def test_redundant_words_are_found_though_none_is_needed():
     """Three words, each of which is enough: leaving one out does nothing."""
-    draw = np.random.default_rng(0)
-    texts = [[*draw.integers(4, 34, WORDS)] for _ in range(TEXTS)]
-    for number, text in enumerate(texts):
-        for place in draw.choice(WORDS, 3, replace=False):
-            text[place] = 40 + number % 2
-    votes = torch.zeros(64)
-    votes[40], votes[41] = -20.0, 20.0
-    found = measured(split_of(texts), Voting(votes, FOCUS["right"]))
-    evidence = placement_of(*(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound")))
-    assert evidence.low > 0.8
+    split, votes = words_decide(3, 20.0)
+    assert placed(measured(split, Voting(votes, FOCUS["right"]))).low > 0.8
 
 
 def test_the_own_weights_in_random_order_gain_nothing():
     """The null: by symmetry 0, within four standard errors."""
-    split, votes = one_word_decides()
+    split, votes = words_decide(1, 5.0)
     noise = torch.rand(TEXTS, WORDS + 2, generator=torch.Generator().manual_seed(3)) ** 6
     model = Voting(votes, lambda batch: noise[batch.example_id])
     gain = measured(split, model, passes=1600, reach=False)["swap_gain"]
@@ -258,13 +251,7 @@ def columns(gain, scale, bound, texts=60, spread=0.05):
 def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, cited):
     claim, (gain, scale, bound) = READING.claims[0], columns(0.55, 0.6, 0.8)
     numbers = {"swap_gain": gain, "swap_scale": scale, "swap_bound": bound, "swap_passes": np.full_like(gain, passes)}
-    rows = [
-        ("1", "e", "d", "m", 0, "test", "swaps", metric, example, np.nan, value)
-        for metric, column in numbers.items()
-        for example, value in enumerate(column[0])
-    ]
-    names = ["run_id", "experiment", "data", "model", "seed", "split", "probe", "metric", "example_id", "step", "value"]
-    (finding,) = put_to_test((claim,), pd.DataFrame(rows, columns=names))
+    (finding,) = put_to_test((claim,), table("swaps", {metric: column[0] for metric, column in numbers.items()}))
     row = judge([("test-swaps", finding)], encoder="lstm").set_index("claim").loc[claim.name]
     assert row["verdict"] == "meets"
     assert bool(row["ticked"]) is cited

@@ -7,17 +7,13 @@ from tests.probes.tables import subject_of, values
 from tests.toys import toy_batch, toy_classifier
 
 
-def measured(batch, classifier):
-    subject = subject_of(classifier, batch)
-    return subject, values(AgainstTeacher("other"), subject)
-
-
 def test_distances_to_the_teacher_are_those_of_scipy():
     batch = toy_batch([6, 3, 1], padding=2)
     with torch.no_grad():
         other = toy_classifier(seed=4, spread=3)(batch)
     batch.teacher_attention, batch.teacher_probability = other.attention, other.logits.softmax(-1)
-    subject, found = measured(batch, toy_classifier(spread=3))
+    subject = subject_of(toy_classifier(spread=3), batch)
+    found = values(AgainstTeacher("other"), subject)
     prediction = subject.readout.prediction()
     for row, content in enumerate(batch.content):
         ours, theirs = subject.readout.attention[row][content], other.attention[row][content]
@@ -34,7 +30,7 @@ def test_a_run_is_no_distance_from_itself():
     with torch.no_grad():
         own = classifier(batch)
     batch.teacher_attention, batch.teacher_probability = own.attention, own.logits.softmax(-1)
-    _, found = measured(batch, classifier)
+    found = values(AgainstTeacher("other"), subject_of(classifier, batch))
     assert found["jsd"].max() < 1e-10
     assert found["tvd"].max() < 1e-6
     assert found["same_decision"].tolist() == [1, 1, 1]

@@ -1,5 +1,3 @@
-"""Nothing is cut off in the figures that are not drawn from a run's texts alone: maps of layers and heads, studies."""
-
 import itertools
 from pathlib import Path
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from attnprobe.plots import heatmap
-from attnprobe.plots import heatmap as lines
 from attnprobe.plots.style import paper_style
 from attnprobe.results.pivot import named, per_example
 from attnprobe.results.table import read_examples, read_results
@@ -19,6 +18,12 @@ CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")
 
 def rows(**columns: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"example_id": range(len(columns["max_attention"]))} | columns)
+
+
+def shown_in(results, examples):
+    with paper_style():
+        figure = heatmap.heatmaps(results, examples)
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
 
 
 def test_peaked_but_movable_examples_of_every_class_and_the_least_movable_ones_are_shown():
@@ -31,9 +36,7 @@ def test_peaked_but_movable_examples_of_every_class_and_the_least_movable_ones_a
     # products .54 .48 .475 .18 .009: the best of each class; then the smallest JSD of each class
     shown = heatmap.telling(table)
     assert list(shown.items()) == [(0, heatmap.MOVABLE), (2, heatmap.MOVABLE), (1, heatmap.MOVABLE), (4, heatmap.FIXED)]
-
-
-def test_short_texts_are_shown_where_there_are_no_others():
+    # a short text is shown where there are no others
     table = rows(max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2])
     assert list(heatmap.telling(table)) == [0]
     assert heatmap.telling(table.assign(optimum_jsd=np.nan)) == {}
@@ -44,7 +47,7 @@ def test_short_texts_are_shown_where_there_are_no_others():
 def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, most, seed):
     draw = np.random.default_rng(seed)
     maps = [draw.dirichlet(np.full(count, 0.1)) for _ in range(3)]
-    spans = lines.windows(maps, most)
+    spans = heatmap.windows(maps, most)
     shown = [t for start, stop in spans for t in range(start, stop)]
     assert shown == sorted(set(shown))
     assert len(shown) <= most
@@ -56,7 +59,7 @@ def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, m
 
 def test_words_never_leave_their_column():
     widths = list(np.random.default_rng(0).uniform(5, 60, 200))
-    places = lines.wrap(widths, 140)
+    places = heatmap.wrap(widths, 140)
     assert all(left + width <= 140 for left, _, width in places)
     numbers = [line for _, line, _ in places]
     assert numbers == sorted(numbers)
@@ -69,9 +72,9 @@ def test_measured_width_is_the_drawn_width():
     with paper_style():
         figure = mpl.figure.Figure(figsize=(4, 1), dpi=720)
         canvas = FigureCanvasAgg(figure)
-        text = figure.text(0, 0, "moving $5 кино", fontsize=lines.FONT_SIZE)
+        text = figure.text(0, 0, "moving $5 кино", fontsize=heatmap.FONT_SIZE)
         drawn = text.get_window_extent(canvas.get_renderer()).width / 10
-        assert lines.text_width("moving $5 кино", lines.FONT_SIZE) == pytest.approx(drawn, abs=0.3)
+        assert heatmap.text_width("moving $5 кино", heatmap.FONT_SIZE) == pytest.approx(drawn, abs=0.3)
 
 
 def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
@@ -96,8 +99,7 @@ def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_
     results = read_results(run)
     results = results[results["metric"] != "found_attention"]
     several = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
-    with paper_style():
-        shown = [text.get_text() for text in heatmap.heatmaps(results, several).findobj(mpl.text.Text)]
+    shown = shown_in(results, several)
     assert "none found" in shown
     assert any("label 1 · predicted 0, 1 ·" in text for text in shown)
     assert heatmap.label_text([0, 0], []) == "none"
@@ -106,9 +108,7 @@ def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_
 def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
     run = make_run(count=30, exact=False)
     results = read_results(run)
-    with paper_style():
-        figure = heatmap.heatmaps(results, read_examples(run))
-    captions = {text.get_text() for text in figure.findobj(mpl.text.Text)}
+    captions = shown_in(results, read_examples(run))
     table = per_example(results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact"))
     for number in heatmap.telling(per_example(results, "adversarial", CHOICE)):
         row = table[table["example_id"] == number].iloc[0]
@@ -116,13 +116,11 @@ def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
         assert f"JSD {row['optimum_jsd']:.3f}, TVD {row['optimum_tvd']:.4f}{end}" in captions
 
 
-def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
+def test_classes_have_their_names_and_questions_are_shown(make_run):
     run = make_run(count=12, names=["bad", "good"], questions=True)
     results = named(read_results(run), [["bad", "good"]])
     examples = read_examples(run)
-    with paper_style():
-        figure = heatmap.heatmaps(results, examples)
-    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    shown = shown_in(results, examples)
     assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
     assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
     asked = [text.removeprefix("read with: ") for text in shown if text.startswith("read with: ")]
