@@ -20,6 +20,7 @@ def arguments():
         (1, lambda x: x[..., :1], r"2 or more classes; give a binary model's single logit s as \[0, s\]"),
         (0, lambda x: x * torch.tensor([[1.0], [0.5]]), r"attention row 1 sums to 0.5, .* sum to 1"),
         (0, lambda x: x + torch.tensor([0.5, -0.5, 0, 0]), r"smallest weight -0.25: expected weights of 0 or more"),
+        (0, lambda x: x * torch.nan, r"attention row 0 sums to nan"),
         (1, lambda x: x.index_fill(0, torch.tensor([1]), torch.nan), r"position_logits are not finite in row 1"),
         (2, lambda x: x & torch.tensor([[True], [False]]), r"content is False everywhere in row 1"),
     ],

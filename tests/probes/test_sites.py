@@ -13,6 +13,9 @@ from attnprobe.probes.sites import Sites, maps, means, sites_table
 from tests.models.pretrained.families import batch_of, classifier
 from tests.probes.tables import subject_of
 
+OF_EVERY_SITE = {"attention", "max_attention", "evenness", "special_mass", "median_tvd", "uniform_tvd", "top_tvd",
+                 "top_flips", "tau_gradient", "tau_leave_one_out"}  # fmt: skip
+"""Its metrics where the data have no rationales."""
 
 @pytest.fixture(scope="module")
 def measured():
@@ -85,10 +88,7 @@ def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
     torch.testing.assert_close(found["median_tvd", "layer 2"].value, own["median_tvd"])
     torch.testing.assert_close(found["max_attention", "layer 2"].value, own["max_attention"])
     assert found["attention", "layer 0, head 1"].step.shape == subject.batch.content.shape
-    assert {metric for metric, _ in found} == {
-        "attention", "max_attention", "evenness", "special_mass", "median_tvd", "uniform_tvd", "top_tvd", "top_flips",
-        "tau_gradient", "tau_leave_one_out",
-    }  # fmt: skip
+    assert {metric for metric, _ in found} == OF_EVERY_SITE
     # text 2 has one word: there is nothing to leave out
     assert found["top_tvd", "layer 1"].value.isnan().tolist() == [False, False, True]
 

@@ -166,6 +166,7 @@ def test_labels_are_matched_in_any_order_some_are_enough_and_how_they_were_found
     ("own", "settings", "message"),
     [
         (UNNAMED, {"class_names": ("a", "b", "c")}, r"its labels are LABEL_0, .*=\[a, b, c\] in the order of .*all 3"),
+        (UNNAMED, {"class_names": ("1", "2", "3")}, r"those of the data 1, 2, 3"),
         (("bad", "good"), {"class_names": ("bad", "fine")}, r"those of the data bad, fine.*label of the checkpoint"),
         (RATED, {"layer": 3}, r"model\.layer=3: this model has 3 attentions"),
         (RATED, {"heads": [4]}, r"model\.heads names 4: this layer has 4 heads"),
@@ -247,6 +248,7 @@ MOST = "characters of one: expected at most 1,000"
         (written("config.json", b'{"a":' * 20_000), r"cannot open it .*Expected a folder with config\.json"),
         (weights_in("x.bin"), r"names the file 'x\.bin': expected files of this folder that end in \.safetensors"),
         (weights_in("../x.safetensors"), r"names the file '\.\./x\.safetensors'"),
+        (weights_in("/etc/passwd"), "names the file '/etc/passwd'"),
         (headed(quantization_config={"load_in_8bit": True}), "quantization_config=.* is not supported"),
         (headed(_attn_implementation="someone/kernel"), "_attn_implementation=someone/kernel is not"),
         (headed(num_hidden_layers=10**6), "num_hidden_layers=1000000 is not supported"),
