@@ -11,6 +11,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import networkx
+
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PLACES, COPIED, WIDTH = 750, 110, 3, 6, 100
 
 
@@ -56,10 +58,6 @@ def imported(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def module_of(path: Path, package: Path) -> str:
-    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
-
-
 def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
     """`file → room` of every import, type-checking imports included, of a room that does not stand on a lower floor than the
     file's own. The package's list of public names (its `__init__.py`) may import anything."""
@@ -82,7 +80,8 @@ def circles(package: Path) -> list[list[str]]:
 
     `from a import b` is an import of the module `a.b` where there is one, else of `a`.
     """
-    modules = {module_of(path, package): path for path in sources(package)}
+    parts = {path: path.relative_to(package.parent).with_suffix("").parts for path in sources(package)}
+    modules = {".".join(names).removesuffix(".__init__"): path for path, names in parts.items()}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
         found = set()
@@ -94,20 +93,8 @@ def circles(package: Path) -> list[list[str]]:
                 found |= {full if full in modules else node.module for full in inner.values()}
         graph[name] = (found & modules.keys()) - {name, package.name}
     graph[package.name] = set()  # the public names, looked up when they are asked for
-
-    def reached(start: str) -> set[str]:
-        seen, waiting = set[str](), [start]
-        while waiting:
-            new = graph[waiting.pop()] - seen
-            seen |= new
-            waiting += new
-        return seen
-
-    reach = {name: reached(name) for name in graph}
-    groups = {
-        tuple(sorted(other for other in reach[name] if name in reach[other])) for name in graph if name in reach[name]
-    }
-    return sorted(map(list, groups))
+    groups = networkx.strongly_connected_components(networkx.DiGraph(graph))
+    return sorted(sorted(names) for names in groups if len(names) > 1)
 
 
 def crowded_names(package: Path) -> dict[str, list[str]]:

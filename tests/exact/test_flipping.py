@@ -26,14 +26,11 @@ def texts(count, seq, classes, *, seed, grid):
     return attention.double(), logits, content & mask
 
 
-def every_set(positions):
-    """All non-empty sets of positions, the smaller first."""
-    return itertools.chain.from_iterable(itertools.combinations(positions, n) for n in range(1, len(positions) + 1))
-
-
 def by_brute_force(attention, logits, content):
     """The decision, and for each class the size of the smallest set of all that lifts it above the decision."""
-    sets = torch.tensor([[t in s for t in range(len(content))] for s in every_set(content.nonzero()[:, 0].tolist())])
+    places = content.nonzero()[:, 0].tolist()
+    sets = torch.tensor([[t in s for t in range(len(content))] for n in range(1, len(places) + 1)
+                         for s in itertools.combinations(places, n)])  # fmt: skip
     kept = torch.where(sets, 0, attention) @ logits
     decision = int((attention @ logits).argmax())
     above = kept > kept[:, [decision]]

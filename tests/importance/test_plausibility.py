@@ -33,16 +33,11 @@ def test_the_measures_of_a_short_text_are_those_computed_by_hand():
     assert plausibility.mass_inside(row(1, 1, 1, 1), RATIONALE & False, CONTENT).tolist() == [0]
 
 
-def rows_with_ties():
+def test_average_precision_is_sklearns_ties_and_padding_included():
     draw = torch.Generator().manual_seed(3)
     scores = torch.randint(0, 4, (40, 9), generator=draw).double()
     content = torch.arange(9) < torch.randint(1, 10, (40, 1), generator=draw)
     rationale = (torch.rand(40, 9, generator=draw) < 0.4) & content
-    return scores, rationale, content
-
-
-def test_average_precision_is_sklearns_ties_and_padding_included():
-    scores, rationale, content = rows_with_ties()
     found = plausibility.average_precision(scores, rationale, content)
     for row in range(40):
         kept = content[row]

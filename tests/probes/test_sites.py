@@ -17,6 +17,7 @@ OF_EVERY_SITE = {"attention", "max_attention", "evenness", "special_mass", "medi
                  "top_flips", "tau_gradient", "tau_leave_one_out"}  # fmt: skip
 """Its metrics where the data have no rationales."""
 
+
 @pytest.fixture(scope="module")
 def measured():
     pytest.importorskip("transformers")
