@@ -32,8 +32,8 @@ FLOORS = (
     ("cli",),
 )
 """The rooms of the package, from the ground up: each may import those below it."""
-MOST = {"lines": 31_997, "files": 187, "top-level functions": 758}
-"""What the package may hold: a new part has to find room. These numbers only go down."""
+MOST = {"attnprobe": 31_997, "research": 2_000, "tests": 24_000, "files": 187, "top-level functions": 758}
+"""Lines of three folders, and what the package may hold: a new part has to find room. These numbers only go down."""
 FOLDERS = ("attnprobe", "hydra_plugins", "conf", "tests", "benchmarks")
 
 
@@ -45,8 +45,9 @@ def test_no_file_and_no_function_is_too_long(folder):
 
 def test_the_whole_package_stays_small():
     trees = [law.tree_of(path) for path in law.sources(PACKAGE)]
-    counted = {
-        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in law.sources(PACKAGE)),
+    texts = {one: [path.read_text(encoding="utf-8") for path in law.sources(PACKAGE.parent / one)]
+             for one in ("attnprobe", "research", "tests")}  # fmt: skip
+    counted = {name: sum(len(text.splitlines()) for text in some) for name, some in texts.items()} | {
         "files": len(trees),
         "top-level functions": sum(isinstance(node, ast.FunctionDef) for tree in trees for node in tree.body),
     }
