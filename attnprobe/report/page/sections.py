@@ -208,13 +208,13 @@ def show_study(
 ENCODERS = {
     "LSTMEncoder": "LSTM, a recurrent model",
     "CNNEncoder": "CNN, a convolutional model",
-    "AverageEncoder": "bag of words (no context)",
-    "TransformerEncoder": "transformer, trained from scratch",
+    "AverageEncoder": "Bag of words (no context)",
+    "TransformerEncoder": "Transformer, trained from scratch",
     "GRUEncoder": "GRU, a recurrent model",
-    "NoEncoder": "bag of words (no context)",
-    "HierarchicalEncoder": "hierarchical model (words within sentences)",
+    "NoEncoder": "Bag of words (no context)",
+    "HierarchicalEncoder": "Hierarchical model (words within sentences)",
 }
-"""A class's name → what its models are called in a sentence; other models go by their own name."""
+"""A class's name → what its models are called; other models go by their own name."""
 MOST_CLASSES = 8
 NO_TESTS = {"performance", "training", "teacher"}
 
