@@ -198,6 +198,6 @@ def answer_lines(
         said += item(row.answer, f"{name:32} {row.value:.2f}{span}{unproven}")
     said += item(OPEN, " · ".join(found.open)) if found.open else []
     left = [f"{name} ({setting})" for name, setting in found.untested]
-    many = f"{len(left)} more questions; {more}"
+    many = f"{len(left)} {'more ' if found.answered or found.open else ''}questions; {more}"
     said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
     return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
