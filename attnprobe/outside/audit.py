@@ -59,7 +59,7 @@ def audit_model(
     probes: Sequence[Probe] | None = None,
     page: bool = True,
 ) -> Audit:
-    """Put the attention of any model to the tests.
+    """Put the attention of any model to the tests. Arguments that are not listed are as in `audit_tensors`.
 
     Args:
         model: a trained one; it is put into eval mode and examined in its `precision`, and is as it was afterwards.
@@ -68,7 +68,6 @@ def audit_model(
         vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are not there, 0 for
             padding, 2 and 3 for the markers before and after every text.
         name: what the model is called.
-        classes, data, output, seed, epsilon, probes, page: as in `audit_tensors`.
 
     Raises:
         UserError: labels or texts cannot be used, a test does not fit the model, or the folder is somebody else's.

@@ -47,12 +47,12 @@ def audit_tensors(
         position_logits: of every text an array `[seq, classes]`, the decoder's bias included in each row.
         hidden: instead of these, of every text an array `[seq, hidden]`.
         weight: with `hidden`, the decoder's weight `[classes, hidden]`; one row is a single logit s, read as [0, s].
-        bias: the decoder's bias `[classes]`; with `position_logits` what of each row is the bias, which importances by
-            gradient need to know and are left out without.
+        bias: the decoder's, `[classes]`, which importances by gradient need beside `position_logits` too.
         labels: class numbers from 0.
         tokens: the words of every text; without them positions are shown as numbers.
         classes: names of the classes.
-        data, model: what these texts and this model are called, in tables and page.
+        data: what these texts are called, in tables and page.
+        model: what this model is called.
         output: the folder of `run/` and `report.html`. What another audit left there is replaced; anything else is refused.
         seed: of random orders and random attentions.
         epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.

@@ -189,8 +189,8 @@ def read_examples(
         example_ids: only these; None: all.
 
     Raises:
-        UserError: no finished run there, it has no examples of this split, or they are not as they were written
-        (`DamagedRun`).
+        UserError: no finished run there, or it has no examples of this split.
+        DamagedRun: they are not as they were written.
     """
     return RunDirectory(directory).examples(split, example_ids=example_ids).to_pandas()
 
