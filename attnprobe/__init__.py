@@ -1,12 +1,13 @@
 """attnprobe: may I read this classifier's attention as an explanation?
 
+```python
 import attnprobe
-
 attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
 attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention, prediction of every test text
 attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
 attnprobe.audit_tensors(attention, hidden=…)  # a model that was trained elsewhere
 attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
+```
 """
 
 from importlib import import_module
