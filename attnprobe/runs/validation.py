@@ -194,8 +194,8 @@ def check(config: Mapping[str, Any]) -> None:
             f"data.test_share=1 leaves no row for training.epochs={training['epochs']}: expected a number below 1, or "
             f"training=none of a model that is trained already"
         )
-    # the model last: Hugging Face's takes seconds to import, which a mistake elsewhere need not wait for
-    _check_parts(dict(sorted(config.items(), key=lambda one: one[0] == "model")), None)
+    # a whole model last: Hugging Face's takes seconds to import, which a mistake elsewhere need not wait for
+    _check_parts(dict(sorted(config.items(), key=lambda one: one[0] == "model" and "_target_" in model)), None)
 
 
 def check_saved(config: Mapping[str, Any], path: Path, trusted: Sequence[str] = ()) -> None:
