@@ -18,7 +18,7 @@ audit: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-# the inner loop: no training, no process, no browser, not every figure of a run
+# the inner loop: no training, no process, no browser, no figures
 test-fast: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not whole"
 

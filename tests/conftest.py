@@ -69,9 +69,9 @@ def compositions():
 
 LONGER = {
     "small_run", "subprocess", "webdriver", "browser", "Trainer", "carry_out_study", "run_module", "composed", "nbclient",
-    "command_line", "cases", "in_a_child",
+    "command_line", "cases", "in_a_child", "paper_style",
 }  # fmt: skip
-"""Names by which a test module trains a model, starts a process or opens a browser: what `make test-fast` leaves out."""
+"""Names by which a test module trains, starts a process, opens a browser or draws: what `make test-fast` leaves out."""
 
 
 def pytest_collection_modifyitems(items):

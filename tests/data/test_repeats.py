@@ -29,7 +29,8 @@ def test_near_copies_are_those_of_a_plain_loop(seed, monkeypatch):
             copy = among[generator.integers(len(among))].copy()
             copy[generator.integers(0, len(copy), changes)] = 500
             texts.append(copy)
-    best = [max((shared(triples(a), triples(b)) for b in among), default=0) for a in texts]
+    known = [triples(one) for one in among]
+    best = [max(shared(triples(one), other) for other in known) for one in texts]
     assert (near_copies(ragged(*among), ragged(*texts)) == (np.array(best) >= SIMILAR)).all()
     assert 10 < sum(np.array(best) >= SIMILAR) < len(texts)
 

@@ -23,7 +23,6 @@ from tests.probes import tables
 from tests.runs import seal_again
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
-pytestmark = pytest.mark.whole  # every figure of a run, drawn and written, takes seconds
 
 
 def texts(figure: Figure) -> list[str]:
