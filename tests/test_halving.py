@@ -1,5 +1,3 @@
-"""Batches that do not fit into memory, by injected failures."""
-
 import json
 
 import pandas as pd

@@ -1,5 +1,3 @@
-"""Divergences and rankings against scipy, the definitions, and finite differences."""
-
 import math
 from itertools import combinations, product
 

@@ -1,5 +1,3 @@
-"""Odd arguments to public functions are answered with one clear error."""
-
 import subprocess
 import sys
 

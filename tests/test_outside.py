@@ -1,5 +1,3 @@
-"""A model that was trained elsewhere, as tensors."""
-
 import math
 
 import numpy as np

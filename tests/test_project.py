@@ -1,5 +1,3 @@
-"""What a stranger who installs, cites or forwards the project looks for."""
-
 import ast
 import hashlib
 import os

@@ -1,5 +1,3 @@
-"""Names from elsewhere are shown, and do nothing."""
-
 import io
 
 import pandas as pd

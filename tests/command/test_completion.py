@@ -1,5 +1,3 @@
-"""What bash completes after `attnprobe completion bash`."""
-
 import subprocess
 import sys
 

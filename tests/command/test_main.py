@@ -1,5 +1,3 @@
-"""The command: help, version and typos cost little, and every command is found."""
-
 import subprocess
 import sys
 from contextlib import suppress

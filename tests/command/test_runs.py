@@ -1,5 +1,3 @@
-"""compare, report, explain and the archive on two small finished runs."""
-
 import hashlib
 import re
 import zipfile

@@ -74,13 +74,15 @@ def test_the_share_of_leaked_texts_is_exact(tmp_path):
 
 
 def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
+    assert warned(checked(tmp_path, clean())) == []
     found = checked(tmp_path, clean(), most={"train": 45, "test": 8})
     assert warned(found) == ["rare classes", "test rows", "training rows"]
     assert found["training rows"].sentence.endswith("; data.most left out 635 training rows: raise it")
     assert found["test rows"].sentence.endswith("; data.most left out 192 test rows: raise it")
     assert found["rare classes"].sentence.endswith("; data.most left out 635 training rows: raise it")
     # a small file has no more to give
-    assert "smaller data.test_share" in checked(tmp_path, clean(60))["training rows"].sentence
+    small = checked(tmp_path, clean(60))["training rows"].sentence
+    assert small.endswith("give more rows, or a smaller data.test_share")
 
 
 OF_TWO_LABELS = pd.concat([clean(400), clean(50).assign(label=["bad", "good"] * 25)])

@@ -20,8 +20,11 @@ def test_a_pattern_that_takes_long_on_a_word_is_given_up(pattern, monkeypatch):
         (r"@entity\d+", ["@entity1", "an", "@entity"], ["@entity1"]),
         (r"(?i)[a-z]+-[a-z]+", ["Well-known", "known", "a-b-c"], ["Well-known"]),
         (r"\w{2,5}(?<!ing)", ["going", "went", "go"], ["went", "go"]),
+        (r"(per|loc|org)_\d{1,3}", ["per_17", "org_", "x"], ["per_17"]),
+        (r"[\w-]+", ["a-b-c", "!"], ["a-b-c"]),
         (r"(.)\w*\1", ["abba", "abc"], ["abba"]),
         (r"(a+)+b|\w+(-\w+)*", ["a" * LONGEST, "b-c", "-"], ["a" * LONGEST, "b-c"]),
+        (r"\d{4}(-\d{2}){2}", ["2026-11-22", "2026"], ["2026-11-22"]),
     ],
 )
 def test_ordinary_patterns_find_their_words(pattern, words, found):

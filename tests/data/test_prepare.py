@@ -100,6 +100,7 @@ def test_unseen_labels():
     ("change", "message"),
     [
         ({"text": "review"}, r"data\.text=review: there is no such column. The columns are text, label"),
+        ({"rationale": "why"}, r"data\.rationale=why: there is no such column"),
         ({"filters": {"kind": "x"}}, r"data\.filters column=kind: there is no such column"),
         ({"filters": {"label": [3, 4]}}, r"no row of the train split is left after label=\[3, 4\].*1 \(2 ×\)"),
         ({"min_length": 9}, r"no row .* more than data\.min_length=9 .*the texts have 1 to 3"),

@@ -18,6 +18,7 @@ from tests.data.given import ready
         ["A film.<br /><br />", "no stop<br>", "The end."],
         ['He said "hi".', "Then he left."],
         ['"Why?"', "she asked.", '"Go on!"', "(He did.)", "(“Did he?”)", "[Yes.]"],  # marks stay with their sentence
+        ["one"],
     ],
 )
 def test_texts_are_split_where_their_sentences_end(sentences):
@@ -35,6 +36,7 @@ def test_sentences_joined_are_the_text():
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
+        ("a . b", [0, 0, 1]),
         ("a ! ? b .", [0, 0, 0, 1, 1]),
         ("`` a . '' b ( c . ) d", [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]),
         (". a", [0, 1]),

@@ -69,6 +69,7 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
         ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .*recursion"),
         ("rows.json", b"null", "entry 1 is not a JSON object: 'None'"),
+        ("rows.jsonl", b'"a"\n"b"\n', "entry 1 is not a JSON object: 'a'"),
         ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
         ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "cannot be read: .*5000 digits"),
         ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
@@ -170,7 +171,8 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
     hub = HubSource("some/name")
-    with pytest.raises(UserError, match=r"'some/name' could not be loaded .*refused.*data=files data\.path"):
+    ways_out = r"'some/name' could not be loaded .*refused.*data=files data\.path.*data=testbed"
+    with pytest.raises(UserError, match=ways_out):
         hub.load()
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
     with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):

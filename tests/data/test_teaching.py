@@ -52,7 +52,8 @@ def test_the_first_difference_is_named(tmp_path):
     sentences = [[text] for text in TEXTS[:2]] + [[["bad", "bad"], ["film"]]]
     tokens = [[" ".join(words) for words in text] for text in sentences]
     base = teacher(tmp_path, tokens=tokens, words=sentences, attention=[[1.0], [1.0], [0.5, 0.5]])
-    with pytest.raises(UserError, match="attends to 1 positions of example 10 in train, which has 2 words"):
+    expected = "attends to 1 positions of example 10 in train, which has 2 words: a hierarchical"
+    with pytest.raises(UserError, match=expected):
         base.outputs("train", CLASSES, IDS, TEXTS)
 
 

@@ -45,6 +45,7 @@ def test_words_without_a_vector(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("good 1 2\nbad 3\n", r"line 2 has 1 values, expected 2"),
         ("good 1 2\nbad 3.0 4.0 5.0\n", r"line 2 has 3 values, expected 2"),
         ("good 1 2\nbad 3 x\n", r"line 2 has a value that is no finite number"),
         ("these are words\n", r"line 1 is not `word value value …`: 'these are words'"),

@@ -1,5 +1,3 @@
-"""docs/design.md, carried out: its run is made, and everything below >>> gives what the page says."""
-
 import doctest
 import re
 import shlex

@@ -36,7 +36,8 @@ def test_links_lead_somewhere(page):
     for target in links(page):
         name, _, anchor = target.partition("#")
         path = (page.parent / name).resolve() if name else page
-        assert (path.exists(), path.is_relative_to(ROOT)) == (True, True), f"{page.name}: {target}"
+        assert path.exists(), f"{page.name}: {target}"
+        assert path.is_relative_to(ROOT), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(path), f"{page.name}: no heading {anchor} in {path.name}"
 
 
@@ -44,7 +45,7 @@ def test_the_index_lists_every_page_and_the_pictures_are_shown_and_small():
     pages = {*DOCS.rglob("*.md")} - {DOCS / "README.md", *DOCS.glob("api/*.md")}
     assert {DOCS / link for link in links(DOCS / "README.md")} >= pages
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    assert all(f"{page.relative_to(DOCS).as_posix()}\n" in site for page in pages)
+    assert all(f" {page.relative_to(DOCS).as_posix()}\n" in site for page in pages)
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page)}
     pictures = {*(DOCS / "images").glob("concepts_*.png")}
     assert set() < pictures <= shown

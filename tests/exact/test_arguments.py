@@ -16,6 +16,7 @@ def arguments():
     ("place", "change", "message"),
     [
         (0, lambda x: x[:, :3], r"attention \(2, 3\), position_logits \(2, 4, 3\).*must be the same"),
+        (2, lambda x: x[:, 1:], r"content \(2, 3\).*must be the same"),
         (1, lambda x: x[..., 0], r"expected \[batch, seq\], \[batch, seq, classes\], \[batch, seq\]"),
         (1, lambda x: x[..., :1], r"2 or more classes; give a binary model's single logit s as \[0, s\]"),
         (0, lambda x: x * torch.tensor([[1.0], [0.5]]), r"attention row 1 sums to 0.5, .* sum to 1"),

@@ -1,5 +1,3 @@
-"""The subset table's consequences against every permutation and every set, written out as plain loops."""
-
 import ast
 import itertools
 import math

@@ -1,5 +1,3 @@
-"""Invented runs, as the report's tests have them."""
-
 from tests.report.conftest import make_run, no_pictures
 
 __all__ = ["make_run", "no_pictures"]

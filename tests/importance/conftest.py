@@ -1,5 +1,3 @@
-"""A tiny BERT, as ours and as the library's own, for what looks at all of its layers."""
-
 import pytest
 
 from attnprobe.importance.base import Subject

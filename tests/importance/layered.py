@@ -1,5 +1,3 @@
-"""What tests of all layers of a tiny BERT share."""
-
 import numpy as np
 import torch
 

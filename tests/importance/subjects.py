@@ -1,5 +1,3 @@
-"""A subject to ask importances of."""
-
 from attnprobe.importance.base import Subject
 from tests.toys import toy_batch, toy_classifier, toy_readout
 

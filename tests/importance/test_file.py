@@ -115,6 +115,7 @@ WRONG = {
     "twice": (lambda rows: [*rows, rows[3]], r"row 4 \(example_id 3\) and row 31 are about the same example"),
     "short": (lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]), r"\d+ scores, and example 1 has \d+ words"),
     "NaN": (lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]), r"word \d+, '\S+', is nan"),
+    "null": (lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]), r"score of word 1, '\S+', is nan"),
     "other words": (lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]), "there 'other "),
     "no key": (lambda rows: [{"scores": row["scores"]} for row in rows], "one of the columns example_id, tokens, text"),
     "no scores": (lambda rows: [{"score": row["scores"], "example_id": 1} for row in rows], r"did you mean score\?"),

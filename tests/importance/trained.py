@@ -1,5 +1,3 @@
-"""Data that are set up, for importances that count the training texts."""
-
 from dataclasses import replace
 
 import torch

@@ -1,5 +1,3 @@
-"""What a sweep finds out before it starts a job."""
-
 import re
 import shutil
 import sys

@@ -1,5 +1,3 @@
-"""The one rule by which texts are shown."""
-
 import numpy as np
 import pytest
 

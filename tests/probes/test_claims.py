@@ -142,7 +142,8 @@ def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
     assert {claim.name for claim in reading.claims} == {name for of, name in CASES if of == probe}
     assert len({claim.name for claim in reading.claims}) == len(reading.claims)
     assert reading.title
-    assert reading.about
+    assert 2 <= reading.about.count(". ") + reading.about.count("? ") + 1 <= 10
+    assert reading.about.endswith(".")
 
 
 def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it_needs_everything():

@@ -131,6 +131,8 @@ def test_the_papers_table_beside_the_published_one():
         assert found.loc[at, ["mean", "published"]].tolist() == pytest.approx([mean, published])
     assert found.loc[("tau_attention_leave_one_out", "overall"), "n"] == 77
     assert np.isnan(found.loc[("tau_attention_leave_one_out_std", "class_1"), "low"])
+    share = found.loc[("significant_attention_leave_one_out", "class_1")]
+    assert share["low"] < share["mean"] < share["high"]
     uneven = column(run, "attention_evenness") <= 0.95
     assert found.loc[("tau_attention_gradient_uneven", "overall"), "mean"] == pytest.approx(
         np.nanmean(column(run, "tau_attention_gradient")[uneven])
@@ -158,6 +160,10 @@ def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_
 
 
 @pytest.mark.parametrize("drawing", READING.drawings, ids=lambda drawing: drawing.name)
-def test_figures_count_what_is_undefined_where_next_to_nothing_is_defined(drawing):
-    heading = draw(drawing, results(4)).axes[0].get_title("left").replace("\n", " · ")
-    assert heading.endswith("n = 1 · 3 undefined")
+@pytest.mark.parametrize("count", [80, 4])
+def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
+    figure = draw(drawing, results(count, undefined=min(count, 3)))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
+    heading = figure.axes[0].get_title("left").replace("\n", " · ")
+    assert heading.endswith(f"n = {count - 3} · 3 undefined")

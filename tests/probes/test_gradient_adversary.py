@@ -8,7 +8,7 @@ from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.adversarial import OUTSIDE, gradient_of, search_adversary
 from benchmarks import reference
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
 
 def start_for(readout, restarts=5):
@@ -70,6 +70,21 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
     tolerance = {"atol": 1e-12, "rtol": 1e-9} if precision == torch.float64 else {"atol": 2e-3, "rtol": 1e-3}
     torch.testing.assert_close(gradient.double(), expected, **tolerance)
+
+
+def test_batch_and_padding_change_no_number_after_500_steps():
+    classifier = toy_classifier(spread=4)
+    batch, padded = toy_batch([5, 9, 2]), toy_batch([5, 9, 2], padding=4)
+
+    def search(these):
+        readout = toy_readout(classifier, these)[1]
+        return search_adversary(readout, start_for(readout), epsilon=0.01)
+
+    expected, wide = search(batch), search(padded)
+    torch.testing.assert_close(wide.jsd, expected.jsd, atol=1e-6, rtol=0)
+    torch.testing.assert_close(wide.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
+    for row in range(3):
+        torch.testing.assert_close(search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0)
 
 
 def test_no_feasible_restart_leaves_the_original():

@@ -4,7 +4,7 @@ import torch
 
 from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.plausibility import Plausibility, plausibility_table
+from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.probes.tables import subject_of, table, values
@@ -48,10 +48,12 @@ def test_the_human_ceiling_stands_beside_each_importance():
     assert float(found["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
     assert found["human_f1"][1].isnan()
     assert set(found) >= {"others_f1_attention", "others_auprc_gradient"}
-    lines = plausibility_table(table("plausibility", found)).set_index("importance")
+    numbers = table("plausibility", found)
+    lines = plausibility_table(numbers).set_index("importance")
     row = lines.loc["one annotator against the others"]
     assert row["f1 against the others"] == pytest.approx(1 / 3)
     assert np.isnan(row["f1 above chance"])
+    assert len(points(numbers, None).axes) == 1
 
 
 def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():

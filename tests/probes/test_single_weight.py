@@ -112,6 +112,7 @@ def test_the_drawn_item_is_every_other_one_equally_often():
 def test_flip_tables_by_hand():
     flips = {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
     (row,) = flip_table(table("single_weight", flips), "attention").to_dict("records")
+    assert row["data and model"] == "yelp · hanconv"
     assert [row[name] for name in ("both", "top only", "random only", "neither")] == pytest.approx(
         [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]
     )

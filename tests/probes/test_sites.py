@@ -1,5 +1,3 @@
-"""The probe of every layer and head, against the library's own code with one head's row written by hand."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,13 +117,16 @@ def test_the_mean_of_the_texts_stands_at_its_layer_and_head():
 
 def test_the_picture_has_a_map_of_each_measure_with_its_numbers():
     figure = maps(table(), None)
-    shown = figure.axes[0].images[0].get_array()
+    first, second = figure.axes
+    assert first.get_title("left").startswith("weights permuted: TVD")
+    assert second.get_title("left").startswith("τ with gradient")
+    shown = first.images[0].get_array()
     assert shown[1, 0] == 2.1  # layer 1, head 0
     assert shown[0, 3] == 1.0  # layer 0, all heads
     assert shown.mask[:, 2].all()  # a gap between the heads and all of them
 
 
-@pytest.mark.parametrize("site", ["layer 1000000000, head 0", "layer x"])
+@pytest.mark.parametrize("site", ["", "layer 1000000000, head 0", "layer x"])
 def test_a_table_whose_sites_are_no_layers_is_refused(site):
     with pytest.raises(UserError, match="names no layer"):
         maps(table().assign(site=site), None)

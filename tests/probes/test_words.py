@@ -58,9 +58,11 @@ def test_the_table_goes_beside_the_page_one_for_each_run():
         SimpleNamespace(directory=Path(name), files=files, numbers=rows, split="test")
         for name, rows in (("a", numbers), ("b", numbers), ("c", others))
     )
-    (alone,) = word_tables([one, without])
+    (alone,) = word_tables([one])
+    assert alone.name == "word_table"
     pd.testing.assert_frame_equal(alone.rows, word_table(results, examples))
     assert [table.name for table in word_tables([one, two])] == ["word_table-a", "word_table-b"]
+    assert not list(word_tables([without]))
 
 
 def test_noise_names_nothing():

@@ -160,7 +160,8 @@ def test_a_mark_and_lists_of_a_stranger_remove_and_replace_no_file_of_the_users(
         begun(place, "tables/mine.parquet")[0].finish({}, {})
         kept = {name: place / name for name in MINE} | {"tables/mine.parquet": place / "tables/mine.parquet.kept"}
         assert {path.read_text() for path in kept.values()} == {"mine"}
-        assert "tables/mine.parquet is not as the run wrote it: it is kept as" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept" in told
 
 
 @pytest.mark.parametrize("at", range(9))

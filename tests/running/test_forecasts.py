@@ -1,5 +1,3 @@
-"""What is said of how long a training and the probes will take, and how much memory, before they begin."""
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Where training curves go, read back with the tools' own readers."""
-
 import warnings
 from contextlib import contextmanager
 

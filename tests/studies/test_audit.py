@@ -1,5 +1,3 @@
-"""From a CSV to the verdict, without code, on three shapes of files."""
-
 import csv
 import json
 import random

@@ -1,5 +1,3 @@
-"""The study of methods from training to its table."""
-
 import json
 from pathlib import Path
 

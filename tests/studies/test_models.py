@@ -1,5 +1,3 @@
-"""The study of criteria about models: what its audits and its null say of attentions that are built."""
-
 import json
 
 import numpy as np

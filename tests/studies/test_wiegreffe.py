@@ -1,5 +1,3 @@
-"""The whole study on a toy corpus: order, reuse, and what its members are."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The study of rules: the texts follow their rules, and its tables count what they say."""
-
 import json
 from collections import Counter
 from itertools import product

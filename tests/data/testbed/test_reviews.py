@@ -60,7 +60,7 @@ def test_the_interpreter_reads_sentences_as_a_person_does(text, label, rationale
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_label_is_the_interpreters_and_the_rationale_is_necessary_and_sufficient(setting):
-    for row in generate_reviews(800, seed=5, **setting):
+    for row in generate_reviews(1500, seed=5, **setting):
         words = units(row["text"])
         assert meaning(words) == row["label"], row["text"]
         assert row["tokens"] == row["text"].split()

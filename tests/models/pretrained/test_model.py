@@ -255,6 +255,8 @@ MOST = "characters of one: expected at most 1,000"
         (headed(num_attention_heads=0), "cannot open it .ZeroDivisionError"),
         (headed(chunk_size_feed_forward="x"), "its network cannot read a text .TypeError"),
         (headed(architectures=["BertForMaskedLM"]), "a BertForMaskedLM: expected .*training=finetune"),
+        (headed(architectures=["BertForQuestionAnswering"]), "a BertForQuestionAnswering: expected"),
+        (headed(architectures=["BertModel"]), "a BertModel: expected"),
         (headed(architectures=["GPT2LMHeadModel"]), r"a GPT2LMHeadModel: .* model\.prompt and model\.labels"),
         (headed(id2label={"0": "x"}, label2id={"x": 0}), r"num_labels=1.*=finetune.*model.threshold"),
         (headed(problem_type="multi_label_classification"), r"read them with data\.multi_label=true"),

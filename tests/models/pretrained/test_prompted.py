@@ -69,6 +69,7 @@ def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
     ("settings", "expected"),
     [
         ({"prompt": "Review:"}, r"model.prompt='Review:': expected \{text\} once"),
+        ({"prompt": "{text} {text}"}, r"expected \{text\} once"),
         ({"labels": None}, "model.prompt and model.labels belong together"),
         ({"labels": {"negative": " bad"}}, "the data have negative, positive"),
         ({"labels": LABELS | {"negative": " good"}}, "' good' says two classes"),

@@ -211,8 +211,10 @@ def test_every_ranking_of_a_figure_is_in_its_legend():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "erasure_regret")
     figure = draw(drawing, invented(1, 2))
     drawn = {line.get_color() for line in figure.axes[0].lines}
-    entries = {line.get_color() for line in figure.legends[0].get_lines()}
-    assert entries == drawn
+    lines, texts = figure.legends[0].get_lines(), figure.legends[0].get_texts()
+    entries = {line.get_color(): text.get_text() for line, text in zip(lines, texts, strict=True)}
+    assert set(entries) == drawn
+    assert {"contribution", "weight gradient", "random", "optimal"} < set(entries.values())
     assert len(entries) == len(RANKINGS)
 
 

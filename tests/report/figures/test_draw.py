@@ -97,7 +97,8 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
     assert [facet.title for facet in facets(wide)] == ["sst · lstm_additive · a", "sst · lstm_additive · b"]
     runs = [make_run("c"), make_run("d", experiment="other")]
     wide = per_example(read_results(runs), "permutation", METRICS)
-    assert [facet.title.rpartition(" · ")[2] for facet in facets(wide)] == ["jain_adversarial", "other"]
+    expected = [f"sst · lstm_additive · {experiment}" for experiment in ("jain_adversarial", "other")]
+    assert [facet.title for facet in facets(wide)] == expected
 
 
 def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
