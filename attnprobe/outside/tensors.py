@@ -47,7 +47,7 @@ def audit_tensors(
         position_logits: of every text an array `[seq, classes]`, the decoder's bias included in each row.
         hidden: instead of these, of every text an array `[seq, hidden]`.
         weight: with `hidden`, the decoder's weight `[classes, hidden]`; one row is a single logit s, read as [0, s].
-        bias: the decoder's, `[classes]`, which importances by gradient need beside `position_logits` too.
+        bias: the decoder's, `[classes]`; importances by gradient need it beside `position_logits` too, or are left out.
         labels: class numbers from 0.
         tokens: the words of every text; without them positions are shown as numbers.
         classes: names of the classes.
