@@ -1,12 +1,12 @@
 """attnprobe: may I read this classifier's attention as an explanation?
 
 ```python
-import attnprobe
-attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
-attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention, prediction of every test text
-attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
-attnprobe.audit_tensors(attention, hidden=…)  # a model that was trained elsewhere
-attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
+import attnprobe attnprobe.read_results("runs")             # the numbers of all finished runs below
+a directory, as a DataFrame attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention,
+prediction of every test text attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier,
+ready for new text attnprobe.audit_tensors(attention, hidden=…)  # a model that was trained
+elsewhere attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact
+solvers, on plain tensors
 ```
 """
 
@@ -25,9 +25,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Audit", "Batch", "Outputs", "Readout", "Task", "TrainedRun", "UserError", "audit_model", "audit_tensors", "exact",
-    "load_run", "measures", "read_examples", "read_results",
-]  # fmt: skip
+    "Audit",
+    "Batch",
+    "Outputs",
+    "Readout",
+    "Task",
+    "TrainedRun",
+    "UserError",
+    "audit_model",
+    "audit_tensors",
+    "exact",
+    "load_run",
+    "measures",
+    "read_examples",
+    "read_results",
+]
 
 HOMES = {
     "attnprobe.outside": ("Audit", "audit_model", "audit_tensors"),
@@ -40,7 +52,8 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: torch takes seconds, which --help and the report need not wait for."""
+    """Import a public name when it is first used: torch takes seconds, which --help and the report
+    need not wait for."""
     if name in ("exact", "measures"):
         return import_module(f"attnprobe.{name}")
     for home, names in HOMES.items():

@@ -1,4 +1,5 @@
-"""The command line: python -m attnprobe +experiment=jain_adversarial [data=…] [model=…] [probe=[…]] [-m]"""
+"""The command line: python -m attnprobe +experiment=jain_adversarial [data=…] [model=…] [probe=[…]]
+[-m]"""
 
 import os
 import sys
@@ -21,17 +22,21 @@ from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
 
-FULL_ERROR, CATCHES = "HYDRA_FULL_ERROR", "ATTNPROBE_CATCHES"
-"""The first is 1 where a user wants to see tracebacks; or where this program set both, so that Hydra hands on what it would
-print itself; jobs inherit them."""
+FULL_ERROR = "HYDRA_FULL_ERROR"
+CATCHES = "ATTNPROBE_CATCHES"
+"""The first is 1 where a user wants to see tracebacks; or where this program set both, so that
+Hydra hands on what it would print itself; jobs inherit them."""
 RESULTS: list[Path] = []
-"""Directories of the studies and runs that this process carried out, for commands that go on with them."""
+"""Directories of the studies and runs that this process carried out, for commands that go on with
+them."""
 TYPED: dict[str, str] = {}
-"""How a setting begins → how a command that was given options calls it, in what is said of a mistake."""
+"""How a setting begins → how a command that was given options calls it, in what is said of a
+mistake."""
 
 
 def main() -> None:
-    """The command line; a mistake in it is answered with one line, before anything heavy is imported."""
+    """The command line; a mistake in it is answered with one line, before anything heavy is
+    imported."""
     if "--version" in sys.argv[1:]:  # Hydra would say its own
         return print(f"attnprobe {__version__}")
     if wants_traceback():
@@ -40,20 +45,30 @@ def main() -> None:
     try:
         os.getcwd()
     except FileNotFoundError:
-        stop("the working directory has been removed: change to one that exists and give the same command again")
+        stop(
+            "the working directory has been removed: change to one that exists and give the same command again"
+        )
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
     said = [one for one in sys.argv[1:] if one.lstrip("+").startswith("hydra.output_subdir=")]
-    if kept := [one for one in said if not one.endswith("=null")]:  # Lightning gives null to a run's other processes
-        stop(f"{kept[0]}: Hydra would write over files of that folder: leave it out; each run keeps its own settings")
+    if kept := [
+        one for one in said if not one.endswith("=null")
+    ]:  # Lightning gives null to a run's other processes
+        stop(
+            f"{kept[0]}: Hydra would write over files of that folder: leave it out; each run keeps its own settings"
+        )
     try:
         return task()
     except BrokenPipeError:  # its reader has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:
-        if isinstance(error, CompactHydraException) and str(error).startswith("attnprobe: "):  # of a job of a sweep
+        if isinstance(error, CompactHydraException) and str(error).startswith(
+            "attnprobe: "
+        ):  # of a job of a sweep
             print(visible(str(error)), file=sys.stderr)
-            raise SystemExit(2 if isinstance(error.__cause__, UserError) else 1) from None  # 2: none was started
+            raise SystemExit(
+                2 if isinstance(error.__cause__, UserError) else 1
+            ) from None  # 2: none was started
         if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
             raise  # no mistake in the settings
         stop(answer(error, [one for one in sys.argv[1:] if not one.startswith("-")]))
@@ -80,7 +95,10 @@ def task(config: DictConfig) -> float | None:
     wait_briefly()
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     # as they were written: one that holds `${…}` stays as it is
-    overrides = [str(one) for one in OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False) or ()]
+    overrides = [
+        str(one)
+        for one in OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False) or ()
+    ]
     try:
         config = with_importances(config, overrides)
         if (name := HydraConfig.get().job.name).startswith(MEMBER):
@@ -96,7 +114,8 @@ def task(config: DictConfig) -> float | None:
     except Exception:
         if sweep or wants_traceback():
             raise
-        # said here: what Hydra hands on no longer tells whether the settings or the program was wrong
+        # said here: what Hydra hands on no longer tells whether the settings or the program was
+        # wrong
         traceback.print_exc()
         raise SystemExit(1) from None
     return None
@@ -114,7 +133,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
                 publish_study(finished, verbose=config.verbose)
                 RESULTS.append(finished)
                 return None
-    # importing torch takes seconds that --help need not wait for, and the report more that a mistake need not
+    # importing torch takes seconds that --help need not wait for, and the report more that a
+    # mistake need not
     from attnprobe.runs.settings import constructible, refuse_several_devices, resumed
 
     constructible(config, overrides)
@@ -144,7 +164,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     lines = answer_lines(findings_of(read), read.quality, read.attention_on)
     if config.verbose:
         print_summary(read.numbers, classes=read.manifest.get("classes", []))
-        tables, counts = read.manifest.get("tables", {}), read.manifest.get("counts", {})
+        tables = read.manifest.get("tables", {})
+        counts = read.manifest.get("counts", {})
         lines = [*data_notes(counts), *notes_of_tests([tables]), *lines]
     for line in lines:
         print(line)

@@ -1,12 +1,13 @@
-"""Our metrics beside their authors' own numbers and formulas, on the same scores: docs/results/conformance.md.
+"""Our metrics beside their authors' own numbers and formulas, on the same scores:
+docs/results/conformance.md.
 
     python -m benchmarks.conformance [-o docs/results/conformance.md]
 
-NAOPC's limits (Edin et al. 2025): the authors' stored outputs and limits, in `$ATTNPROBE_DATA_DIR/naopc` (without it that
-part is left out). ERASER's metrics (DeYoung et al. 2020): the formulas of their `rationale_benchmark/metrics.py`, written out
-here once more as plain loops over lists, on random scores and rationales with ties and on a model's predictions, which are
-asked for text by text.
-"""
+NAOPC's limits (Edin et al. 2025): the authors' stored outputs and limits, in
+`$ATTNPROBE_DATA_DIR/naopc` (without it that part is left out). ERASER's metrics (DeYoung et al.
+2020): the formulas of their `rationale_benchmark/metrics.py`, written out here once more as plain
+loops over lists, on random scores and rationales with ties and on a model's predictions, which are
+asked for text by text."""
 
 import argparse
 import ast
@@ -39,8 +40,8 @@ Scores = tuple[Float[Tensor, "texts seq"], Bool[Tensor, "texts seq"], Bool[Tenso
 
 @dataclass(frozen=True)
 class Compared:
-    """A metric on several texts: how many of ours equal theirs, the largest difference, and the reason of those that
-    differ."""
+    """A metric on several texts: how many of ours equal theirs, the largest difference, and the
+    reason of those that differ."""
 
     metric: str
     numbers: int
@@ -49,30 +50,38 @@ class Compared:
     reason: str = ""
 
     @classmethod
-    def of(cls, metric: str, ours: Sequence[float], theirs: Sequence[float], reason: str = "") -> "Compared":
+    def of(
+        cls, metric: str, ours: Sequence[float], theirs: Sequence[float], reason: str = ""
+    ) -> "Compared":
         """Compare two lists; a number that both do not have is the same."""
-        a, b = np.asarray(ours, float), np.asarray(theirs, float)
+        a = np.asarray(ours, float)
+        b = np.asarray(theirs, float)
         apart = np.where(np.isnan(a) & np.isnan(b), 0, np.abs(a - b))
         return cls(metric, len(a), int((apart <= CLOSE).sum()), float(apart.max()), reason)
 
     @property
     def line(self) -> str:
         """A line of the page's table."""
-        return f"| {self.metric} | {self.numbers} | {self.same} | {self.largest:.1e} | {self.reason} |"
+        return (
+            f"| {self.metric} | {self.numbers} | {self.same} | {self.largest:.1e} | {self.reason} |"
+        )
 
 
 # --- Edin et al. 2025 -------------------------------------------------------------------------------------------------
 
 
 def limits_of(folder: Path, model: str) -> pd.DataFrame:
-    """The two limits of every text: `lower` and `upper` of ours, `their_lower` and `their_upper`, `all_over_n` =
-    drop(all)/n."""
+    """The two limits of every text: `lower` and `upper` of ours, `their_lower` and `their_upper`,
+    `all_over_n` = drop(all)/n."""
     outputs = pd.read_parquet(folder / f"outputs_sst2_{model}.parquet")
     stored = pd.read_parquet(folder / f"limits_sst2_{model}.parquet").set_index("id")
     rows = []
     for text, own in outputs.groupby("id"):
         words = int(stored.loc[text].number_of_elements)
-        masks = [sum(1 << (word - 1) for word in set(ast.literal_eval(removed))) for removed in own.word_key]
+        masks = [
+            sum(1 << (word - 1) for word in set(ast.literal_eval(removed)))
+            for removed in own.word_key
+        ]
         logits = np.zeros((2**words, 2))
         logits[masks] = own[["negative_logit", "positive_logit"]]
         positive = torch.from_numpy(logits).softmax(-1)[:, 1]
@@ -109,9 +118,19 @@ def naopc(folder: Path) -> list[str]:
     for model in MODELS:
         table = limits_of(folder, model)
         for limit in ("lower", "upper"):
-            lines.append(Compared.of(f"{model}, {limit}", table[limit], table[f"their_{limit}"],
-                                     "below" if limit == "upper" else "").line)  # fmt: skip
-        differ += [(model, one) for one in table.to_dict("records") if abs(one["upper"] - one["their_upper"]) > CLOSE]
+            lines.append(
+                Compared.of(
+                    f"{model}, {limit}",
+                    table[limit],
+                    table[f"their_{limit}"],
+                    "below" if limit == "upper" else "",
+                ).line
+            )
+        differ += [
+            (model, one)
+            for one in table.to_dict("records")
+            if abs(one["upper"] - one["their_upper"]) > CLOSE
+        ]
     lines += [
         "",
         "The upper limits that differ, one by one. The released search for the best order begins with 0 as the best sum of "
@@ -123,13 +142,16 @@ def naopc(folder: Path) -> list[str]:
     ]
     for model, one in differ:
         assert abs(one["their_upper"] - one["all_over_n"]) <= CLOSE
-        lines.append(f"| {model} | {one['text']} | {one['words']} | {one['upper']:.9f} | {one['their_upper']:.9f} | "
-                     f"{one['all_over_n']:.9f} |")  # fmt: skip
+        lines.append(
+            f"| {model} | {one['text']} | {one['words']} | {one['upper']:.9f} | {one['their_upper']:.9f} | "
+            f"{one['all_over_n']:.9f} |"
+        )
     return [*lines, ""]
 
 
 def random_scores(texts: int = 200) -> Scores:
-    """Scores, rationales and content of texts of different lengths; scores of the second half have ties."""
+    """Scores, rationales and content of texts of different lengths; scores of the second half have
+    ties."""
     draw = torch.Generator().manual_seed(0)
     lengths = torch.randint(2, 40, (texts, 1), generator=draw)
     content = torch.arange(40) < lengths
@@ -146,8 +168,10 @@ def plausibility_metrics(scores: Scores) -> list[Compared]:
     count = rationale.sum(-1, keepdim=True)
     order = values.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
     chosen = (order.argsort(dim=-1) < count) & content
-    texts = [(row[keep].tolist(), truth[keep].tolist(), mark[keep].tolist())
-             for row, truth, mark, keep in zip(values, rationale, chosen, content, strict=True)]  # fmt: skip
+    texts = [
+        (row[keep].tolist(), truth[keep].tolist(), mark[keep].tolist())
+        for row, truth, mark, keep in zip(values, rationale, chosen, content, strict=True)
+    ]
     half = len(texts) // 2
     ours = plausibility.precision_at_size(*scores).tolist()
     f1 = [their_token_f1(mark, truth) for _, truth, mark in texts]
@@ -157,10 +181,14 @@ def plausibility_metrics(scores: Scores) -> list[Compared]:
     theirs = [average_precision_score(truth, row) for row, truth, _ in texts]
     area = [their_auprc(truth, row) for row, truth, _ in texts]
     ties = "where words tie for the last place theirs depends on who chooses; ours is the mean over all choices"
-    curve = ("ours is the average precision, which they report as `average_precision`; their `auprc` joins the points of the "
-             "curve by straight lines, which is too hopeful (Davis & Goadrich 2006)")  # fmt: skip
+    curve = (
+        "ours is the average precision, which they report as `average_precision`; their `auprc` joins the points of the "
+        "curve by straight lines, which is too hopeful (Davis & Goadrich 2006)"
+    )
     return [
-        Compared.of("token F1 of as many words as the rationale has, no ties", ours[:half], f1[:half]),
+        Compared.of(
+            "token F1 of as many words as the rationale has, no ties", ours[:half], f1[:half]
+        ),
         Compared.of("token F1, ties", ours[half:], f1[half:], ties),
         Compared.of("IoU precision at 0.5", precision.tolist(), [one for one, _ in spans]),
         Compared.of("IoU recall at 0.5", recall.tolist(), [one for _, one in spans]),
@@ -170,7 +198,8 @@ def plausibility_metrics(scores: Scores) -> list[Compared]:
 
 
 def erasure_metrics(subject: Subject) -> list[Compared]:
-    """Comprehensiveness and sufficiency as AOPC over their thresholds, ours by the probe; theirs text by text."""
+    """Comprehensiveness and sufficiency as AOPC over their thresholds, ours by the probe; theirs
+    text by text."""
     names = ("attention", "gradient_input")
     probe = Faithfulness(importances=names, operators=["delete"])
     found = {
@@ -184,23 +213,33 @@ def erasure_metrics(subject: Subject) -> list[Compared]:
         both = [text_by_text(subject, row, scores[row]) for row in range(len(subject.batch))]
         for number, metric in enumerate(("comprehensiveness", "sufficiency")):
             ours = found[f"{metric}_{name}_by_delete"].tolist()
-            lines.append(Compared.of(f"{metric} (AOPC), {name.replace('_', ' ')}", ours, [one[number] for one in both]))
+            lines.append(
+                Compared.of(
+                    f"{metric} (AOPC), {name.replace('_', ' ')}",
+                    ours,
+                    [one[number] for one in both],
+                )
+            )
     return lines
 
 
 def text_by_text(subject: Subject, row: int, scores: Tensor) -> tuple[float, float]:
     """`_instances_aopc` of one text: the means of beta_0 − beta_k over the thresholds."""
-    model, batch = subject.classifier, subject.batch
+    model = subject.classifier
+    batch = subject.batch
     words = batch.content[row].nonzero()[:, 0].tolist()
     ranked = sorted(words, key=lambda place: (-scores[place].item(), place))
-    start, end = words[0] - 1, words[-1] + 1
+    start = words[0] - 1
+    end = words[-1] + 1
 
     def predicted(kept: Sequence[int]) -> np.ndarray:
         if not kept:
             return np.full(model.classes, np.nan)
         places = torch.tensor([start, *sorted(kept), end])
         text = batch.rows(torch.tensor([row]))
-        text.ids, text.mask, text.content = (one[:, places] for one in (text.ids, text.mask, text.content))
+        text.ids, text.mask, text.content = (
+            one[:, places] for one in (text.ids, text.mask, text.content)
+        )
         with torch.no_grad():
             return model(text).logits[0].softmax(-1).double().numpy()
 
@@ -242,7 +281,8 @@ def small_model() -> Subject:
     """An LSTM with random weights, and 40 texts."""
     from tests.toys import toy_batch, toy_classifier, toy_readout
 
-    classifier, batch = toy_classifier(spread=4), toy_batch([5 + number % 23 for number in range(40)])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([5 + number % 23 for number in range(40)])
     return Subject(classifier, batch, *toy_readout(classifier, batch))
 
 
@@ -265,7 +305,9 @@ def page() -> str:
 
 def main() -> None:
     """Write the page, or print it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     text = page()

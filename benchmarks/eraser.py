@@ -1,4 +1,5 @@
-"""The formulas of ERASER's `rationale_benchmark/metrics.py` (DeYoung et al. 2020) for one text, as plain loops over lists."""
+"""The formulas of ERASER's `rationale_benchmark/metrics.py` (DeYoung et al. 2020) for one text, as
+plain loops over lists."""
 
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ def their_token_f1(chosen: Sequence[bool], truth: Sequence[bool]) -> float:
 
 def their_spans(mask: Sequence[bool]) -> list[range]:
     """Runs of True."""
-    found, start = [], None
+    found = []
+    start = None
     for place, one in enumerate([*mask, False]):
         if one and start is None:
             start = place
@@ -28,10 +30,14 @@ def their_spans(mask: Sequence[bool]) -> list[range]:
 
 def their_partial_match(chosen: Sequence[bool], truth: Sequence[bool]) -> tuple[float, float]:
     """`partial_match_score` at 0.5, precision and recall of one text."""
-    ours, theirs = their_spans(chosen), their_spans(truth)
+    ours = their_spans(chosen)
+    theirs = their_spans(truth)
     hits = 0
     for one in ours:
-        best = max((len(set(one) & set(other)) / len(set(one) | set(other)) for other in theirs), default=0.0)
+        best = max(
+            (len(set(one) & set(other)) / len(set(one) | set(other)) for other in theirs),
+            default=0.0,
+        )
         hits += int(best >= 0.5)
     return (hits / len(ours) if ours else 0), (hits / len(theirs) if theirs else 0)
 

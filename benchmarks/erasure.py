@@ -1,12 +1,13 @@
-"""Erasure against the published loop, which erases one item per call: `python -m benchmarks.erasure`.
+"""Erasure against the published loop, which erases one item per call: `python -m
+benchmarks.erasure`.
 
-2,000 documents of 20 to 400 positions, states of 100 features, 2 and 10 classes: the effect of every single erasure,
-six rankings and five random orders followed until the decision flips, and the smallest flipping set. Both sides run
-in one process on one thread on the same float64 tensors. The loop runs on a random sample of the documents; its time is
-scaled by the number of calls that all documents need, which is known once ours is done. The rankings' scores are given
-to it, and it has no smallest flipping set: that would mean trying all sets. Both are repeated, and the faster time of
-each counts.
-"""
+2,000 documents of 20 to 400 positions, states of 100 features, 2 and 10 classes: the effect of
+every single erasure, six rankings and five random orders followed until the decision flips, and the
+smallest flipping set. Both sides run in one process on one thread on the same float64 tensors. The
+loop runs on a random sample of the documents; its time is scaled by the number of calls that all
+documents need, which is known once ours is done. The rankings' scores are given to it, and it has
+no smallest flipping set: that would mean trying all sets. Both are repeated, and the faster time of
+each counts."""
 
 from time import process_time
 
@@ -21,12 +22,19 @@ from attnprobe.models.decoders import LinearDecoder
 from attnprobe.probes.erasure import lead
 from benchmarks import reference
 
-DOCUMENTS, SHORTEST, LONGEST, HIDDEN, BATCH, ORDERS = 2000, 20, 400, 100, 64, 5
-SAMPLE, REPETITIONS = 30, 3
+DOCUMENTS = 2000
+SHORTEST = 20
+LONGEST = 400
+HIDDEN = 100
+BATCH = 64
+ORDERS = 5
+SAMPLE = 30
+REPETITIONS = 3
 
 
 def documents(classes: int) -> tuple[LinearDecoder, list[tuple[Tensor, Tensor, Tensor]]]:
-    """A decoder, and batches of (states, attention, content) sorted by length, as an evaluation loop has them."""
+    """A decoder, and batches of (states, attention, content) sorted by length, as an evaluation
+    loop has them."""
     torch.manual_seed(0)
     decoder = LinearDecoder(HIDDEN, classes).double().requires_grad_(False)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (DOCUMENTS,)).sort().values
@@ -48,18 +56,33 @@ def rankings(readout: Readout, hidden: Tensor, decoder: LinearDecoder) -> Tensor
     assert readout.position_logits is not None
     effect = readout.position_logits - decoder(torch.zeros_like(hidden[:1, :1]))
     of_chosen = effect.gather(-1, chosen[:, None, None].expand(*effect.shape[:2], 1)).squeeze(-1)
-    gradient = p.gather(-1, chosen.unsqueeze(-1)) * (of_chosen - torch.einsum("bc,bsc->bs", p, effect))
+    gradient = p.gather(-1, chosen.unsqueeze(-1)) * (
+        of_chosen - torch.einsum("bc,bsc->bs", p, effect)
+    )
     noise = torch.rand(ORDERS, *attention.shape, dtype=torch.float64)
     norm = hidden.norm(dim=-1)
-    ranked = [attention, -attention, gradient, gradient * attention, attention * norm, attention * lead(readout)]
+    ranked = [
+        attention,
+        -attention,
+        gradient,
+        gradient * attention,
+        attention * norm,
+        attention * lead(readout),
+    ]
     return torch.stack([*ranked, *noise])
 
 
-def ours(decoder: LinearDecoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Everything about one batch: the single erasures' divergences, the rankings' scores and their counts."""
-    readout = Readout(attention, content, torch.arange(len(attention)), position_logits=decoder(hidden))
+def ours(
+    decoder: LinearDecoder, hidden: Tensor, attention: Tensor, content: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Everything about one batch: the single erasures' divergences, the rankings' scores and their
+    counts."""
+    readout = Readout(
+        attention, content, torch.arange(len(attention)), position_logits=decoder(hidden)
+    )
     scores = rankings(readout, hidden, decoder)
-    single, counts = erase_each(readout), erase_in_order(readout, scores).count
+    single = erase_each(readout)
+    counts = erase_in_order(readout, scores).count
     smallest_flipping_set(attention, readout.position_logits, content)
     return single.divergence, scores, counts
 
@@ -70,11 +93,14 @@ def published(
     """The same about one document, but for the optimum."""
     divergences, _ = reference.erase_singly(decoder, hidden, attention, content)
     orders = scores.argsort(dim=-1, descending=True).tolist()
-    return divergences, [reference.erase_until_flip(decoder, hidden, attention, order) for order in orders]
+    return divergences, [
+        reference.erase_until_flip(decoder, hidden, attention, order) for order in orders
+    ]
 
 
 def compare(classes: int) -> str:
-    """One line: seconds of both, their ratio, how much of the loop was run, and whether the results agree."""
+    """One line: seconds of both, their ratio, how much of the loop was run, and whether the results
+    agree."""
     decoder, batches = documents(classes)
     seconds = []
     for _ in range(REPETITIONS):
@@ -82,9 +108,14 @@ def compare(classes: int) -> str:
         start = process_time()
         results = [ours(decoder, *batch) for batch in batches]
         seconds.append(process_time() - start)
-    calls = sum(needed(counts, batch[2]) for batch, (_, _, counts) in zip(batches, results, strict=True))
+    calls = sum(
+        needed(counts, batch[2]) for batch, (_, _, counts) in zip(batches, results, strict=True)
+    )
 
-    loop, sampled, apart, other = [0.0] * REPETITIONS, 0, 0.0, 0
+    loop = [0.0] * REPETITIONS
+    sampled = 0
+    apart = 0.0
+    other = 0
     for number in np.random.default_rng(0).choice(DOCUMENTS, SAMPLE, replace=False):
         batch, row = divmod(int(number), BATCH)
         length = int(batches[batch][2][row].sum())
@@ -106,7 +137,8 @@ def compare(classes: int) -> str:
 
 
 def needed(counts: Tensor, content: Tensor) -> int:
-    """Erasures that the loop makes: each item alone, and every order until it flips or one item is left."""
+    """Erasures that the loop makes: each item alone, and every order until it flips or one item is
+    left."""
     length = content.sum(-1)
     return int(length.sum() + torch.where(counts > 0, counts, length - 1).sum())
 

@@ -11,7 +11,8 @@ QUERIES = {"first": "first piece", "last": "last piece", "all": "all pieces"}
 
 
 def row(family: str) -> list[str]:
-    """One line of the table: a tiny untrained classifier of this family, examined in both precisions."""
+    """One line of the table: a tiny untrained classifier of this family, examined in both
+    precisions."""
     worst = {}
     for precision in (torch.float32, torch.float64):
         model = classifier(family)
@@ -41,8 +42,17 @@ def shown(differences: dict[str, float], name: str) -> str:
 
 def main() -> None:
     """Print the table."""
-    heads = ["family", "door", "attentions", "read from", "replaced, float32", "float64", "short way, float32", "float64",
-             "taken"]  # fmt: skip
+    heads = [
+        "family",
+        "door",
+        "attentions",
+        "read from",
+        "replaced, float32",
+        "float64",
+        "short way, float32",
+        "float64",
+        "taken",
+    ]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     for family in FAMILIES:
         print("| " + " | ".join(row(family)) + " |", flush=True)

@@ -1,12 +1,14 @@
-"""How the probes' time and memory grow with the length of the texts, their number, the classes, and layers × heads.
+"""How the probes' time and memory grow with the length of the texts, their number, the classes, and
+layers × heads.
 
-    python -m benchmarks.growth [--axes length texts classes sites] [--repeats 3] [--most 4096] [--figure growth.png]
+    python -m benchmarks.growth [--axes length texts classes sites] [--repeats 3] [--most 4096]
+    [--figure growth.png]
 
-Untrained models (time does not depend on what the weights say, but for the searches' early ends): an LSTM with 32 units per
-direction and additive attention, and for `sites` a BERT of hidden size 48. Every size is a process of its own with one
-thread, so that its peak memory is its own; seconds are processor time, medians of the repeats after one that is not
-counted. Of each probe the last line gives the exponent e of seconds ~ size^e between the two largest sizes: 1 is linear.
-"""
+Untrained models (time does not depend on what the weights say, but for the searches' early ends):
+an LSTM with 32 units per direction and additive attention, and for `sites` a BERT of hidden size
+48. Every size is a process of its own with one thread, so that its peak memory is its own; seconds
+are processor time, medians of the repeats after one that is not counted. Of each probe the last
+line gives the exponent e of seconds ~ size^e between the two largest sizes: 1 is linear."""
 
 import argparse
 import json
@@ -62,7 +64,9 @@ Jobs = Mapping[str, Callable[[Subject], object]]
 
 def random_texts(count: int, length: int, seed: int = 0) -> Batch:
     """Texts of random words, all of one length, between two markers."""
-    words = torch.randint(4, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(seed))
+    words = torch.randint(
+        4, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(seed)
+    )
     ids = torch.nn.functional.pad(torch.nn.functional.pad(words, (1, 0), value=2), (0, 1), value=3)
     labels = torch.zeros(count, dtype=torch.long)
     return Batch(ids, ids > 0, ids > 3, labels, torch.arange(count))
@@ -72,9 +76,12 @@ def untrained(encoder: Callable[..., nn.Module], classes: int) -> AttentionClass
     """A classifier in eval mode, in float64; its attention is made peaked."""
     torch.manual_seed(0)
     model = AttentionClassifier(
-        embeddings=torch.randn(VOCABULARY, 64), encoder=encoder, attention=AdditiveAttention, decoder=LinearDecoder,
+        embeddings=torch.randn(VOCABULARY, 64),
+        encoder=encoder,
+        attention=AdditiveAttention,
+        decoder=LinearDecoder,
         classes=classes,
-    )  # fmt: skip
+    )
     with torch.no_grad():
         for parameter in (*model.attention.parameters(), *model.decoder.parameters()):
             parameter.mul_(4)
@@ -86,10 +93,14 @@ def text_jobs(model: Model, *, short: bool) -> Jobs:
     jobs: dict[str, Callable[[Subject], object]] = {
         "permutation": lambda s: list(Permutation().measure(s.readout, Draws(0, "permutation"))),
         "exact or bounded adversary": farthest,
-        "erasing single weights": lambda s: list(SingleWeight(("attention",)).measure(s, Draws(0, "single"))),
+        "erasing single weights": lambda s: list(
+            SingleWeight(("attention",)).measure(s, Draws(0, "single"))
+        ),
         "ranked erasure": lambda s: list(Erasure(("attention",)).measure(s, Draws(0, "erasure"))),
         "gradients": lambda s: gradients(model, s.batch),
-        "Kendall's τ": lambda s: kendall_tau_test(s.readout.attention, s.readout.attention.flip(0), s.batch.content),
+        "Kendall's τ": lambda s: kendall_tau_test(
+            s.readout.attention, s.readout.attention.flip(0), s.batch.content
+        ),
     }
     if not short:
         jobs["leave-one-out"] = lambda s: leave_one_out(model, s.batch, s.outputs)
@@ -100,10 +111,13 @@ def text_jobs(model: Model, *, short: bool) -> Jobs:
 
 
 def farthest(subject: Subject) -> object:
-    """The farthest attention with the same prediction: exact for two classes, found and bounded for more."""
+    """The farthest attention with the same prediction: exact for two classes, found and bounded for
+    more."""
     readout = subject.readout
     assert readout.position_logits is not None
-    return farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=0.01)
+    return farthest_attention(
+        readout.attention, readout.position_logits, readout.content, epsilon=0.01
+    )
 
 
 def square_bert(side: int) -> tuple[Model, Batch]:
@@ -111,9 +125,15 @@ def square_bert(side: int) -> tuple[Model, Batch]:
     from tests.models.pretrained.families import FAMILIES, batch_of, classifier
 
     name, settings = FAMILIES["bert"]
-    FAMILIES["bert-square"] = name, settings | {
-        "num_hidden_layers": side, "num_attention_heads": side, "hidden_size": 48,
-    }  # fmt: skip
+    FAMILIES["bert-square"] = (
+        name,
+        settings
+        | {
+            "num_hidden_layers": side,
+            "num_attention_heads": side,
+            "hidden_size": 48,
+        },
+    )
     model: Model = classifier("bert-square")
     text = "the film was fine and long a story of people and music the film was dull a long story"
     return model, batch_of(model, [text] * 2 * TEXTS)
@@ -124,19 +144,32 @@ def case(axis: str, size: int) -> tuple[Model, Jobs, Callable[[], Iterator[Batch
     if axis == "sites":
         bert, batch = square_bert(math.isqrt(size))
         probe = Sites(importances=("gradient",))
-        return bert, {"sites": lambda s: list(probe.measure(s, Draws(0, "sites")))}, lambda: iter([batch])
-    count, length, classes = {"length": (TEXTS, size, 2), "texts": (size, 12, 2), "classes": (TEXTS, 30, size)}[axis]
-    model = untrained(AverageEncoder if axis == "texts" else partial(LSTMEncoder, hidden_size=32), classes)
+        return (
+            bert,
+            {"sites": lambda s: list(probe.measure(s, Draws(0, "sites")))},
+            lambda: iter([batch]),
+        )
+    count, length, classes = {
+        "length": (TEXTS, size, 2),
+        "texts": (size, 12, 2),
+        "classes": (TEXTS, 30, size),
+    }[axis]
+    model = untrained(
+        AverageEncoder if axis == "texts" else partial(LSTMEncoder, hidden_size=32), classes
+    )
 
     def batches() -> Iterator[Batch]:
-        return (random_texts(min(BATCH, count - start), length, start) for start in range(0, count, BATCH))
+        return (
+            random_texts(min(BATCH, count - start), length, start)
+            for start in range(0, count, BATCH)
+        )
 
     return model, text_jobs(model, short=axis == "texts"), batches
 
 
 def child(axis: str, size: int, repeats: int) -> None:
-    """Time everything at one size in this process, as a run does (without autograd, batch by batch), and say so on one
-    line."""
+    """Time everything at one size in this process, as a run does (without autograd, batch by
+    batch), and say so on one line."""
     model, jobs, batches = case(axis, size)
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     with torch.no_grad():
@@ -150,12 +183,28 @@ def child(axis: str, size: int, repeats: int) -> None:
                     start = process_time()
                     job(subject)
                     seconds[name][-1] += process_time() - start
-    print(json.dumps({"seconds": {name: median(times[1:]) for name, times in seconds.items()}, "peak": peak_memory()}))
+    print(
+        json.dumps(
+            {
+                "seconds": {name: median(times[1:]) for name, times in seconds.items()},
+                "peak": peak_memory(),
+            }
+        )
+    )
 
 
 def measured(axis: str, size: int, repeats: int) -> tuple[dict[str, float], float]:
     """Seconds of each probe and the peak in MB, from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.growth", "--child", axis, str(size), "--repeats", str(repeats)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.growth",
+        "--child",
+        axis,
+        str(size),
+        "--repeats",
+        str(repeats),
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout.splitlines()[-1])
     return result["seconds"], result["peak"]
@@ -170,7 +219,9 @@ def exponent(sizes: tuple[int, ...] | list[int], seconds: list[float]) -> float:
 def table_of(title: str, results: Mapping[int, tuple[dict[str, float], float]]) -> Table:
     """One axis: milliseconds by size, the exponent, and the peak memory as the last line."""
     sizes = list(results)
-    table = Table("probe", *(f"{size:,}" for size in sizes), "exponent", title=f"{title}; milliseconds")
+    table = Table(
+        "probe", *(f"{size:,}" for size in sizes), "exponent", title=f"{title}; milliseconds"
+    )
     for name in results[sizes[0]][0]:
         seconds = [results[size][0][name] for size in sizes]
         cells = [f"{1000 * one:,.3g}" if one < 1 else f"{1000 * one:,.0f}" for one in seconds]
@@ -179,21 +230,29 @@ def table_of(title: str, results: Mapping[int, tuple[dict[str, float], float]]) 
     return table
 
 
-def draw(everything: Mapping[str, Mapping[int, tuple[dict[str, float], float]]], path: Path) -> None:
+def draw(
+    everything: Mapping[str, Mapping[int, tuple[dict[str, float], float]]], path: Path
+) -> None:
     """All axes side by side, both scales logarithmic, one legend for all."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullLocator
 
     figure = Figure(figsize=(4.2 * len(everything), 4.6), layout="constrained")
     panels = figure.subplots(1, len(everything), squeeze=False)[0]
-    names = list(dict.fromkeys(name for results in everything.values() for name in next(iter(results.values()))[0]))
+    names = list(
+        dict.fromkeys(
+            name for results in everything.values() for name in next(iter(results.values()))[0]
+        )
+    )
     lines = {}
     for panel, (axis, results) in zip(panels, everything.items(), strict=True):
         sizes = list(results)
         for number, name in enumerate(names):
             if name in results[sizes[0]][0]:
                 seconds = [results[size][0][name] for size in sizes]
-                (lines[name],) = panel.loglog(sizes, seconds, color=f"C{number}", marker="o", markersize=3)
+                (lines[name],) = panel.loglog(
+                    sizes, seconds, color=f"C{number}", marker="o", markersize=3
+                )
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set(xlabel=AXES[axis][0], ylabel="processor time, s")
@@ -203,7 +262,9 @@ def draw(everything: Mapping[str, Mapping[int, tuple[dict[str, float], float]]],
 
 def main() -> None:
     """Print the tables and draw the figure, or be one of the processes that are measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--most", type=int, default=0, help="no size above this; 0: all")

@@ -1,4 +1,5 @@
-"""Jain & Wallace's probes on one trained model, as their code was released and as a run of attnprobe does them."""
+"""Jain & Wallace's probes on one trained model, as their code was released and as a run of
+attnprobe does them."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -30,12 +31,14 @@ Part = tuple[Batch, Outputs]
 
 @dataclass(frozen=True)
 class Sides:
-    """What both sides are given: the model in their precision, and the test texts as they hold them, sorted by length. The
-    published side encodes them in each of its procedures; ours once, in the row of its own.
+    """What both sides are given: the model in their precision, and the test texts as they hold
+    them, sorted by length. The published side encodes them in each of its procedures; ours once, in
+    the row of its own.
 
     Attributes:
         own: our batches with the encoder's outputs, which are there before a probe begins.
-        scores: for τ, per batch: two times `PAIRS` rows of numbers `[pairs, batch, seq]`, and the mask.
+        scores: for τ, per batch: two times `PAIRS` rows of numbers `[pairs, batch, seq]`, and the
+            mask.
         pairs: the same numbers as the published side has them, text by text.
     """
 
@@ -57,7 +60,9 @@ class Sides:
         return cls.on(classifier, numbers_of(test, rows), batches)
 
     @classmethod
-    def on(cls, classifier: AttentionClassifier, texts: list[Text], batches: list[Batch]) -> "Sides":
+    def on(
+        cls, classifier: AttentionClassifier, texts: list[Text], batches: list[Batch]
+    ) -> "Sides":
         """Both sides on these texts and our batches of them."""
         ours = deepcopy(classifier).double().eval()
         with torch.no_grad():
@@ -65,7 +70,9 @@ class Sides:
         torch.manual_seed(0)
         scores = []
         for batch, outputs in own:
-            left, right = (torch.rand(PAIRS, *outputs.attention.shape, dtype=torch.float64) for _ in range(2))
+            left, right = (
+                torch.rand(PAIRS, *outputs.attention.shape, dtype=torch.float64) for _ in range(2)
+            )
             scores.append((left, right, batch.content))
         pairs = [(each_text(left, keep), each_text(right, keep)) for left, right, keep in scores]
         return cls(Released.of(classifier), texts, ours, own, scores, pairs)
@@ -111,7 +118,9 @@ def permutation(sides: Sides) -> None:
 def search(sides: Sides) -> None:
     """The same search."""
     for batch, outputs in sides.own:
-        Adversarial(epsilon=EPSILON).search(sides.ours.readout(batch, outputs), Draws(0, "adversarial"))
+        Adversarial(epsilon=EPSILON).search(
+            sides.ours.readout(batch, outputs), Draws(0, "adversarial")
+        )
 
 
 def exact(sides: Sides) -> None:
@@ -119,7 +128,9 @@ def exact(sides: Sides) -> None:
     for batch, outputs in sides.own:
         readout = sides.ours.readout(batch, outputs)
         assert readout.position_logits is not None
-        farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=EPSILON)
+        farthest_attention(
+            readout.attention, readout.position_logits, readout.content, epsilon=EPSILON
+        )
 
 
 def own_leave_one_out(sides: Sides) -> None:
@@ -147,15 +158,27 @@ def published_tau(sides: Sides) -> None:
 
 
 PARTS = {
-    "encoding": Probe("predictions and attention", lambda s: released.predict(s.published, s.texts), encoding),
+    "encoding": Probe(
+        "predictions and attention", lambda s: released.predict(s.published, s.texts), encoding
+    ),
     "permutation": Probe(
-        "permutation, 100 per text", lambda s: released.permutations(s.published, s.texts), permutation
+        "permutation, 100 per text",
+        lambda s: released.permutations(s.published, s.texts),
+        permutation,
     ),
     "search": Probe(
-        "gradient adversary, 5 restarts, 500 steps", lambda s: released.adversary(s.published, s.texts), search
+        "gradient adversary, 5 restarts, 500 steps",
+        lambda s: released.adversary(s.published, s.texts),
+        search,
     ),
-    "exact": Probe("exact adversary, against that search", lambda s: released.adversary(s.published, s.texts), exact),
-    "leave_one_out": Probe("leave-one-out", lambda s: released.leave_one_out(s.published, s.texts), own_leave_one_out),
+    "exact": Probe(
+        "exact adversary, against that search",
+        lambda s: released.adversary(s.published, s.texts),
+        exact,
+    ),
+    "leave_one_out": Probe(
+        "leave-one-out", lambda s: released.leave_one_out(s.published, s.texts), own_leave_one_out
+    ),
     "gradient": Probe(
         "gradients, per kind (3 against 4 kinds)",
         lambda s: released.gradients(s.published, s.texts),

@@ -1,20 +1,22 @@
 """Leave-one-out against the published loop, which re-encodes every shortened text.
 
-    python -m benchmarks.leave_one_out RUN [--examples 192] [--repeats 3] [--rows run …] [--against released …]
+    python -m benchmarks.leave_one_out RUN [--examples 192] [--repeats 3] [--rows run …] [--against
+    released …]
 
-RUN is the directory of a finished run of an LSTM; its own test texts are taken, sorted by length and cut into batches
-of 32 as the published code does, and of these batches some, in pairs, evenly over the lengths. (Batches of a sample of
-single texts would hold texts of different lengths, and the published loop drops as many columns of all of them as the
-longest has: it would look slower than it is.) All sides run in the same process on one thread, in
-processor time (which another program on the machine can still stretch, by its share of caches and clock), in turn, on the
-same model and texts: the published loop with its packed bidirectional LSTM ("released"), once more with this project's faster
-encoder ("unpacked"), and attnprobe's own, which is given two of those batches at a time, as many texts as a run evaluates
-together.
+RUN is the directory of a finished run of an LSTM; its own test texts are taken, sorted by length
+and cut into batches of 32 as the published code does, and of these batches some, in pairs, evenly
+over the lengths. (Batches of a sample of single texts would hold texts of different lengths, and
+the published loop drops as many columns of all of them as the longest has: it would look slower
+than it is.) All sides run in the same process on one thread, in processor time (which another
+program on the machine can still stretch, by its share of caches and clock), in turn, on the same
+model and texts: the published loop with its packed bidirectional LSTM ("released"), once more with
+this project's faster encoder ("unpacked"), and attnprobe's own, which is given two of those batches
+at a time, as many texts as a run evaluates together.
 
 Rows (`--rows`):
 
-    run      what a user gets: the published loop in float32 as released, attnprobe as a run measures: the model in
-             float64, changed states in float32, a sample checked
+    run      what a user gets: the published loop in float32 as released, attnprobe as a run
+             measures: the model in float64, changed states in float32, a sample checked
     float32  model and loop in float32
     float64  model and loop in float64, changed states in float32
     exact    float64 throughout, nothing approximated (tolerance 0)
@@ -52,17 +54,22 @@ SIDES = ("released", "unpacked")
 
 
 def samples(texts: list[list[str]], count: int) -> list[list[list[str]]]:
-    """That many groups of `TOGETHER` texts (the last one may be smaller), evenly over the lengths."""
+    """That many groups of `TOGETHER` texts (the last one may be smaller), evenly over the
+    lengths."""
     texts = sorted(texts, key=len)
     whole = -(-len(texts) // TOGETHER)
-    starts = ((np.arange(min(count, whole)) + 0.5) * whole / min(count, whole)).astype(int) * TOGETHER
+    starts = ((np.arange(min(count, whole)) + 0.5) * whole / min(count, whole)).astype(
+        int
+    ) * TOGETHER
     return [texts[start : start + TOGETHER] for start in starts]
 
 
 def batches(run: TrainedRun, groups: list[list[list[str]]], size: int) -> list[Batch]:
     """The groups' texts in batches of this size."""
     made = []
-    for texts in (group[start : start + size] for group in groups for start in range(0, len(group), size)):
+    for texts in (
+        group[start : start + size] for group in groups for start in range(0, len(group), size)
+    ):
         rows = [torch.tensor([START, *run.vocabulary.encode(text), END]) for text in texts]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         content = (ids != 0) & (ids != START) & (ids != END)
@@ -73,14 +80,20 @@ def batches(run: TrainedRun, groups: list[list[list[str]]], size: int) -> list[B
 
 def per_token(distances: list[Tensor], parts: list[Batch]) -> Tensor:
     """All texts' distances one after the other, zero for a text's only token."""
-    return torch.cat([d[batch.content].nan_to_num() for d, batch in zip(distances, parts, strict=True)])
+    return torch.cat(
+        [d[batch.content].nan_to_num() for d, batch in zip(distances, parts, strict=True)]
+    )
 
 
-def compare(run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Sequence[str], repeats: int) -> str:
-    """One line: median seconds of the sides and of attnprobe; how many times faster attnprobe is than each side, as the
-    median and the range over the repeats; the largest difference of two distances; and what attnprobe's check found."""
+def compare(
+    run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Sequence[str], repeats: int
+) -> str:
+    """One line: median seconds of the sides and of attnprobe; how many times faster attnprobe is
+    than each side, as the median and the range over the repeats; the largest difference of two
+    distances; and what attnprobe's check found."""
     loops, own, tolerance = ROWS[row]
-    theirs, ours = deepcopy(run.classifier).to(loops), deepcopy(run.classifier).to(own)
+    theirs = deepcopy(run.classifier).to(loops)
+    ours = deepcopy(run.classifier).to(own)
     packed = reference.packed(theirs)
     parts, larger = (batches(run, groups, size) for size in (BATCH, TOGETHER))
     with torch.no_grad():
@@ -100,21 +113,27 @@ def compare(run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Seq
             times[side].append(process_time() - start)
         start = process_time()
         removals = [
-            leave_one_out(ours, batch, given, tolerance=tolerance) for batch, given in zip(larger, outputs, strict=True)
+            leave_one_out(ours, batch, given, tolerance=tolerance)
+            for batch, given in zip(larger, outputs, strict=True)
         ]
         times["attnprobe"].append(process_time() - start)
         errors = [each.check.error for each in removals]
     distances = per_token([each.distance for each in removals], larger)
     apart = max(float((per_token(found[side], parts) - distances).abs().max()) for side in sides)
     seconds = "".join(f"{median(each):9.2f} s" for each in times.values())
-    ratios = [sorted(a / b for a, b in zip(times[side], times["attnprobe"], strict=True)) for side in sides]
+    ratios = [
+        sorted(a / b for a, b in zip(times[side], times["attnprobe"], strict=True))
+        for side in sides
+    ]
     faster = "".join(f"{median(each):9.1f} x ({each[0]:.1f} to {each[-1]:.1f})" for each in ratios)
     return f"{seconds}{faster}{apart:10.1e}{max(errors):10.1e}"
 
 
 def main() -> None:
     """Print the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", help="directory of a finished run")
     parser.add_argument("--examples", type=int, default=192)
     parser.add_argument("--repeats", type=int, default=3)
@@ -129,10 +148,16 @@ def main() -> None:
     print(
         f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}); one thread; {processor()}"
     )
-    columns = [*arguments.against, "attnprobe", *(f"{side}/attnprobe (range)" for side in arguments.against)]
+    columns = [
+        *arguments.against,
+        "attnprobe",
+        *(f"{side}/attnprobe (range)" for side in arguments.against),
+    ]
     print("  ".join([" " * 6, *columns, "differ", "check"]), flush=True)
     for row in arguments.rows:
-        print(f"{row:8} {compare(run, groups, row, arguments.against, arguments.repeats)}", flush=True)
+        print(
+            f"{row:8} {compare(run, groups, row, arguments.against, arguments.repeats)}", flush=True
+        )
 
 
 if __name__ == "__main__":

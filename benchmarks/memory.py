@@ -1,15 +1,17 @@
-"""How much memory a run and its report take, by the number of test examples and the length of the texts.
+"""How much memory a run and its report take, by the number of test examples and the length of the
+texts.
 
-    python -m benchmarks.memory [--examples 1000 10000 100000] [--length 12] [--long 4096] [--growth 1.1] [--gigabytes 4]
+    python -m benchmarks.memory [--examples 1000 10000 100000] [--length 12] [--long 4096] [--growth
+    1.1] [--gigabytes 4]
 
-Each line is three processes of their own: one that reads and encodes the data and does no more; one that trains an
-averaging model (model=average) on 64 texts and probes it (permutation, single weight, erasure, gradient, and adversary
-without search); and one that writes the report of that run. The peak is the largest resident set that the operating system
-saw, and in brackets what it is of the peak at the fewest examples. `--long` adds a run on 24 training and 8 test documents
-of that many words with an LSTM of 32 units, leave-one-out included (0: none). The exit status is 1 where a peak of a run or
-a report is over `--growth` times that of the fewest examples, or the long documents take more than `--gigabytes`; 0 checks
-nothing.
-"""
+Each line is three processes of their own: one that reads and encodes the data and does no more; one
+that trains an averaging model (model=average) on 64 texts and probes it (permutation, single
+weight, erasure, gradient, and adversary without search); and one that writes the report of that
+run. The peak is the largest resident set that the operating system saw, and in brackets what it is
+of the peak at the fewest examples. `--long` adds a run on 24 training and 8 test documents of that
+many words with an LSTM of 32 units, leave-one-out included (0: none). The exit status is 1 where a
+peak of a run or a report is over `--growth` times that of the fewest examples, or the long
+documents take more than `--gigabytes`; 0 checks nothing."""
 
 import argparse
 import json
@@ -29,10 +31,14 @@ WORDS = [f"word{number}" for number in range(2000)]
 PROBES = "probe=[permutation,single_weight,erasure,gradient,adversarial]"
 MODEL = ("model=average", "probe.adversarial.restarts=0", "probe.permutation.samples=10", PROBES)
 LONG_MODEL = (
-    "data.max_tokens=null", "model=lstm", "model.encoder.hidden_size=32", "probe.adversarial.restarts=1",
-    "probe.adversarial.steps=10", "probe.permutation.samples=10",
+    "data.max_tokens=null",
+    "model=lstm",
+    "model.encoder.hidden_size=32",
+    "probe.adversarial.restarts=1",
+    "probe.adversarial.steps=10",
+    "probe.permutation.samples=10",
     "probe=[permutation,single_weight,erasure,gradient,adversarial,leave_one_out,correlation]",
-)  # fmt: skip
+)
 SMALL = ("data.embedding_size=32", "training.epochs=1", "trainer.accelerator=cpu")
 
 
@@ -44,12 +50,26 @@ LONG = 1000
 
 def main() -> None:
     """Measure, or be one of the processes that are measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--examples", type=int, nargs="*", default=[1000, 10_000, 100_000])
     parser.add_argument("--length", type=int, default=12, help="words per text")
-    parser.add_argument("--long", type=int, default=4096, help="words per document of the last line; 0: no such line")
-    parser.add_argument("--growth", type=float, default=0, help="what a peak may be, as a multiple of the first line's")
-    parser.add_argument("--gigabytes", type=float, default=0, help="what the long documents may take")
+    parser.add_argument(
+        "--long",
+        type=int,
+        default=4096,
+        help="words per document of the last line; 0: no such line",
+    )
+    parser.add_argument(
+        "--growth",
+        type=float,
+        default=0,
+        help="what a peak may be, as a multiple of the first line's",
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=0, help="what the long documents may take"
+    )
     parser.add_argument("--child", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -58,14 +78,18 @@ def main() -> None:
     lines = [(count, arguments.length, MODEL) for count in sorted(arguments.examples)]
     if arguments.long:
         lines.append((8, arguments.long, LONG_MODEL))
-    table = Table("test examples", "words per text", *(f"{task}, peak MB" for task in TASKS), "page, MB")
+    table = Table(
+        "test examples", "words per text", *(f"{task}, peak MB" for task in TASKS), "page, MB"
+    )
     peaks: list[tuple[int, list[float]]] = []
     for count, length, overrides in lines:
         own, page = peaks_of(count, length, overrides)
         peaks.append((length, own))
         first = peaks[0][1] if length < LONG else []
         cells = [f"{peak:,.0f} ({peak / one:.2f} ×)" for peak, one in zip(own, first, strict=False)]
-        table.add_row(f"{count:,}", f"{length:,}", *(cells or [f"{peak:,.0f}" for peak in own]), f"{page:.1f}")
+        table.add_row(
+            f"{count:,}", f"{length:,}", *(cells or [f"{peak:,.0f}" for peak in own]), f"{page:.1f}"
+        )
     Console(width=120).print(table)
     long = [probing for length, (_, probing, _) in peaks if length >= LONG]
     grown = [
@@ -75,7 +99,11 @@ def main() -> None:
         for peak, first in zip(own[1:], peaks[0][1][1:], strict=True)
     ]
     too_much = arguments.growth and max(grown, default=0) > arguments.growth
-    sys.exit(bool(too_much or (arguments.gigabytes and max(long, default=0) > 1000 * arguments.gigabytes)))
+    sys.exit(
+        bool(
+            too_much or (arguments.gigabytes and max(long, default=0) > 1000 * arguments.gigabytes)
+        )
+    )
 
 
 def peaks_of(count: int, length: int, overrides: Sequence[str]) -> tuple[list[float], float]:
@@ -121,15 +149,24 @@ def measured(*arguments: str) -> float:
 
 
 def write_texts(folder: Path, count: int, length: int) -> None:
-    """Three splits of texts of random words, of half to the whole length; the first word decides the label."""
+    """Three splits of texts of random words, of half to the whole length; the first word decides
+    the label."""
     folder.mkdir()
     generator = random.Random(0)
-    for split, rows in (("train", 24 if length >= LONG else 64), ("validation", 8), ("test", count)):
+    for split, rows in (
+        ("train", 24 if length >= LONG else 64),
+        ("validation", 8),
+        ("test", count),
+    ):
         with (folder / f"{split}.jsonl").open("w") as file:
             for number in range(rows):
-                words = generator.choices(WORDS, k=length if length >= LONG else generator.randint(length // 2, length))
+                words = generator.choices(
+                    WORDS, k=length if length >= LONG else generator.randint(length // 2, length)
+                )
                 label = "good" if number % 2 else "bad"
-                file.write(json.dumps({"text": " ".join([label, *words[1:]]), "label": label}) + "\n")
+                file.write(
+                    json.dumps({"text": " ".join([label, *words[1:]]), "label": label}) + "\n"
+                )
 
 
 if __name__ == "__main__":

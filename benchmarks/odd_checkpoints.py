@@ -1,4 +1,5 @@
-"""What `attnprobe audit --model FOLDER` says of odd checkpoints: each is made here, and asked in one command.
+"""What `attnprobe audit --model FOLDER` says of odd checkpoints: each is made here, and asked in
+one command.
 
 python -m benchmarks.odd_checkpoints -o TABLE.md
 """
@@ -50,7 +51,8 @@ WORDS = [
     "it",
 ]
 ROWS = [
-    (f"{WORDS[n % 7]} film was {('bad', 'good')[n % 2]} and {WORDS[n % 11]}", ("no", "yes")[n % 2]) for n in range(60)
+    (f"{WORDS[n % 7]} film was {('bad', 'good')[n % 2]} and {WORDS[n % 11]}", ("no", "yes")[n % 2])
+    for n in range(60)
 ]
 SAID = re.compile(r"[^\n]*(?:the labels are|unknown|cut )[^\n]*")
 """Lines of a run that ends well which say what was found."""
@@ -58,20 +60,35 @@ SAID = re.compile(r"[^\n]*(?:the labels are|unknown|cut )[^\n]*")
 
 def made(folder: Path, labels: tuple[str, ...] = ("no", "yes")) -> None:
     """A small BERT with two classes and a tokenizer of whole words."""
-    known = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    known = {
+        word: number
+        for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
+    }
     plain = Tokenizer(WordPiece(known, unk_token="[UNK]"))
     plain.pre_tokenizer = Whitespace()
     plain.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    PreTrainedTokenizerFast(tokenizer_object=plain, model_max_length=48, **special).save_pretrained(folder)
+    special = {
+        f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")
+    }
+    PreTrainedTokenizerFast(tokenizer_object=plain, model_max_length=48, **special).save_pretrained(
+        folder
+    )
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(known), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=48, id2label=dict(enumerate(labels)), label2id={one: n for n, one in enumerate(labels)},
+        vocab_size=len(known),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=48,
+        id2label=dict(enumerate(labels)),
+        label2id={one: n for n, one in enumerate(labels)},
         initializer_range=0.2,
-    )  # fmt: skip
+    )
     BertForSequenceClassification(config).save_pretrained(folder)
 
 
@@ -141,7 +158,9 @@ ODD: dict[str, Callable[[Path], None]] = {
     "as it is": lambda folder: None,
     "no tokenizer files": without("*token*"),
     "pieces beyond the embedding": short,
-    "quantised (bitsandbytes)": config(quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}),
+    "quantised (bitsandbytes)": config(
+        quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}
+    ),
     "quantised (GPTQ)": config(quantization_config={"quant_method": "gptq", "bits": 4}),
     "weights cut short": cut,
     "an adapter (PEFT)": lambda folder: (folder / "adapter_config.json").write_text("{}") and None,
@@ -171,18 +190,39 @@ TEXTS: dict[str, Callable[[str], str]] = {
 }
 
 
-def asked(folder: Path, change: Callable[[Path], None], text: Callable[[str], str]) -> tuple[int, str]:
+def asked(
+    folder: Path, change: Callable[[Path], None], text: Callable[[str], str]
+) -> tuple[int, str]:
     """Exit status, and the line that was said."""
     checkpoint = folder / "my_bert"
     made(checkpoint)
     change(checkpoint)
     with (folder / "rows.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *((text(one), label) for one, label in ROWS)])
+        csv.writer(file).writerows(
+            [("text", "label"), *((text(one), label) for one, label in ROWS)]
+        )
     command = "from attnprobe.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", command, "audit", "rows.csv", "--text", "text", "--label", "label", "--model", "my_bert",
-         "study.probes=[permutation]", "figures=false"], cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            command,
+            "audit",
+            "rows.csv",
+            "--text",
+            "text",
+            "--label",
+            "label",
+            "--model",
+            "my_bert",
+            "study.probes=[permutation]",
+            "figures=false",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     written = done.stdout + done.stderr
     if "Traceback" in written:
         return done.returncode, "TRACEBACK " + written.splitlines()[-1]

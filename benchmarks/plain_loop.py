@@ -1,4 +1,5 @@
-"""How long importances of a checkpoint take, beside loops that a user would write with `transformers` alone, in one process.
+"""How long importances of a checkpoint take, beside loops that a user would write with
+`transformers` alone, in one process.
 
     python -m benchmarks.plain_loop RUN --texts 24 --repeats 3 --threads 1
 
@@ -21,27 +22,35 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from attnprobe.results.table import read_examples
 from attnprobe.runs.load import load_run
 
-AT_ONCE, STEPS = 32, 64
+AT_ONCE = 32
+STEPS = 64
 
 
 def without_each_word(network: Any, read: Any, texts: list[str]) -> list[Tensor]:
-    """Total variation distance of the prediction without each word, in batches of 32 as the texts come."""
-    changed = [" ".join(w for place, w in enumerate(text.split()) if place != out)
-               for text in texts for out in range(len(text.split()))]  # fmt: skip
+    """Total variation distance of the prediction without each word, in batches of 32 as the texts
+    come."""
+    changed = [
+        " ".join(w for place, w in enumerate(text.split()) if place != out)
+        for text in texts
+        for out in range(len(text.split()))
+    ]
     with torch.no_grad():
 
         def ask(some: list[str]) -> Tensor:
             parts = (
-                read(some[at : at + AT_ONCE], padding=True, return_tensors="pt") for at in range(0, len(some), AT_ONCE)
+                read(some[at : at + AT_ONCE], padding=True, return_tensors="pt")
+                for at in range(0, len(some), AT_ONCE)
             )
             return torch.cat([network(**part).logits.softmax(-1) for part in parts])
 
-        whole, other = ask(texts), ask(changed).split([len(text.split()) for text in texts])
+        whole = ask(texts)
+        other = ask(changed).split([len(text.split()) for text in texts])
     return [(mine - one).abs().sum(-1) / 2 for one, mine in zip(whole, other, strict=True)]
 
 
 def gradients(network: Any, read: Any, texts: list[str], steps: int) -> list[Tensor]:
-    """Gradient × input of the predicted logit for each piece; with more than one step integrated from 0, by midpoints."""
+    """Gradient × input of the predicted logit for each piece; with more than one step integrated
+    from 0, by midpoints."""
     found = []
     for text in texts:
         given = read(text, return_tensors="pt")
@@ -87,17 +96,23 @@ def main() -> None:
         "| importance | plain loop | attnprobe, prediction and attention included | ratio (range) |\n|---|---|---|---|"
     )
     for name, loop in loops.items():
-        plain, mine = [], []
+        plain = []
+        mine = []
         for _ in range(asked.repeats):
             plain.append(seconds(loop))
             mine.append(seconds(partial(ours.explain, texts, importance=[name])))
         ratios = [theirs / own for theirs, own in zip(plain, mine, strict=True)]
-        print(f"| {name} | {statistics.median(plain):.2f} s | {statistics.median(mine):.2f} s | "
-              f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |", flush=True)  # fmt: skip
+        print(
+            f"| {name} | {statistics.median(plain):.2f} s | {statistics.median(mine):.2f} s | "
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |",
+            flush=True,
+        )
     ones = ours.explain(texts, importance=["leave_one_out"])["leave_one_out"]
     theirs = without_each_word(network, read, texts)
     apart = max(float((torch.tensor(a) - b).abs().max()) for a, b in zip(ones, theirs, strict=True))
-    print(f"largest difference of leave-one-out: {apart:.1e}; {sum(len(one.split()) for one in texts)} words")
+    print(
+        f"largest difference of leave-one-out: {apart:.1e}; {sum(len(one.split()) for one in texts)} words"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Probes with the loop structure of the published code on this project's own classes, as the yardstick for the tests' numbers
-(for speed: `benchmarks.released`).
+"""Probes with the loop structure of the published code on this project's own classes, as the
+yardstick for the tests' numbers (for speed: `benchmarks.released`).
 
-Written again from the papers' description: what they do per step is kept (autograd, hidden states in every step, batches
-of 32, one permutation at a time), nothing is made slower than it was.
-"""
+Written again from the papers' description: what they do per step is kept (autograd, hidden states
+in every step, batches of 32, one permutation at a time), nothing is made slower than it was."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -18,7 +17,8 @@ from attnprobe.models.encoders import Encoder, LSTMEncoder
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Jensen-Shannon divergence over the last axis, as the formula stands, with a small constant against log 0."""
+    """Jensen-Shannon divergence over the last axis, as the formula stands, with a small constant
+    against log 0."""
     mean = 0.5 * (p + q)
     tiny = 1e-10
     left = (p * ((p + tiny).log() - (mean + tiny).log())).sum(-1)
@@ -26,17 +26,24 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (left + right)
 
 
-def output(classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, query: Tensor | None = None) -> Tensor:
+def output(
+    classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, query: Tensor | None = None
+) -> Tensor:
     """Probabilities from hidden states `[…, seq, hidden]` under attention `[…, seq]`."""
     attended = (attention.unsqueeze(-1) * hidden).sum(-2)
     return classifier.decoder(attended, query).softmax(-1)
 
 
 def permutation(
-    classifier: AttentionClassifier, hidden: Tensor, content: Tensor, samples: int = 100, query: Tensor | None = None
+    classifier: AttentionClassifier,
+    hidden: Tensor,
+    content: Tensor,
+    samples: int = 100,
+    query: Tensor | None = None,
 ) -> Tensor:
-    """Median TVD per example over random permutations. As published, each permutation runs the decoder again, which
-    there includes the attention's scores, and draws the order of one example at a time."""
+    """Median TVD per example over random permutations. As published, each permutation runs the
+    decoder again, which there includes the attention's scores, and draws the order of one example
+    at a time."""
     with torch.no_grad():
         _, attention = classifier.attend(hidden, content, query)
         original = output(classifier, attention, hidden, query)
@@ -47,7 +54,9 @@ def permutation(
             for row in range(len(attention)):
                 places = content[row].nonzero().squeeze(-1)
                 permuted[row, places] = attention[row, places[torch.randperm(len(places))]]
-            differences.append(0.5 * (output(classifier, permuted, hidden, query) - original).abs().sum(-1))
+            differences.append(
+                0.5 * (output(classifier, permuted, hidden, query) - original).abs().sum(-1)
+            )
         return torch.stack(differences).quantile(0.5, dim=0)
 
 
@@ -91,7 +100,8 @@ def adversary(
 
 
 def packed(classifier: AttentionClassifier) -> AttentionClassifier:
-    """The same classifier with its LSTM as published: one bidirectional LSTM over packed sequences."""
+    """The same classifier with its LSTM as published: one bidirectional LSTM over packed
+    sequences."""
     own = classifier.encoder
     assert isinstance(own, LSTMEncoder)
     size = own.forwards.hidden_size
@@ -113,39 +123,52 @@ class PackedLSTM(Encoder):
 
     def forward(self, embeddings: Tensor, mask: Tensor, content: Tensor) -> Tensor:
         lengths = mask.sum(1).cpu()
-        text = torch.nn.utils.rnn.pack_padded_sequence(embeddings, lengths, batch_first=True, enforce_sorted=False)
+        text = torch.nn.utils.rnn.pack_padded_sequence(
+            embeddings, lengths, batch_first=True, enforce_sorted=False
+        )
         states, _ = self.rnn(text)
-        return torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
+        return torch.nn.utils.rnn.pad_packed_sequence(
+            states, batch_first=True, total_length=mask.shape[1]
+        )[0]
 
 
 def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
-    """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
+    """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside
+    content.
 
-    As published: one column after the other is dropped from the whole batch, and every shortened batch is embedded,
-    encoded, attended to and decoded again. Nothing is recorded for a backward pass: the released code has frozen the weights
-    by then, for the adversary that comes before.
-    """
+    As published: one column after the other is dropped from the whole batch, and every shortened
+    batch is embedded, encoded, attended to and decoded again. Nothing is recorded for a backward
+    pass: the released code has frozen the weights by then, for the adversary that comes before."""
     with torch.no_grad():
         original = classifier(batch).logits.softmax(-1)
         difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
         for column in batch.content.any(0).nonzero().squeeze(-1).tolist():
             keep = [number for number in range(batch.ids.shape[1]) if number != column]
-            shorter = replace(batch, ids=batch.ids[:, keep], mask=batch.mask[:, keep], content=batch.content[:, keep])
+            shorter = replace(
+                batch,
+                ids=batch.ids[:, keep],
+                mask=batch.mask[:, keep],
+                content=batch.content[:, keep],
+            )
             moved = 0.5 * (classifier(shorter).logits.softmax(-1) - original).abs().sum(-1)
             difference[:, column] = torch.where(batch.content[:, column], moved, 0)
     return difference
 
 
-def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
-    """One text `[seq, hidden]`, `[seq]`: erase each content position in turn. As published, one erasure is one call:
-    zero the weight, renormalise, sum the states again, decode, compare.
+def erase_singly(
+    decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One text `[seq, hidden]`, `[seq]`: erase each content position in turn. As published, one
+    erasure is one call: zero the weight, renormalise, sum the states again, decode, compare.
 
     Returns:
-        Jensen-Shannon divergence and whether the decision changed, NaN where nothing was erased or is left.
+        Jensen-Shannon divergence and whether the decision changed, NaN where nothing was erased or
+        is left.
     """
     with torch.no_grad():
         original = decoder((attention.unsqueeze(-1) * hidden).sum(0)).softmax(-1)
-        divergences, flips = torch.full_like(attention, torch.nan), torch.full_like(attention, torch.nan)
+        divergences = torch.full_like(attention, torch.nan)
+        flips = torch.full_like(attention, torch.nan)
         for position in content.nonzero().squeeze(-1).tolist():
             weights = attention.clone()
             weights[position] = 0
@@ -158,7 +181,8 @@ def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: T
 
 
 def erase_until_flip(decoder: Decoder, hidden: Tensor, attention: Tensor, order: list[int]) -> int:
-    """One text: positions erased in this order, one call each, until the decision changes; −1 if it never does."""
+    """One text: positions erased in this order, one call each, until the decision changes; −1 if it
+    never does."""
     with torch.no_grad():
         original = decoder((attention.unsqueeze(-1) * hidden).sum(0)).argmax()
         weights = attention.clone()

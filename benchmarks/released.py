@@ -1,11 +1,12 @@
-"""Jain & Wallace's procedure for classification as its code was released: what it computes, in which order and precision.
+"""Jain & Wallace's procedure for classification as its code was released: what it computes, in
+which order and precision.
 
-Written again from reading it (`Trainers`, `model/Binary_Classification.py` and `model/modules` of their repository). float32;
-batches of 32 texts, padded again from lists of numbers whenever one is used; one packed bidirectional LSTM; every forward
-pass recorded for a backward pass, also where none comes, until the adversary freezes the weights for itself and for
-leave-one-out, which follows it. Left out, and not charged: start-up, reading and tokenising, scikit-learn's reports after
-each epoch, saving weights and results, figures.
-"""
+Written again from reading it (`Trainers`, `model/Binary_Classification.py` and `model/modules` of
+their repository). float32; batches of 32 texts, padded again from lists of numbers whenever one is
+used; one packed bidirectional LSTM; every forward pass recorded for a backward pass, also where
+none comes, until the adversary freezes the weights for itself and for leave-one-out, which follows
+it. Left out, and not charged: start-up, reading and tokenising, scikit-learn's reports after each
+epoch, saving weights and results, figures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder
 from attnprobe.models.encoders import LSTMEncoder
 
-BATCH, PERMUTATIONS, RESTARTS, STEPS, EPSILON = 32, 100, 5, 500, 0.01
+BATCH = 32
+PERMUTATIONS = 100
+RESTARTS = 5
+STEPS = 500
+EPSILON = 0.01
 DRAWS = np.random.default_rng(0)
 NOISE = 0.1
 """Texts are sorted by their length, off by up to this share of it."""
@@ -48,7 +53,10 @@ class Padded:
 
     def without(self, column: int) -> "Padded":
         """One token of every text dropped, or its padding."""
-        ids, masked = (torch.cat([part[:, :column], part[:, column + 1 :]], -1) for part in (self.ids, self.masked))
+        ids, masked = (
+            torch.cat([part[:, :column], part[:, column + 1 :]], -1)
+            for part in (self.ids, self.masked)
+        )
         return Padded(ids, masked, self.lengths - 1)
 
 
@@ -59,7 +67,8 @@ class Released(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(words, embed, padding_idx=0)
         self.rnn = nn.LSTM(embed, hidden, batch_first=True, bidirectional=True)
-        self.inner, self.score = nn.Linear(2 * hidden, hidden), nn.Linear(hidden, 1, bias=False)
+        self.inner = nn.Linear(2 * hidden, hidden)
+        self.score = nn.Linear(hidden, 1, bias=False)
         self.output = nn.Linear(2 * hidden, 1)
 
     @classmethod
@@ -69,9 +78,13 @@ class Released(nn.Module):
         Raises:
             TypeError: it is not the model that was released.
         """
-        encoder, attention, decoder = classifier.encoder, classifier.attention, classifier.decoder
+        encoder = classifier.encoder
+        attention = classifier.attention
+        decoder = classifier.decoder
         if not (isinstance(encoder, LSTMEncoder) and isinstance(attention, AdditiveAttention)):
-            raise TypeError("the released code is timed with an LSTM and additive attention: train model=lstm")
+            raise TypeError(
+                "the released code is timed with an LSTM and additive attention: train model=lstm"
+            )
         if not (isinstance(decoder, LinearDecoder) and decoder.single_logit):
             raise TypeError("the released code knows two classes only: take data of two classes")
         model = cls(*classifier.embedding.weight.shape, encoder.forwards.hidden_size)
@@ -91,12 +104,21 @@ class Released(nn.Module):
     def encoded(self, batch: Padded) -> tuple[Tensor, Tensor]:
         """Word vectors and hidden states `[batch, tokens, …]`."""
         vectors = self.embedding(batch.ids)
-        packed = pack_padded_sequence(vectors, batch.lengths, batch_first=True, enforce_sorted=False)
-        return vectors, pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=batch.ids.shape[1])[0]
+        packed = pack_padded_sequence(
+            vectors, batch.lengths, batch_first=True, enforce_sorted=False
+        )
+        return vectors, pad_packed_sequence(
+            self.rnn(packed)[0], batch_first=True, total_length=batch.ids.shape[1]
+        )[0]
 
     def attended(self, batch: Padded, hidden: Tensor) -> Tensor:
         """The attention `[batch, tokens]`."""
-        return self.score(self.inner(hidden).tanh()).squeeze(-1).masked_fill(batch.masked, -torch.inf).softmax(-1)
+        return (
+            self.score(self.inner(hidden).tanh())
+            .squeeze(-1)
+            .masked_fill(batch.masked, -torch.inf)
+            .softmax(-1)
+        )
 
     def decoded(self, attention: Tensor, hidden: Tensor) -> Tensor:
         """One logit `[…, 1]` of the states `[…, tokens, hidden]` under an attention."""
@@ -115,20 +137,31 @@ def batches(texts: Sequence[Text]) -> Iterator[list[Text]]:
 
 
 def train(
-    model: Released, texts: Sequence[Text], labels: Sequence[int], development: Sequence[Text], epochs: int
+    model: Released,
+    texts: Sequence[Text],
+    labels: Sequence[int],
+    development: Sequence[Text],
+    epochs: int,
 ) -> None:
-    """Batches of similar length in random order, summed loss, three Adams (encoder, attention without weight decay, decoder),
-    and after every epoch the development texts."""
+    """Batches of similar length in random order, summed loss, three Adams (encoder, attention
+    without weight decay, decoder), and after every epoch the development texts."""
     model.requires_grad_()
     rest = {"lr": 1e-3, "amsgrad": True}
     optimizers = [
-        torch.optim.Adam([*model.embedding.parameters(), *model.rnn.parameters()], weight_decay=1e-5, **rest),
-        torch.optim.Adam([*model.inner.parameters(), *model.score.parameters()], weight_decay=0, **rest),
+        torch.optim.Adam(
+            [*model.embedding.parameters(), *model.rnn.parameters()], weight_decay=1e-5, **rest
+        ),
+        torch.optim.Adam(
+            [*model.inner.parameters(), *model.score.parameters()], weight_decay=0, **rest
+        ),
         torch.optim.Adam(model.output.parameters(), weight_decay=1e-5, **rest),
     ]
     weight = torch.tensor([len(labels) / max(sum(labels), 1) - 1])
     for _ in range(epochs):
-        noisy = [n + DRAWS.integers(int(np.floor(-n * NOISE)), int(np.ceil(n * NOISE))) for n in map(len, texts)]
+        noisy = [
+            n + DRAWS.integers(int(np.floor(-n * NOISE)), int(np.ceil(n * NOISE)))
+            for n in map(len, texts)
+        ]
         order = np.argsort(noisy)
         for start in DRAWS.permutation(np.arange(0, len(order), BATCH)):
             rows = order[start : start + BATCH]
@@ -158,8 +191,9 @@ def predict(model: Released, texts: Sequence[Text]) -> np.ndarray:
 
 
 def gradients(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Three kinds `[3, batch, tokens]` of each batch, the attention held fixed: word vector times gradient, the sum of all
-    word vectors times gradient, sum of the state's gradient. The backward pass goes on to all weights."""
+    """Three kinds `[3, batch, tokens]` of each batch, the attention held fixed: word vector times
+    gradient, the sum of all word vectors times gradient, sum of the state's gradient. The backward
+    pass goes on to all weights."""
     model.requires_grad_()
     found = []
     for part in batches(texts):
@@ -176,8 +210,8 @@ def gradients(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
 
 
 def permutations(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Probabilities `[batch, 100]` under permuted attention; scores and attention again for each, and the order drawn
-    text by text."""
+    """Probabilities `[batch, 100]` under permuted attention; scores and attention again for each,
+    and the order drawn text by text."""
     model.requires_grad_()
     found = []
     for part in batches(texts):
@@ -195,24 +229,27 @@ def permutations(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
 
 
 def adversary(model: Released, texts: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Attentions `[batch, 5, tokens]` after 500 steps of Adam, and their probabilities `[batch, 5, 1]`."""
+    """Attentions `[batch, 5, tokens]` after 500 steps of Adam, and their probabilities `[batch, 5,
+    1]`."""
     model.requires_grad_(False)
     found = []
     for part in batches(texts):
         batch = Padded.of(part)
         hidden = model.encoded(batch)[1]
         attention = model.attended(batch, hidden)
-        before, states, masked = (
-            model.decoded(attention, hidden).sigmoid(),
-            hidden.unsqueeze(1),
-            batch.masked.unsqueeze(1),
-        )
+        before = model.decoded(attention, hidden).sigmoid()
+        states = hidden.unsqueeze(1)
+        masked = batch.masked.unsqueeze(1)
         start = -batch.lengths.log()[:, None, None].expand(-1, RESTARTS, batch.ids.shape[1])
         logits = (start + 3 * torch.randn(start.shape)).requires_grad_()
         optimizer = torch.optim.Adam([logits], lr=0.01, amsgrad=True)
         for _ in range(STEPS):
             other = logits.masked_fill(masked, -torch.inf).softmax(-1)
-            moved = (model.decoded(other, states).sigmoid() - before.unsqueeze(1)).abs().sum(-1, keepdim=True)
+            moved = (
+                (model.decoded(other, states).sigmoid() - before.unsqueeze(1))
+                .abs()
+                .sum(-1, keepdim=True)
+            )
             away = divergence(other, attention.unsqueeze(1))
             apart = divergence(other.unsqueeze(1), other.unsqueeze(2))
             loss = (500 * (moved - EPSILON).relu() - away).sum() - apart.sum(0).mean()
@@ -233,8 +270,8 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
 
 
 def leave_one_out(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Probabilities `[batch, tokens]` without each token; the batch is made and encoded again for each. The weights are
-    frozen: the adversary came before."""
+    """Probabilities `[batch, tokens]` without each token; the batch is made and encoded again for
+    each. The weights are frozen: the adversary came before."""
     model.requires_grad_(False)
     found = []
     for part in batches(texts):
@@ -246,6 +283,11 @@ def leave_one_out(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
     return found
 
 
-def kendall_tau(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> list[tuple[float, float]]:
+def kendall_tau(
+    left: Sequence[np.ndarray], right: Sequence[np.ndarray]
+) -> list[tuple[float, float]]:
     """τ and p-value, text by text."""
-    return [tuple(stats.kendalltau(list(one), list(other))) for one, other in zip(left, right, strict=True)]
+    return [
+        tuple(stats.kendalltau(list(one), list(other)))
+        for one, other in zip(left, right, strict=True)
+    ]

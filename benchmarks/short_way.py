@@ -1,11 +1,12 @@
-"""The short way past the last attention, per attention, against whole passes of the network and against a user's own loop.
+"""The short way past the last attention, per attention, against whole passes of the network and
+against a user's own loop.
 
 python -m benchmarks.short_way FOLDER [--pieces 128] [--samples 16]
 
-The loop (`by_hand`) is what anybody would write: it reads the attention with `output_attentions=True`, puts other weights
-into the last layer's row of [CLS], and runs the network again, with all samples of one text in a batch. It is given these
-weights; the short way has to find them.
-"""
+The loop (`by_hand`) is what anybody would write: it reads the attention with
+`output_attentions=True`, puts other weights into the last layer's row of [CLS], and runs the
+network again, with all samples of one text in a batch. It is given these weights; the short way has
+to find them."""
 
 import argparse
 from collections.abc import Sequence
@@ -31,9 +32,12 @@ REPEATS = 3
 
 
 def by_hand(
-    network: Any, ids: Sequence[Int[Tensor, "pieces"]], rows: Float[Tensor, "samples texts heads pieces"]
+    network: Any,
+    ids: Sequence[Int[Tensor, "pieces"]],
+    rows: Float[Tensor, "samples texts heads pieces"],
 ) -> Float[Tensor, "samples texts classes"]:
-    """Logits of a BERT under other weights of the last layer's first row, written with `transformers` alone.
+    """Logits of a BERT under other weights of the last layer's first row, written with
+    `transformers` alone.
 
     Args:
         network: as `transformers` opens it, with attn_implementation="eager".
@@ -41,7 +45,8 @@ def by_hand(
         rows: the other weights of each text.
     """
     attention = network.base_model.encoder.layer[-1].attention.self
-    own, results = attention.forward, []
+    own = attention.forward
+    results = []
     for text, other in zip(ids, rows.transpose(0, 1), strict=True):
         weights = network(input_ids=text[None], output_attentions=True).attentions[-1]
         weights = weights.repeat(len(other), 1, 1, 1)
@@ -62,22 +67,37 @@ def by_hand(
 def texts_of(model: PretrainedClassifier) -> tuple[Batch, Batch]:
     """A batch with padding, for the check at the start, and four long texts without any."""
     pipeline = TextPipeline(
-        TextRules(tokenizer="whitespace", token_rules=()), Vocabulary(["film"]), ["a", "b"], pieces=model.reader
+        TextRules(tokenizer="whitespace", token_rules=()),
+        Vocabulary(["film"]),
+        ["a", "b"],
+        pieces=model.reader,
     )
-    texts = [" ".join(f"film {number} of people" for number in range(start, start + 60)) for start in range(4)]
+    texts = [
+        " ".join(f"film {number} of people" for number in range(start, start + 60))
+        for start in range(4)
+    ]
     return pipeline.batch_of([*texts[:3], "short"]), pipeline.batch_of(texts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the times and the largest differences of two logits."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder")
     parser.add_argument("--pieces", type=int, default=128)
-    parser.add_argument("--samples", type=int, default=16, help="whole passes; 16 times as many by the short way")
+    parser.add_argument(
+        "--samples", type=int, default=16, help="whole passes; 16 times as many by the short way"
+    )
     given = parser.parse_args(arguments)
     torch.manual_seed(0)
     model = PretrainedClassifier(
-        name="x", path=given.folder, class_names=["a", "b"], trains=True, max_pieces=given.pieces, offline=True
+        name="x",
+        path=given.folder,
+        class_names=["a", "b"],
+        trains=True,
+        max_pieces=given.pieces,
+        offline=True,
     ).eval()
     check, batch = texts_of(model)
     model.prepare(check)
@@ -101,17 +121,25 @@ def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
         ways = {
             "whole": (model.readout(batch, outputs, short=False).logits, some),
             "short": (short.logits, attentions),
-            "by hand": (lambda rows: by_hand(network, list(pieces), rows), rows_of(model, batch, some)),
+            "by hand": (
+                lambda rows: by_hand(network, list(pieces), rows),
+                rows_of(model, batch, some),
+            ),
         }
-        results, seconds = {}, dict.fromkeys(ways, inf)
+        results = {}
+        seconds = dict.fromkeys(ways, inf)
         for _ in range(
             1 + REPEATS
         ):  # in turn, so that each meets the same other work; the first pays for what is set up
             for name, (way, given) in ways.items():
                 start = perf_counter()
                 results[name] = way(given)[:samples]
-                seconds[name] = min(seconds[name], (perf_counter() - start) / len(given) / len(batch))
-    print(f"{pieces.shape[1]} pieces; standard deviation of the logits {float(results['whole'].std(0).max()):.1e}")
+                seconds[name] = min(
+                    seconds[name], (perf_counter() - start) / len(given) / len(batch)
+                )
+    print(
+        f"{pieces.shape[1]} pieces; standard deviation of the logits {float(results['whole'].std(0).max()):.1e}"
+    )
     for name, took in seconds.items():
         apart = float((results[name] - results["short"]).abs().max())
         print(
@@ -126,7 +154,8 @@ def rows_of(
     """The rows of the last layer that show these attentions per word."""
     own = model.recorded(batch).weights
     assert batch.piece_word is not None
-    chosen, member = model.selection(batch), membership(batch)
+    chosen = model.selection(batch)
+    member = membership(batch)
     return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)
 
 

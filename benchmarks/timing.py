@@ -12,10 +12,12 @@ import torch
 
 @dataclass(frozen=True)
 class Compared:
-    """Seconds of both sides, one number per repeat; the n-th of both were measured one after the other.
+    """Seconds of both sides, one number per repeat; the n-th of both were measured one after the
+    other.
 
     Attributes:
-        share: how many times the published side's work one repeat of our side did, such as 4 kinds of gradients against 3.
+        share: how many times the published side's work one repeat of our side did, such as 4 kinds
+            of gradients against 3.
     """
 
     name: str
@@ -25,20 +27,28 @@ class Compared:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times faster ours is for the same work, one number per repeat, the smallest first."""
-        return sorted(self.share * one / other for one, other in zip(self.published, self.ours, strict=True))
+        """How many times faster ours is for the same work, one number per repeat, the smallest
+        first."""
+        return sorted(
+            self.share * one / other for one, other in zip(self.published, self.ours, strict=True)
+        )
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """Name, both medians, the median ratio and its range."""
         ratios = self.ratios
         spread = f"{ratios[0]:.3g} to {ratios[-1]:.3g}"
         return (
-            self.name, f"{median(self.published):.3g}", f"{median(self.ours):.3g}", f"{median(ratios):.3g}", spread,
-        )  # fmt: skip
+            self.name,
+            f"{median(self.published):.3g}",
+            f"{median(self.ours):.3g}",
+            f"{median(ratios):.3g}",
+            spread,
+        )
 
 
 def together(name: str, parts: list[Compared]) -> Compared:
-    """The sum of several, repeat by repeat; a side that does more work than the other is charged for all of it."""
+    """The sum of several, repeat by repeat; a side that does more work than the other is charged
+    for all of it."""
     published, ours = (
         [sum(times) for times in zip(*(getattr(part, side) for part in parts), strict=True)]
         for side in ("published", "ours")
@@ -47,7 +57,8 @@ def together(name: str, parts: list[Compared]) -> Compared:
 
 
 def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Wall-clock seconds of each side, in turn, so that whatever else the machine does meets all of them."""
+    """Wall-clock seconds of each side, in turn, so that whatever else the machine does meets all of
+    them."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, job in sides.items():
@@ -61,5 +72,8 @@ def processor() -> str:
     """Its name, and the vector unit that PyTorch uses."""
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    name = next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

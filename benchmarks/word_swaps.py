@@ -1,17 +1,18 @@
 """What the swap test costs beside leave-one-out, and what fewer passes would cost it.
 
-    python -m benchmarks.word_swaps [--encoder FOLDER] [--words 20 200] [--texts 24] [--repeats 3] [--threads 1]
+    python -m benchmarks.word_swaps [--encoder FOLDER] [--words 20 200] [--texts 24] [--repeats 3]
+    [--threads 1]
 
-Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many common words, of which one in ten tells the
-class, and times both probes on the same test texts, in turn, as a run calls them. A pass is a text that the whole model
-reads; leave-one-out of an LSTM computes only what changes. Times are of the processor. Memory is by how much the process
-grows while a probe works.
+Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many common words, of
+which one in ten tells the class, and times both probes on the same test texts, in turn, as a run
+calls them. A pass is a text that the whole model reads; leave-one-out of an LSTM computes only what
+changes. Times are of the processor. Memory is by how much the process grows while a probe works.
 
-    python -m benchmarks.word_swaps --budgets [--draws 0,1] [--rules token,third] [--encoders lstm] [--texts 100]
+    python -m benchmarks.word_swaps --budgets [--draws 0,1] [--rules token,third] [--encoders lstm]
+    [--texts 100]
 
-trains small models of the development rules of research/rules.py, with attention that is right or wrong, and asks each with
-more and fewer passes.
-"""
+trains small models of the development rules of research/rules.py, with attention that is right or
+wrong, and asks each with more and fewer passes."""
 
 import argparse
 import json
@@ -52,7 +53,8 @@ BUDGETS = (100, 200, 400, 800)
 
 def texts(words: int, count: int, seed: int) -> list[dict[str, Any]]:
     """Rows of so many words; one in ten is of its label's class."""
-    draw, rows = Random(seed), []
+    draw = Random(seed)
+    rows = []
     for number in range(count):
         label = number % 2
         text = draw.choices(COMMON, k=words)
@@ -67,7 +69,9 @@ def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> P
     for name, count, seed in (("train", 400, 0), ("validation", 40, 1), ("test", examined, 2)):
         folder.mkdir(parents=True, exist_ok=True)
         made = texts(words, count, seed)
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in made), encoding="utf-8"
+        )
     chosen = [
         "data=files",
         f"data.path={folder}",
@@ -77,9 +81,16 @@ def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> P
         "training.epochs=3",
     ]
     if encoder is not None:
-        chosen += ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.epochs=1"]
+        chosen += [
+            "model=pretrained",
+            f"model.path={encoder}",
+            "training=finetune",
+            "training.epochs=1",
+        ]
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
-        return run(compose("config", overrides=[*chosen, f"output={folder / 'runs'}", "figures=false"]))
+        return run(
+            compose("config", overrides=[*chosen, f"output={folder / 'runs'}", "figures=false"])
+        )
 
 
 def resident() -> float:
@@ -89,7 +100,9 @@ def resident() -> float:
 
 def watched(job: Any) -> tuple[float, float]:
     """Seconds of processor time of a job, and by how much the process grew meanwhile, in MB."""
-    before, most, done = resident(), [0.0], Event()
+    before = resident()
+    most = [0.0]
+    done = Event()
 
     def look() -> None:
         while not done.wait(0.02):
@@ -135,7 +148,8 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
         data.setup("fit")
         if loaded.classifier.reader is not None:
             data.read_pieces(loaded.classifier.reader)
-    model, split = loaded.classifier, data.splits["test"]
+    model = loaded.classifier
+    split = data.splits["test"]
     parts = [split[range(start, min(start + 64, len(split)))] for start in range(0, len(split), 64)]
     found: dict[str, list[tuple[float, float]]] = {"leave_one_out": [], "swaps": []}
     passes = {}
@@ -166,22 +180,29 @@ def separation(draws: str, rules: str, encoders: str, texts: int) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
-def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: int) -> list[dict[str, Any]]:
-    """A row per budget; none where the model does not solve its task, or its attention is in between."""
+def asked_with_all(
+    rule: str, encoder: str, attention: str, draw: int, texts: int
+) -> list[dict[str, Any]]:
+    """A row per budget; none where the model does not solve its task, or its attention is in
+    between."""
     data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
     known = answers(model, data)
-    mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
+    mass = np.nanmean(known["mass"])
+    chance = np.nanmean(known["chance"])
     rightness = (mass - chance) / (1 - chance)
     if known["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
         return []
-    part, rows = data.splits["test"], []
+    part = data.splits["test"]
+    rows = []
     for passes in BUDGETS:
         probe = Swaps(passes=passes)
         probe.prepare(data.splits)
         runner = ProbeRunner([probe], draw)
         for start in range(0, len(part), 50):
             batch = part[range(start, min(start + 50, len(part)))]
-            runner.on_test_batch_end(None, model, {"outputs": model.predict_step(batch)}, batch, start)
+            runner.on_test_batch_end(
+                None, model, {"outputs": model.predict_step(batch)}, batch, start
+            )
         columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
         evidence = placement_of(*(np.concatenate(columns[one].values)[None] for one in PARTS))
         said = "open"
@@ -190,15 +211,25 @@ def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: in
         elif evidence.low > SMALLEST or evidence.high <= SMALLEST:
             said = "yes" if evidence.low > SMALLEST else "no"
         rows.append(
-            {"passes": passes, "rightness": "right" if rightness >= RIGHT else "wrong", "said": said, "value": evidence.value,
-             "width": evidence.high - evidence.low, "rule": rule, "encoder": encoder, "attention": attention}
-        )  # fmt: skip
+            {
+                "passes": passes,
+                "rightness": "right" if rightness >= RIGHT else "wrong",
+                "said": said,
+                "value": evidence.value,
+                "width": evidence.high - evidence.low,
+                "rule": rule,
+                "encoder": encoder,
+                "attention": attention,
+            }
+        )
     return rows
 
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--encoder", type=Path, help="folder of a checkpoint")
     parser.add_argument("--words", type=int, nargs="+", default=[20, 200])
     parser.add_argument("--texts", type=int, default=24)
@@ -213,9 +244,13 @@ def main() -> None:
     if given.budgets:
         table = separation(given.draws, given.rules, given.encoders, given.texts)
         counted = table.groupby(["passes", "rightness", "said"]).size().unstack(fill_value=0)
-        print(counted, table.groupby(["passes", "rightness"])[["value", "width"]].median(), sep="\n")
+        print(
+            counted, table.groupby(["passes", "rightness"])[["value", "width"]].median(), sep="\n"
+        )
         return
-    print(f"{processor()}, {given.threads} thread(s), {given.texts} texts, medians of {given.repeats}\n")
+    print(
+        f"{processor()}, {given.threads} thread(s), {given.texts} texts, medians of {given.repeats}\n"
+    )
     print("| model | words | probe | passes | ms a text | MB |\n|---|---|---|---|---|---|")
     for words in given.words:
         print(*costs(words, given.texts, given.encoder, given.repeats), sep="\n", flush=True)

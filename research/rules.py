@@ -1,4 +1,5 @@
-"""Texts whose label follows a rule that is known, and the words by which it does: what the verdict on words is judged on."""
+"""Texts whose label follows a rule that is known, and the words by which it does: what the verdict
+on words is judged on."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -22,7 +23,10 @@ Say = Callable[[Random, int, list[int]], dict[int, str]]
 
 def filler(draw: Random, words: int) -> list[str]:
     """Words that say nothing; the first are the commonest."""
-    return [FILLER[min(int(draw.paretovariate(0.8)) - 1, 10 * len(FILLER)) % len(FILLER)] for _ in range(words)]
+    return [
+        FILLER[min(int(draw.paretovariate(0.8)) - 1, 10 * len(FILLER)) % len(FILLER)]
+        for _ in range(words)
+    ]
 
 
 def put(words: Between, count: int | Between, say: Say, first: int = 0) -> Make:
@@ -44,9 +48,13 @@ def in_order(say: Callable[[Random, int], Iterable[str]]) -> Say:
 
 def tokens(count: int | Between = 1, words: Between = (8, 14), lexicon: int = 1) -> Make:
     """Words of the label's class, each of them enough, out of a lexicon of so many."""
-    return put(words, count, lambda draw, label, places: {
-        place: f"class{label}_{draw.randrange(lexicon)}" for place in places
-    })  # fmt: skip
+    return put(
+        words,
+        count,
+        lambda draw, label, places: {
+            place: f"class{label}_{draw.randrange(lexicon)}" for place in places
+        },
+    )
 
 
 def vote(voters: int, words: int) -> Make:
@@ -56,7 +64,10 @@ def vote(voters: int, words: int) -> Make:
         winners = draw.randint((voters + 1) // 2, voters)
         kinds = [label] * winners + [1 - label] * (voters - winners)
         draw.shuffle(kinds)
-        return {place: f"vote{kind}_{draw.randrange(5)}" for place, kind in zip(places, kinds, strict=True)}
+        return {
+            place: f"vote{kind}_{draw.randrange(5)}"
+            for place, kind in zip(places, kinds, strict=True)
+        }
 
     return put((words, words), voters, say)
 
@@ -102,7 +113,8 @@ def negated(draw: Random, label: int) -> Row:
 
 
 def unequal(draw: Random, label: int) -> Row:
-    """A strong cue in four texts of five, which decides; a weak one that decides where it is alone."""
+    """A strong cue in four texts of five, which decides; a weak one that decides where it is
+    alone."""
     text = filler(draw, draw.randint(8, 14))
     places = sorted(draw.sample(range(len(text)), 2))
     draw.shuffle(places)
@@ -121,7 +133,9 @@ def compared(draw: Random, label: int) -> Row:
     """Words of two kinds, three to eight; of which there are more decides, by two at least."""
     fewer = draw.randint(1, 3)
     said = [f"more{label}"] * (fewer + draw.randint(2, 4)) + [f"more{1 - label}"] * fewer
-    text, places = put((12, 18), len(said), lambda _, label, places: dict.fromkeys(places, ""))(draw, label)
+    text, places = put((12, 18), len(said), lambda _, label, places: dict.fromkeys(places, ""))(
+        draw, label
+    )
     draw.shuffle(said)
     for place, word in zip(sorted(places), said, strict=True):
         text[place] = word
@@ -132,10 +146,13 @@ def recall(keys: int) -> Make:
     """Each key once, with a value of its own; the value of the key that is asked for decides."""
 
     def say(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-        order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
+        order = draw.sample(range(keys), keys)
+        values = draw.sample(range(keys), keys)
         asked = draw.randrange(keys)
         own = [(value - values[asked] + label) % keys for value in values]
-        said = {place: f"key{key}_{value}" for place, key, value in zip(places, order, own, strict=True)}
+        said = {
+            place: f"key{key}_{value}" for place, key, value in zip(places, order, own, strict=True)
+        }
         said[places[asked]] = said.pop(places[asked])  # the last one decides
         return said
 
@@ -143,53 +160,104 @@ def recall(keys: int) -> Make:
 
 
 def order_marked(draw: Random, label: int) -> Row:
-    """As order_of_two, with `the` and a full stop in every text, which say nothing; nor does the first word."""
+    """As order_of_two, with `the` and a full stop in every text, which say nothing; nor does the
+    first word."""
     text = filler(draw, draw.randint(8, 14))
     places = draw.sample(range(1, len(text)), 4)
     cues = sorted(places[:2])
-    for place, word in zip([*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."], strict=True):
+    for place, word in zip(
+        [*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."], strict=True
+    ):
         text[place] = word
     return text, set(cues)
 
 
 def built(tokens: list[str], label: int, deciding: set[int]) -> dict[str, list[float]]:
-    """Four attentions of order_marked: right or not, and telling the label by where they lie or not."""
+    """Four attentions of order_marked: right or not, and telling the label by where they lie or
+    not."""
     first, second = sorted(deciding)
     leak = tokens.index((".", "the")[label])
-    focus = {"right_leak": {first: 0.7, second: 0.25}, "right_none": {first: 0.475, second: 0.475},
-             "wrong_leak": {leak: 0.95}, "wrong_none": {0: 0.95}}  # fmt: skip
+    focus = {
+        "right_leak": {first: 0.7, second: 0.25},
+        "right_none": {first: 0.475, second: 0.475},
+        "wrong_leak": {leak: 0.95},
+        "wrong_none": {0: 0.95},
+    }
     return {
-        name: [on.get(place, (1 - sum(on.values())) / (len(tokens) - len(on))) for place in range(len(tokens))]
+        name: [
+            on.get(place, (1 - sum(on.values())) / (len(tokens) - len(on)))
+            for place in range(len(tokens))
+        ]
         for name, on in focus.items()
     }
 
 
 BOTH = ("both_a", "both_b")
 RULES: dict[str, Make] = {
-    "token": tokens(), "noisy": tokens(), "redundant3": tokens(3), "redundant3_noisy": tokens(3),
-    "redundant_half": tokens((1, 2)), "same_twice": tokens(2), "third": at_place(2), "first": at_place(0),
-    "bos": after_constant, "majority": vote(9, 15), "majority15": vote(15, 20),
-    "xor": put((8, 12), 2, in_order(lambda draw, label: [
-        ("left0", f"right{label}"), ("left1", f"right{1 - label}")][draw.randrange(2)])),
+    "token": tokens(),
+    "noisy": tokens(),
+    "redundant3": tokens(3),
+    "redundant3_noisy": tokens(3),
+    "redundant_half": tokens((1, 2)),
+    "same_twice": tokens(2),
+    "third": at_place(2),
+    "first": at_place(0),
+    "bos": after_constant,
+    "majority": vote(9, 15),
+    "majority15": vote(15, 20),
+    "xor": put(
+        (8, 12),
+        2,
+        in_order(
+            lambda draw, label: [("left0", f"right{label}"), ("left1", f"right{1 - label}")][
+                draw.randrange(2)
+            ]
+        ),
+    ),
     "phrase": phrase,
     "absence": put((8, 14), 1, lambda _, label, places: {} if label else {places[0]: "m"}),
-    "count2": put((8, 14), 2, lambda draw, label, places: dict.fromkeys(places if label else [draw.choice(places)], "m")),
+    "count2": put(
+        (8, 14),
+        2,
+        lambda draw, label, places: dict.fromkeys(places if label else [draw.choice(places)], "m"),
+    ),
     "five": tokens(),
     # of the study of the open questions
-    "twins": tokens(2, lexicon=2), "majority5": vote(5, 15), "order_marked": order_marked,
-    "recall2": recall(2), "recall4": recall(4),
+    "twins": tokens(2, lexicon=2),
+    "majority5": vote(5, 15),
+    "order_marked": order_marked,
+    "recall2": recall(2),
+    "recall4": recall(4),
     # none of these was looked at before thresholds and sizes were fixed
-    "third_last": at_place(-3), "negated": negated, "unequal": unequal, "long": tokens(words=(30, 60)),
-    "very_long": tokens(3, words=(190, 210)), "lexicon": tokens(lexicon=15), "lexicon_noisy": tokens((2, 4), lexicon=15),
+    "third_last": at_place(-3),
+    "negated": negated,
+    "unequal": unequal,
+    "long": tokens(words=(30, 60)),
+    "very_long": tokens(3, words=(190, 210)),
+    "lexicon": tokens(lexicon=15),
+    "lexicon_noisy": tokens((2, 4), lexicon=15),
     # of two cues the earlier decides, of three the last
     "order_of_two": put((8, 14), 2, in_order(lambda _, label: [f"cue{label}", f"cue{1 - label}"])),
-    "last_of_three": put((9, 14), 3, in_order(lambda draw, label: [
-        *(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"]), first=2),
+    "last_of_three": put(
+        (9, 14),
+        3,
+        in_order(lambda draw, label: [*(f"cue{draw.randrange(2)}" for _ in "ab"), f"cue{label}"]),
+        first=2,
+    ),
     "compared": compared,
-    "conjunction": put((8, 14), 2, lambda draw, label, places: dict(zip(places, BOTH, strict=True)) if label else [
-        {places[0]: BOTH[0]}, {places[1]: BOTH[1]}][draw.randrange(2)]),
-    "two_questions": put((8, 14), 2, in_order(lambda _, label: [f"first{label // 2}", f"second{label % 2}"])),
-}  # fmt: skip
+    "conjunction": put(
+        (8, 14),
+        2,
+        lambda draw, label, places: (
+            dict(zip(places, BOTH, strict=True))
+            if label
+            else [{places[0]: BOTH[0]}, {places[1]: BOTH[1]}][draw.randrange(2)]
+        ),
+    ),
+    "two_questions": put(
+        (8, 14), 2, in_order(lambda _, label: [f"first{label // 2}", f"second{label % 2}"])
+    ),
+}
 CLASSES = {"five": 5, "recall4": 4, "two_questions": 4}
 NOISE = {"noisy": 0.15, "redundant3_noisy": 0.15, "lexicon_noisy": 0.1}
 """Of rules with more than two classes, or with wrong training labels."""
@@ -198,11 +266,21 @@ BLIND = [*RULES][21:]
 
 
 class RuleSource(Source):
-    """Texts of one of `RULES`, with the words that decide and a counterfactual: the same text of the next class. `seed`: of
-    the draw; `longer`: how many times as long as drawn the texts are made, by words that say nothing."""
+    """Texts of one of `RULES`, with the words that decide and a counterfactual: the same text of
+    the next class. `seed`: of the draw; `longer`: how many times as long as drawn the texts are
+    made, by words that say nothing."""
 
-    def __init__(self, rule: str, train_size: int = 1000, test_size: int = 200, seed: int = 0, longer: int = 1) -> None:
-        self.rule, self.seed, self.longer = rule, seed, longer
+    def __init__(
+        self,
+        rule: str,
+        train_size: int = 1000,
+        test_size: int = 200,
+        seed: int = 0,
+        longer: int = 1,
+    ) -> None:
+        self.rule = rule
+        self.seed = seed
+        self.longer = longer
         self.sizes = dict(zip(SPLITS, (train_size, test_size, test_size), strict=True))
 
     def load(self) -> Splits:
@@ -212,25 +290,50 @@ class RuleSource(Source):
         """Of one split; only the training labels are noisy."""
         if self.rule.startswith("reviews_"):
             rule = REVIEW_RULES[self.rule.removeprefix("reviews_")]
-            made = generate_reviews(self.sizes[split], 1000 * self.seed + SPLITS.index(split), **rule)
-            return [{name: one[name] for name in ("text", "label", "rationale", "counterfactual")} for one in made]
-        make, classes, noise = RULES[self.rule], CLASSES.get(self.rule, 2), NOISE.get(self.rule, 0)
+            made = generate_reviews(
+                self.sizes[split], 1000 * self.seed + SPLITS.index(split), **rule
+            )
+            return [
+                {name: one[name] for name in ("text", "label", "rationale", "counterfactual")}
+                for one in made
+            ]
+        make = RULES[self.rule]
+        classes = CLASSES.get(self.rule, 2)
+        noise = NOISE.get(self.rule, 0)
         rows = []
         for number in range(self.sizes[split]):
-            name, label = f"{self.rule}:{self.seed}:{split}:{number}", number % classes
+            name = f"{self.rule}:{self.seed}:{split}:{number}"
+            label = number % classes
             tokens, deciding = make(Random(name), label)
             other, _ = make(Random(name), (label + 1) % classes)
             wrong = split == "train" and Random(f"{name}:noise").random() < noise
             more = filler(Random(f"{name}:more"), (self.longer - 1) * len(tokens))
-            places = sorted(Random(f"{name}:places").sample(range(len(tokens) + len(more)), len(tokens)))
+            places = sorted(
+                Random(f"{name}:places").sample(range(len(tokens) + len(more)), len(tokens))
+            )
             deciding = {places[place] for place in deciding}
             for text in (tokens, other):
-                rest, own = iter(more), dict(zip(places, text, strict=True))
-                text[:] = [own[place] if place in own else next(rest) for place in range(len(own) + len(more))]
-            asked = {"question": tokens[min(deciding)].partition("_")[0]} if self.rule.startswith("recall") else {}
-            extra: dict[str, Any] = built(tokens, label, deciding) if self.rule == "order_marked" else asked
-            rows.append(extra | {
-                "text": " ".join(tokens), "label": (label + 1) % classes if wrong else label,
-                "rationale": [place in deciding for place in range(len(tokens))], "counterfactual": " ".join(other),
-            })  # fmt: skip
+                rest = iter(more)
+                own = dict(zip(places, text, strict=True))
+                text[:] = [
+                    own[place] if place in own else next(rest)
+                    for place in range(len(own) + len(more))
+                ]
+            asked = (
+                {"question": tokens[min(deciding)].partition("_")[0]}
+                if self.rule.startswith("recall")
+                else {}
+            )
+            extra: dict[str, Any] = (
+                built(tokens, label, deciding) if self.rule == "order_marked" else asked
+            )
+            rows.append(
+                extra
+                | {
+                    "text": " ".join(tokens),
+                    "label": (label + 1) % classes if wrong else label,
+                    "rationale": [place in deciding for place in range(len(tokens))],
+                    "counterfactual": " ".join(other),
+                }
+            )
         return rows

@@ -1,25 +1,28 @@
-"""Shape annotations are checked at run time in the tests (jaxtyping with beartype); users pay nothing for them.
+"""Shape annotations are checked at run time in the tests (jaxtyping with beartype); users pay
+nothing for them.
 
-Two switches, for `make test-anywhere`: OMP_NUM_THREADS (1 unless set), and ATTNPROBE_TEST_ONEDNN=0, which turns oneDNN off.
-"""
+Two switches, for `make test-anywhere`: OMP_NUM_THREADS (1 unless set), and ATTNPROBE_TEST_ONEDNN=0,
+which turns oneDNN off."""
 
 import os
 import random
 import sys
 
-# Toys are too small for threads, which on a shared machine cost more than they bring; subprocesses inherit it.
+# Toys are too small for threads, which on a shared machine cost more than they bring; subprocesses
+# inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
-# What a stranger's shell may set, and the tests' expectations must not depend on: subprocesses see the same.
+# What a stranger's shell may set, and the tests' expectations must not depend on: subprocesses see
+# the same.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
     os.environ.pop(name, None)
 
-# for good: the package imports its parts when they are first asked for. Only rooms of tensors: beartype warns of
-# omegaconf's own annotations.
+# for good: the package imports its parts when they are first asked for. Only rooms of tensors:
+# beartype warns of omegaconf's own annotations.
 ROOMS = ("core.batch", "core.readout", "exact", "importance", "measures", "models", "probes")
 install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")
 
@@ -35,7 +38,8 @@ def same_random_numbers():
 
 @pytest.fixture(autouse=True)
 def same_threads():
-    """No test leaves PyTorch with another number of threads: the last digits of all that follow would be others."""
+    """No test leaves PyTorch with another number of threads: the last digits of all that follow
+    would be others."""
     before = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
     yield
     if before is not None:
@@ -52,7 +56,8 @@ def vector_library():
         return
     import torch
 
-    # this flag alone: `flags(enabled=False)` sets TF32 as well, and warns where there is no such GPU
+    # this flag alone: `flags(enabled=False)` sets TF32 as well, and warns where there is no such
+    # GPU
     torch.backends.mkldnn.enabled = False
     yield
     torch.backends.mkldnn.enabled = True
@@ -68,10 +73,22 @@ def compositions():
 
 
 LONGER = {
-    "small_run", "subprocess", "webdriver", "browser", "Trainer", "carry_out_study", "run_module", "composed", "nbclient",
-    "command_line", "cases", "in_a_child", "paper_style",
-}  # fmt: skip
-"""Names by which a test module trains, starts a process, opens a browser or draws: what `make test-fast` leaves out."""
+    "small_run",
+    "subprocess",
+    "webdriver",
+    "browser",
+    "Trainer",
+    "carry_out_study",
+    "run_module",
+    "composed",
+    "nbclient",
+    "command_line",
+    "cases",
+    "in_a_child",
+    "paper_style",
+}
+"""Names by which a test module trains, starts a process, opens a browser or draws: what `make
+test-fast` leaves out."""
 
 
 def pytest_collection_modifyitems(items):
@@ -79,9 +96,18 @@ def pytest_collection_modifyitems(items):
     for item in items:
         fixtures = getattr(item, "_fixtureinfo", None)
         functions = [
-            one.func for several in (fixtures.name2fixturedefs.values() if fixtures else ()) for one in several
+            one.func
+            for several in (fixtures.name2fixturedefs.values() if fixtures else ())
+            for one in several
         ]
-        modules = [getattr(item, "module", None), *(sys.modules.get(one.__module__) for one in functions)]
-        longer = any(LONGER & vars(module).keys() for module in modules if module and module.__name__ != __name__)
+        modules = [
+            getattr(item, "module", None),
+            *(sys.modules.get(one.__module__) for one in functions),
+        ]
+        longer = any(
+            LONGER & vars(module).keys()
+            for module in modules
+            if module and module.__name__ != __name__
+        )
         if longer or "driver" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)

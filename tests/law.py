@@ -1,4 +1,5 @@
-"""What tests/test_layout.py holds the code to, as functions of a folder: each returns the places that break one law.
+"""What tests/test_layout.py holds the code to, as functions of a folder: each returns the places
+that break one law.
 
 Nothing here imports what it reads.
 """
@@ -13,7 +14,11 @@ from pathlib import Path
 
 import networkx
 
-LONGEST_FILE, LONGEST_FUNCTION, MOST_PLACES, COPIED, WIDTH = 750, 110, 3, 6, 100
+LONGEST_FILE = 750
+LONGEST_FUNCTION = 110
+MOST_PLACES = 3
+COPIED = 6
+WIDTH = 100
 
 
 def sources(folder: Path) -> list[Path]:
@@ -24,19 +29,28 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def long_files(folder: Path, kinds: Sequence[str] = ("py", "js", "css", "html", "yaml")) -> list[str]:
+def long_files(
+    folder: Path, kinds: Sequence[str] = ("py", "js", "css", "html", "yaml")
+) -> list[str]:
     """`file: lines` of every file over `LONGEST_FILE` lines."""
     paths = sorted(path for kind in kinds for path in folder.rglob(f"*.{kind}"))
     counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    return [f"{path.relative_to(folder)}: {count}" for path, count in counts.items() if count > LONGEST_FILE]
+    return [
+        f"{path.relative_to(folder)}: {count}"
+        for path, count in counts.items()
+        if count > LONGEST_FILE
+    ]
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def long_functions(folder: Path) -> list[str]:
-    """`file name: lines` of every function over `LONGEST_FUNCTION` lines, from `def` to the last statement."""
+    """`file name: lines` of every function over `LONGEST_FUNCTION` lines, from `def` to the last
+    statement."""
     return [
         f"{path.relative_to(folder)} {one.name}: {lines}"
         for path in sources(folder)
@@ -47,7 +61,8 @@ def long_functions(folder: Path) -> list[str]:
 
 @cache
 def imported(path: Path) -> frozenset[str]:
-    """The dotted names of all that a file imports, also inside functions; `from a import b` gives `a` and `a.b`."""
+    """The dotted names of all that a file imports, also inside functions; `from a import b` gives
+    `a` and `a.b`."""
     names: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -59,18 +74,27 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
-    """`file → room` of every import, type-checking imports included, of a room that does not stand on a lower floor than the
-    file's own. The package's list of public names (its `__init__.py`) may import anything."""
+    """`file → room` of every import, type-checking imports included, of a room that does not stand
+    on a lower floor than the file's own. The package's list of public names (its `__init__.py`) may
+    import anything."""
     floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
-    known = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+    known = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
     wrong = [f"{room}: on no floor" for room in sorted(known - floor.keys() - {"__init__"})]
     for path in sources(package):
         place = path.relative_to(package)
         own = place.parts[0].removesuffix(".py")
         if place == Path("__init__.py"):
             continue
-        rooms = {name.split(".")[1] for name in imported(path) if name.startswith(f"{package.name}.")}
-        above = {room for room in rooms & known - {own} if floor.get(room, len(floors)) >= floor.get(own, -1)}
+        rooms = {
+            name.split(".")[1] for name in imported(path) if name.startswith(f"{package.name}.")
+        }
+        above = {
+            room
+            for room in rooms & known - {own}
+            if floor.get(room, len(floors)) >= floor.get(own, -1)
+        }
         wrong += [f"{place} → {room}" for room in sorted(above)]
     return wrong
 
@@ -80,7 +104,9 @@ def circles(package: Path) -> list[list[str]]:
 
     `from a import b` is an import of the module `a.b` where there is one, else of `a`.
     """
-    parts = {path: path.relative_to(package.parent).with_suffix("").parts for path in sources(package)}
+    parts = {
+        path: path.relative_to(package.parent).with_suffix("").parts for path in sources(package)
+    }
     modules = {".".join(names).removesuffix(".__init__"): path for path, names in parts.items()}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
@@ -108,11 +134,16 @@ def crowded_names(package: Path) -> dict[str, list[str]]:
 
 
 class Local(ast.NodeTransformer):
-    """Marks the names that a function itself gives to things: they may differ between two copies."""
+    """Marks the names that a function itself gives to things: they may differ between two
+    copies."""
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         inner = list(ast.walk(function))
-        self.names = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        self.names = {
+            node.id
+            for node in inner
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         self.names |= {node.arg for node in inner if isinstance(node, ast.arg)} - {"self", "cls"}
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
@@ -120,7 +151,8 @@ class Local(ast.NodeTransformer):
 
 
 def logic_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int, str]]:
-    """The function's statements, one line each, with their line numbers: no docstrings, comments, annotations or layout."""
+    """The function's statements, one line each, with their line numbers: no docstrings, comments,
+    annotations or layout."""
     mark = Local(function)
 
     def lines(body: Sequence[ast.stmt]) -> Iterator[tuple[int, str]]:
@@ -132,11 +164,17 @@ def logic_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int
             # statements, or the handlers and cases that hold them
             kinds = ast.stmt | ast.excepthandler | ast.match_case
             fields = [value for _, value in ast.iter_fields(statement)]
-            blocks = [value for value in fields if isinstance(value, list) and value and isinstance(value[0], kinds)]
+            blocks = [
+                value
+                for value in fields
+                if isinstance(value, list) and value and isinstance(value[0], kinds)
+            ]
             head = " ".join(text_of(mark, value) for value in fields if value not in blocks)
             yield statement.lineno, f"{type(statement).__name__} {head}"
             for block in blocks:
-                for body in [block] if isinstance(block[0], ast.stmt) else [part.body for part in block]:
+                for body in (
+                    [block] if isinstance(block[0], ast.stmt) else [part.body for part in block]
+                ):
                     yield from lines(body)
 
     return list(lines(function.body))
@@ -154,12 +192,14 @@ def numbered(lines: Sequence[str]) -> tuple[str, ...]:
     """The same lines with local names by the order in which they come."""
     order: dict[str, str] = {}
     return tuple(
-        re.sub(r"\blocal_\w+", lambda found: order.setdefault(found[0], f"local{len(order)}"), line) for line in lines
+        re.sub(r"\blocal_\w+", lambda found: order.setdefault(found[0], f"local{len(order)}"), line)
+        for line in lines
     )
 
 
 def runs_of(logic: Sequence[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Every shortest run of statements that fills `COPIED` lines of `WIDTH` characters, by its first line's number."""
+    """Every shortest run of statements that fills `COPIED` lines of `WIDTH` characters, by its
+    first line's number."""
     for start in range(len(logic)):
         filled = 0
         for end in range(start, len(logic)):
@@ -170,8 +210,8 @@ def runs_of(logic: Sequence[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, 
 
 
 def copied_logic(*folders: Path) -> list[str]:
-    """`file:line = file:line` of every run of equal statements in two files that fills `COPIED` lines, whatever their local
-    names are."""
+    """`file:line = file:line` of every run of equal statements in two files that fills `COPIED`
+    lines, whatever their local names are."""
     places: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
     for folder in folders:
         for path in sources(folder):

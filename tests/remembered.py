@@ -1,4 +1,5 @@
-"""Hydra without its repeated work: the same choices of conf/ are composed once, which Hydra alone takes 0.2 s for."""
+"""Hydra without its repeated work: the same choices of conf/ are composed once, which Hydra alone
+takes 0.2 s for."""
 
 import pickle
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,9 @@ enabled = True
 
 @contextmanager
 def composing_once() -> Iterator[None]:
-    """Within it the defaults list, which depends on the chosen groups alone, and what it gives are composed once. The other
-    settings are applied by Hydra as ever. What ends in an error, or has another folder of settings, is not remembered."""
+    """Within it the defaults list, which depends on the chosen groups alone, and what it gives are
+    composed once. The other settings are applied by Hydra as ever. What ends in an error, or has
+    another folder of settings, is not remembered."""
     lists: dict[Any, bytes] = {}
     configs: dict[Any, bytes] = {}
     create = loader.create_defaults_list
@@ -28,16 +30,21 @@ def composing_once() -> Iterator[None]:
     def of_conf(repo: Any) -> bool:
         return enabled and {source.path for source in repo.delegate.sources} == PATHS
 
-    def create_once(repo: Any, config_name: str, overrides_list: Sequence[Override], **options: Any) -> Any:
+    def create_once(
+        repo: Any, config_name: str, overrides_list: Sequence[Override], **options: Any
+    ) -> Any:
         if not of_conf(repo):
             return create(repo, config_name=config_name, overrides_list=overrides_list, **options)
-        groups, others = [], []
+        groups = []
+        others = []
         for one in overrides_list:
             chooses = repo.group_exists(one.key_or_group) and not isinstance(one.value(), dict)
             (groups if chooses or one.is_sweep_override() else others).append(one)
         key = (config_name, tuple(one.input_line for one in groups), tuple(options.items()))
         if key not in lists:
-            lists[key] = pickle.dumps(create(repo, config_name=config_name, overrides_list=groups, **options))
+            lists[key] = pickle.dumps(
+                create(repo, config_name=config_name, overrides_list=groups, **options)
+            )
         found = pickle.loads(lists[key])
         found.config_overrides[:] = others
         return found
@@ -52,6 +59,8 @@ def composing_once() -> Iterator[None]:
 
     with (
         mock.patch.object(loader, "create_defaults_list", create_once),
-        mock.patch.object(loader.ConfigLoaderImpl, "_compose_config_from_defaults_list", compose_once),
+        mock.patch.object(
+            loader.ConfigLoaderImpl, "_compose_config_from_defaults_list", compose_once
+        ),
     ):
         yield

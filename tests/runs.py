@@ -31,9 +31,16 @@ SMALL_ADVERSARY = ("probe.adversarial.steps=20", "probe.adversarial.restarts=2")
 
 
 def seal(directory: Path, **manifest: Any) -> None:
-    """Write a manifest that lists every file that is in the directory, as a finished run has one."""
-    names = sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
-    files = {name: record_of(directory / name) for name in names if is_run_name(name) and name != MANIFEST}
+    """Write a manifest that lists every file that is in the directory, as a finished run has
+    one."""
+    names = sorted(
+        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
+    )
+    files = {
+        name: record_of(directory / name)
+        for name in names
+        if is_run_name(name) and name != MANIFEST
+    }
     write_sealed(manifest | {"files": files}, directory / MANIFEST)
 
 
@@ -54,13 +61,19 @@ def small_run(output: Path, *overrides: str, probes: str = "[permutation]") -> D
 
 
 def command_line(folder: Path, *arguments: str) -> CompletedProcess[str]:
-    """What `python -m attnprobe` says and ends with in this folder, without a process of its own."""
-    out, err, status = StringIO(), StringIO(), 0
+    """What `python -m attnprobe` says and ends with in this folder, without a process of its
+    own."""
+    out = StringIO()
+    err = StringIO()
+    status = 0
     HydraConfig.instance().cfg = None  # Hydra leaves that of the command before
     with (
-        chdir(folder), redirect_stdout(out), redirect_stderr(err),
-        patch.dict(os.environ), patch.object(sys, "argv", ["attnprobe", *arguments]),
-    ):  # fmt: skip
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.dict(os.environ),
+        patch.object(sys, "argv", ["attnprobe", *arguments]),
+    ):
         try:
             main()
         except SystemExit as ended:

@@ -10,13 +10,22 @@ from attnprobe.core.errors import UserError, answering_disk
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "cannot write to runs/x: No space left on device. Nothing"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "cannot write to runs/x: No space left on device. Nothing",
+        ),
         (
             OSError(errno.EROFS, "Read-only file system", "runs/x/a"),
             r"cannot write to runs/x: Read-only .* \(runs/x/a\)",
         ),
-        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a"), "lost runs/x: No such file"),
-        (SafetensorError("I/O error: No space left on device (os error 28)"), "cannot write to runs/x: I/O error"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "a"),
+            "lost runs/x: No such file",
+        ),
+        (
+            SafetensorError("I/O error: No space left on device (os error 28)"),
+            "cannot write to runs/x: I/O error",
+        ),
     ],
 )
 def test_what_the_disk_refuses_is_a_message(error, message):
@@ -24,7 +33,9 @@ def test_what_the_disk_refuses_is_a_message(error, message):
         raise error
 
 
-@pytest.mark.parametrize("error", [OSError("of another kind"), ValueError("a bug"), SafetensorError("no such tensor")])
+@pytest.mark.parametrize(
+    "error", [OSError("of another kind"), ValueError("a bug"), SafetensorError("no such tensor")]
+)
 def test_what_is_a_bug_stays_one(error):
     with pytest.raises(type(error), match=str(error)) as raised, answering_disk():
         raise error
@@ -32,5 +43,8 @@ def test_what_is_a_bug_stays_one(error):
 
 
 def test_without_a_place_the_file_is_named():
-    with pytest.raises(UserError, match=r"cannot write to b\.csv: Permission denied\. Nothing"), answering_disk():
+    with (
+        pytest.raises(UserError, match=r"cannot write to b\.csv: Permission denied\. Nothing"),
+        answering_disk(),
+    ):
         raise PermissionError(errno.EACCES, "Permission denied", "b.csv")

@@ -33,7 +33,9 @@ def halved(halving, count, most, error):
     return halving("probe x", Texts(range(count)), work)
 
 
-@pytest.mark.parametrize("error", [RuntimeError(FULL), MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError(FULL), MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")]
+)
 def test_what_does_not_fit_is_taken_in_halves_and_said_once(capsys, error):
     halving = Halving()
     parts = halved(halving, 11, 3, error)
@@ -42,11 +44,16 @@ def test_what_does_not_fit_is_taken_in_halves_and_said_once(capsys, error):
     assert capsys.readouterr().err.count("\n") == 1
     tried = halving.count
     assert tried > 0
-    assert (halved(halving, 11, 3, error), halving.count) == (parts, tried)  # what did not fit is not tried again
+    assert (halved(halving, 11, 3, error), halving.count) == (
+        parts,
+        tried,
+    )  # what did not fit is not tried again
 
 
 def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
-    with pytest.raises(UserError, match=r"probe x: a text of 10 tokens does not fit into memory.*data\.max_tokens"):
+    with pytest.raises(
+        UserError, match=r"probe x: a text of 10 tokens does not fit into memory.*data\.max_tokens"
+    ):
         halved(Halving(), 4, 0, MemoryError())
     with pytest.raises(RuntimeError, match="shapes"):
         halved(Halving(), 4, 0, RuntimeError("shapes differ"))
@@ -58,8 +65,13 @@ def fail(*_):
 
 
 def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeypatch, capsys):
-    settings = ("probe=[permutation,adversarial]", "probe.adversarial.restarts=3", "probe.adversarial.steps=5")
-    found, held = {"whole": run(small_run(tmp_path / "whole", *settings))}, []
+    settings = (
+        "probe=[permutation,adversarial]",
+        "probe.adversarial.restarts=3",
+        "probe.adversarial.steps=5",
+    )
+    found = {"whole": run(small_run(tmp_path / "whole", *settings))}
+    held = []
     for probe in (Permutation, Adversarial):
 
         def noted(self, readout, draws, measure=probe.measure):
@@ -73,7 +85,8 @@ def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeyp
         found["parts"] = run(small_run(tmp_path / "parts", *settings))
     assert all(rows == 1 or numbers <= 20_000 for rows, numbers in held)
     assert len({rows for rows, _ in held}) > 1
-    measure, forward = Permutation.measure, AttentionClassifier.forward  # batches that do not fit
+    measure = Permutation.measure
+    forward = AttentionClassifier.forward  # batches that do not fit
 
     def small_measure(self, readout, draws):
         yield from measure(self, readout, draws) if len(readout.content) <= 9 else fail()
@@ -85,7 +98,10 @@ def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeyp
     monkeypatch.setattr(AttentionClassifier, "forward", small_forward)
     # validation is part of training, where nothing is halved
     found["halved"] = run(small_run(tmp_path / "halved", *settings, "data.eval_batch_size=15"))
-    counts = {name: json.loads((one / "manifest.json").read_text())["halved_batches"] for name, one in found.items()}
+    counts = {
+        name: json.loads((one / "manifest.json").read_text())["halved_batches"]
+        for name, one in found.items()
+    }
     assert counts["whole"] == counts["parts"] == 0 < counts["halved"]
     assert "which changes no number" in capsys.readouterr().err
     tables = {name: read_results(one).drop(columns="run_id") for name, one in found.items()}
@@ -95,5 +111,7 @@ def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeyp
 
 def test_a_training_that_does_not_fit_names_the_setting_to_change(tmp_path, monkeypatch):
     monkeypatch.setattr(AttentionClassifier, "training_step", fail)
-    with pytest.raises(UserError, match=r"training does not fit into memory: set a smaller data\.batch_size"):
+    with pytest.raises(
+        UserError, match=r"training does not fit into memory: set a smaller data\.batch_size"
+    ):
         run(small_run(tmp_path))

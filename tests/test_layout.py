@@ -1,5 +1,6 @@
-"""The house keeps its shape: short files and functions, imports that point one way, nothing written twice, and every part
-where its name says. Each law is also broken on purpose, to see that it is noticed."""
+"""The house keeps its shape: short files and functions, imports that point one way, nothing written
+twice, and every part where its name says. Each law is also broken on purpose, to see that it is
+noticed."""
 
 import ast
 import json
@@ -32,8 +33,15 @@ FLOORS = (
     ("cli",),
 )
 """The rooms of the package, from the ground up: each may import those below it."""
-MOST = {"attnprobe": 31_997, "research": 2_000, "tests": 24_000, "files": 187, "top-level functions": 758}
-"""Lines of three folders, and what the package may hold: a new part has to find room. These numbers only go down."""
+MOST = {
+    "attnprobe": 31_997,
+    "research": 2_000,
+    "tests": 24_000,
+    "files": 187,
+    "top-level functions": 758,
+}
+"""Lines of three folders, and what the package may hold: a new part has to find room. These numbers
+only go down."""
 FOLDERS = ("attnprobe", "hydra_plugins", "conf", "tests", "benchmarks")
 
 
@@ -45,14 +53,22 @@ def test_no_file_and_no_function_is_too_long(folder):
 
 def test_the_whole_package_stays_small():
     trees = [law.tree_of(path) for path in law.sources(PACKAGE)]
-    texts = {one: [path.read_text(encoding="utf-8") for path in law.sources(PACKAGE.parent / one)]
-             for one in ("attnprobe", "research", "tests")}  # fmt: skip
-    counted = {name: sum(len(text.splitlines()) for text in some) for name, some in texts.items()} | {
+    texts = {
+        one: [path.read_text(encoding="utf-8") for path in law.sources(PACKAGE.parent / one)]
+        for one in ("attnprobe", "research", "tests")
+    }
+    counted = {
+        name: sum(len(text.splitlines()) for text in some) for name, some in texts.items()
+    } | {
         "files": len(trees),
-        "top-level functions": sum(isinstance(node, ast.FunctionDef) for tree in trees for node in tree.body),
+        "top-level functions": sum(
+            isinstance(node, ast.FunctionDef) for tree in trees for node in tree.body
+        ),
     }
     assert {name: count for name, count in counted.items() if count > MOST[name]} == {}
-    lengths = sorted(one.end_lineno - one.lineno + 1 for tree in trees for one in law.functions_of(tree))
+    lengths = sorted(
+        one.end_lineno - one.lineno + 1 for tree in trees for one in law.functions_of(tree)
+    )
     assert lengths[len(lengths) // 2] >= 9, "functions are split too finely"
     assert lengths[int(0.9 * len(lengths))] <= 35, "functions are too long"
 
@@ -97,11 +113,19 @@ def test_an_import_upwards_or_sideways_and_a_room_without_a_floor_are_seen(tmp_p
         (house / file).parent.mkdir(parents=True, exist_ok=True)
         (house / file).write_text(text)
     wrong = law.upward_imports(house, (("low", "beside", "ground"), ("upper",)))
-    assert wrong == ["new: on no floor", "beside.py → low", "ground/__main__.py → upper", "low.py → upper"]
+    assert wrong == [
+        "new: on no floor",
+        "beside.py → low",
+        "ground/__main__.py → upper",
+        "low.py → upper",
+    ]
 
 
 def test_no_logic_stands_twice():
-    assert law.copied_logic(PACKAGE, PACKAGE.parent / "hydra_plugins", PACKAGE.parent / "benchmarks") == []
+    assert (
+        law.copied_logic(PACKAGE, PACKAGE.parent / "hydra_plugins", PACKAGE.parent / "benchmarks")
+        == []
+    )
 
 
 ORIGINAL = """
@@ -138,7 +162,9 @@ def test_a_copy_is_seen_under_other_names_and_in_another_layout(tmp_path):
         (tmp_path / f"{name}.py").write_text(text)
     (place, _) = law.copied_logic(tmp_path)
     assert place == f"{tmp_path}/a.py:3 = {tmp_path}/b.py:5"
-    (tmp_path / "b.py").write_text(COPY.replace("s -= p.size", "s -= p.weight"))  # what differs ends the run
+    (tmp_path / "b.py").write_text(
+        COPY.replace("s -= p.size", "s -= p.weight")
+    )  # what differs ends the run
     assert law.copied_logic(tmp_path) == []
 
 
@@ -148,7 +174,9 @@ def importers(*libraries):
         str(path.relative_to(PACKAGE))
         for path in law.sources(PACKAGE)
         if any(
-            name == library or name.startswith(library + ".") for name in law.imported(path) for library in libraries
+            name == library or name.startswith(library + ".")
+            for name in law.imported(path)
+            for library in libraries
         )
     }
 
@@ -158,11 +186,17 @@ def test_only_the_runs_and_the_command_line_know_hydra():
 
 
 def test_the_runs_and_the_training_of_a_model_alone_know_lightning():
-    assert {name for name in importers("lightning") if not name.startswith("runs/")} == {"models/trained.py"}
+    assert {name for name in importers("lightning") if not name.startswith("runs/")} == {
+        "models/trained.py"
+    }
 
 
 def test_the_report_computes_nothing_with_a_model():
-    assert not {name for name in importers("torch", "lightning", "attnprobe.models") if name.startswith("report")}
+    assert not {
+        name
+        for name in importers("torch", "lightning", "attnprobe.models")
+        if name.startswith("report")
+    }
 
 
 def test_the_public_names_are_there():
@@ -174,11 +208,15 @@ def test_the_public_names_are_there():
 
 @pytest.mark.parametrize("room", ["measures", "exact"])
 def test_arithmetic_knows_no_model_and_no_probe(room):
-    below = importers("attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.report", "lightning")
+    below = importers(
+        "attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.report", "lightning"
+    )
     assert not {name for name in below if name.startswith(room)}
 
 
-@pytest.mark.parametrize("path", sorted((CONF / "probe").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CONF / "probe").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_a_probe_has_one_stem_everywhere(path):
     for place in (f"attnprobe/probes/{path.stem}.py", f"tests/probes/test_{path.stem}.py"):
         assert (PACKAGE.parent / place).exists(), place
@@ -186,7 +224,14 @@ def test_a_probe_has_one_stem_everywhere(path):
 
 def test_one_module_knows_the_names_of_a_runs_files():
     """`attnprobe.results.directory`; elsewhere they stand in sentences only, for people."""
-    names = {"manifest.json", "training.json", "config.yaml", "model.safetensors", "vocabulary.json", "pipeline.json"}
+    names = {
+        "manifest.json",
+        "training.json",
+        "config.yaml",
+        "model.safetensors",
+        "vocabulary.json",
+        "pipeline.json",
+    }
     spelled = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -194,22 +239,30 @@ def test_one_module_knows_the_names_of_a_runs_files():
                 name = node.value.rpartition("/")[2]
                 if name in names or name == ".safetensors":
                     spelled.add((str(path.relative_to(PACKAGE)), node.value))
-    checkpoints = {("models/pretrained/checkpoint.py", ".safetensors")}  # of files that are no run's
+    checkpoints = {
+        ("models/pretrained/checkpoint.py", ".safetensors")
+    }  # of files that are no run's
     assert {file for file, _ in spelled - checkpoints} == {"results/directory.py"}, spelled
 
 
-@pytest.mark.parametrize("path", sorted((CONF / "importance").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CONF / "importance").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_an_importance_is_called_as_its_settings_are(path):
     assert classes()[path.stem].name == path.stem
 
 
 def test_importances_know_no_probe():
-    assert not {name for name in importers("attnprobe.probes", "attnprobe.report") if name.startswith("importance")}
+    assert not {
+        name
+        for name in importers("attnprobe.probes", "attnprobe.report")
+        if name.startswith("importance")
+    }
 
 
 def undefined_names(folder):
-    """Names that nothing defines, as `file:line name`. The linter cannot be asked for them as it stands: words of the shape
-    annotations are strings that look like names."""
+    """Names that nothing defines, as `file:line name`. The linter cannot be asked for them as it
+    stands: words of the shape annotations are strings that look like names."""
     command = [
         sys.executable,
         "-m",
@@ -223,15 +276,28 @@ def undefined_names(folder):
         folder,
     ]
     reported = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
-    return [f"{one['filename']}:{one['location']['row']} {one['message']}" for one in reported if not in_text(one)]
+    return [
+        f"{one['filename']}:{one['location']['row']} {one['message']}"
+        for one in reported
+        if not in_text(one)
+    ]
 
 
 def in_text(one):
     """Whether the linter points into a string; what an f-string computes is code."""
     at = (one["location"]["row"], one["location"]["column"] - 1)
     tree = ast.parse(Path(one["filename"]).read_text(encoding="utf-8"))
-    composed = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    composed = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node)
+    }
+    strings = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     texts = [node for node in strings if id(node) not in composed]
     return any((n.lineno, n.col_offset) <= at < (n.end_lineno, n.end_col_offset) for n in texts)
 
@@ -242,7 +308,9 @@ def test_every_name_is_defined(folder):
 
 
 def test_an_undefined_name_is_seen_and_a_shape_is_not(tmp_path):
-    lines = 'def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n    print(f"{1 / gone} s")\n'
+    lines = (
+        'def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n    print(f"{1 / gone} s")\n'
+    )
     (tmp_path / "one.py").write_text(lines)
     found = undefined_names(tmp_path)
     assert [line.split("`")[1] for line in found] == ["Float", "Tensor", "lost", "gone"]

@@ -20,7 +20,9 @@ from tests.toys import VOCABULARY, toy_classifier
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    return run(small_run(tmp_path_factory.mktemp("runs"), probes="[permutation,gradient,leave_one_out]"))
+    return run(
+        small_run(tmp_path_factory.mktemp("runs"), probes="[permutation,gradient,leave_one_out]")
+    )
 
 
 def toy_run(**settings):
@@ -30,17 +32,25 @@ def toy_run(**settings):
     classifier = toy_classifier(spread=3.0, **settings)
     classes = ["<u>", "v", "w"][: classifier.classes]
     rules = TextRules(tokenizer="whitespace")
-    pipeline = TextPipeline(rules, vocabulary, classes, task=classifier.task, question=settings.get("question", False))
+    pipeline = TextPipeline(
+        rules, vocabulary, classes, task=classifier.task, question=settings.get("question", False)
+    )
     return TrainedRun(classifier, pipeline, {}, Path())
 
 
 def test_explain_says_of_a_test_text_what_the_run_said(directory):
-    loaded, examples = attnprobe.load_run(directory), read_examples(directory)
+    loaded = attnprobe.load_run(directory)
+    examples = read_examples(directory)
     explained = loaded.explain([" ".join(tokens) for tokens in examples["tokens"]])
-    assert list(explained["prediction"]) == [loaded.classes[number] for number in examples["prediction"]]
+    assert list(explained["prediction"]) == [
+        loaded.classes[number] for number in examples["prediction"]
+    ]
     assert [list(one) for one in explained["tokens"]] == [list(one) for one in examples["tokens"]]
     probability = [list(one.values()) for one in explained["probability"]]
-    for mine, theirs in ((explained["attention"], examples["attention"]), (probability, examples["probability"])):
+    for mine, theirs in (
+        (explained["attention"], examples["attention"]),
+        (probability, examples["probability"]),
+    ):
         np.testing.assert_allclose(np.concatenate([*mine]), np.concatenate([*theirs]), atol=1e-5)
     for probe in ("gradient", "leave_one_out"):
         table = read_results(directory, probe)
@@ -52,7 +62,9 @@ def test_the_flipping_set_flips():
     loaded = toy_run(encoder="average", classes=3, seed=1)
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(list("abcdefgh"), 5)) for _ in range(40)]
-    position_logits = loaded.classifier.readout(*loaded.outputs(texts)).position_logits.numpy()[:, 1:6]
+    position_logits = loaded.classifier.readout(*loaded.outputs(texts)).position_logits.numpy()[
+        :, 1:6
+    ]
     found = 0
     for logits, row in zip(position_logits, loaded.explain(texts).to_dict("records"), strict=True):
         left = np.array(row["attention"]) * ~np.array(row["flipping_set"])
@@ -70,7 +82,9 @@ def test_several_labels_and_questions_have_no_flipping_set():
     for row in explained.to_dict("records"):
         assert row["prediction"] == [name for name, p in row["probability"].items() if p > 0.5]
         assert len(row["gradient"]) == len(row["leave_one_out"]) == len(row["tokens"])
-    explained = toy_run(classes=3, question=True).explain(["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]])
+    explained = toy_run(classes=3, question=True).explain(
+        ["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]]
+    )
     assert list(explained["question"]) == ["d <i>", "e"]
     assert explained["prediction"][0] == "v"
     assert explained["probability"][1]["v"] == 0
@@ -105,7 +119,9 @@ def test_explain_leaves_the_classifier_as_it_was():
     loaded = toy_run()
     before = deepcopy(loaded.classifier.state_dict())
     pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
-    assert all((before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items())
+    assert all(
+        (before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items()
+    )
     assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
     assert not loaded.classifier.training
 

@@ -12,8 +12,21 @@ TABLE = Path(__file__).parent / "data" / "reviews.csv"
 
 
 def test_the_command_line_from_any_folder(tmp_path):
-    small = ["model=average", "training.epochs=1", "probe.adversarial.steps=2", "probe.adversarial.restarts=1"]
-    command = [sys.executable, "-m", "attnprobe", *SMALL, "+experiment=jain_adversarial", "verbose=true", *small]
+    small = [
+        "model=average",
+        "training.epochs=1",
+        "probe.adversarial.steps=2",
+        "probe.adversarial.restarts=1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "attnprobe",
+        *SMALL,
+        "+experiment=jain_adversarial",
+        "verbose=true",
+        *small,
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "median TVD under permutation" in done.stdout
@@ -32,19 +45,34 @@ def test_the_command_line_from_any_folder(tmp_path):
             ["probe=[single_weight]", "probe.permutation.samples=9"],
             "probe.permutation.samples=9: permutation is not chosen: add it to probe=[…], or leave this setting out",
         ),
-        (["model=pretrained", "model.encoder.hidden_size=9"], "it belongs to another choice of model"),
-        (["probe=[permuation]"], "there is no probe/permuation in conf/; did you mean permutation?"),
+        (
+            ["model=pretrained", "model.encoder.hidden_size=9"],
+            "it belongs to another choice of model",
+        ),
+        (
+            ["probe=[permuation]"],
+            "there is no probe/permuation in conf/; did you mean permutation?",
+        ),
         (["data=sts"], "data=sts: there is no data/sts in conf/; did you mean sst?"),
         (["+experiment=jane"], "there is no experiment/jane in conf/; did you mean jain?"),
         (["experiment=-1"], "experiment=-1: expected the name of a choice"),
         (["seed=${nope}"], "seed refers to ${nope}, which is not a setting"),
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
-        (["data.text=a(b"], "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'"),
+        (
+            ["data.text=a(b"],
+            "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'",
+        ),
         (["data.text=\x1b[31m"], "put the name in quotes"),
-        (["data=files", f"data.path={TABLE}", "data.text=评论"], "data.text=评论: there is no such column"),
+        (
+            ["data=files", f"data.path={TABLE}", "data.text=评论"],
+            "data.text=评论: there is no such column",
+        ),
         (["foo"], "foo: expected setting=value, such as seed=1"),
         (["data=files", "data.path=nowhere.csv"], "nowhere.csv does not exist"),
-        (["hydra.output_subdir=.hydra"], "hydra.output_subdir=.hydra: Hydra would write over files"),
+        (
+            ["hydra.output_subdir=.hydra"],
+            "hydra.output_subdir=.hydra: Hydra would write over files",
+        ),
     ],
 )
 def test_a_mistake_ends_with_one_message(tmp_path, arguments, message):
@@ -91,7 +119,14 @@ def test_help_and_version(tmp_path):
 
 def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
     # what only the data can show: no text is as long as that
-    sweep = ["-m", *SMALL, "launcher=inline", "model=average", "probe=[permutation]", "data.min_length=1000,0"]
+    sweep = [
+        "-m",
+        *SMALL,
+        "launcher=inline",
+        "model=average",
+        "probe=[permutation]",
+        "data.min_length=1000,0",
+    ]
     done = command_line(tmp_path, *sweep)
     assert done.returncode == 1
     assert "data.min_length=1000" in done.stderr
@@ -129,7 +164,11 @@ def test_somebody_elses_class_that_refuses_its_arguments_is_one_line_and_a_fault
 ):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "their_parts.py").write_text(PARTS)
-    fussy = ["model.encoder._target_=their_parts.Fussy", "~model.encoder.hidden_size", "+model.encoder.width=7"]
+    fussy = [
+        "model.encoder._target_=their_parts.Fussy",
+        "~model.encoder.hidden_size",
+        "+model.encoder.width=7",
+    ]
     done = command_line(tmp_path, *SMALL, *fussy)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
@@ -145,7 +184,10 @@ def test_somebody_elses_class_that_refuses_its_arguments_is_one_line_and_a_fault
 
 def test_a_reader_who_has_seen_enough_gets_no_traceback():
     with subprocess.Popen(
-        [sys.executable, "-m", "attnprobe", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "attnprobe", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         process.stdout.close()
         assert process.stderr.read() == ""

@@ -42,14 +42,18 @@ DIVERGENCES = [jensen_shannon, total_variation]
 
 
 def gradients(measure, p, q, *mask):
-    p, q = p.clone().requires_grad_(), q.clone().requires_grad_()
+    p = p.clone().requires_grad_()
+    q = q.clone().requires_grad_()
     return torch.autograd.grad(measure(p, q, *mask).sum(), (p, q))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("measure", "largest"), [(jensen_shannon, math.log(2)), (total_variation, 1.0)])
+@pytest.mark.parametrize(
+    ("measure", "largest"), [(jensen_shannon, math.log(2)), (total_variation, 1.0)]
+)
 def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, largest, dtype):
-    p, q = distributions(200, 7, seed=1, dtype=dtype), distributions(200, 7, seed=2, dtype=dtype)
+    p = distributions(200, 7, seed=1, dtype=dtype)
+    q = distributions(200, 7, seed=2, dtype=dtype)
     value = measure(p, q)
     assert value.dtype == dtype
     torch.testing.assert_close(value, measure(q, p), rtol=0, atol=0)
@@ -61,23 +65,27 @@ def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, larg
 
 
 def test_jensen_shannon_equals_scipy():
-    p, q = distributions(200, 9, seed=1), distributions(200, 9, seed=2)
+    p = distributions(200, 9, seed=1)
+    q = distributions(200, 9, seed=2)
     expected = torch.tensor([distance.jensenshannon(a, b) ** 2 for a, b in zip(p, q, strict=True)])
     torch.testing.assert_close(jensen_shannon(p, q), expected)
 
 
 def test_total_variation_is_the_largest_difference_over_all_events():
-    p, q = distributions(20, 5, seed=1), distributions(20, 5, seed=2)
+    p = distributions(20, 5, seed=1)
+    q = distributions(20, 5, seed=2)
     events = torch.tensor([[bool(n >> i & 1) for i in range(5)] for n in range(32)]).double()
     torch.testing.assert_close(total_variation(p, q), ((p - q) @ events.T).amax(-1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tiny_jensen_shannon_keeps_its_digits(dtype):
-    """The second-order expansion, Σ (p−q)²/8p, where the textbook's form has lost everything in float32."""
+    """The second-order expansion, Σ (p−q)²/8p, where the textbook's form has lost everything in
+    float32."""
     p = distributions(50, 6, dtype=torch.float64, zeros=0)
     step = 1e-6 * torch.sin(torch.arange(300.0).double()).view(50, 6) * p
-    p, q = p.to(dtype), (p + step).to(dtype)
+    q = (p + step).to(dtype)
+    p = p.to(dtype)
     expected = ((p.double() - q.double()) ** 2 / (4 * (p.double() + q.double()))).sum(-1)
     assert (expected > 0).all()
     torch.testing.assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
@@ -86,12 +94,15 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("measure", DIVERGENCES)
 def test_padding_changes_neither_value_nor_gradient(measure, dtype):
-    p, q = distributions(40, 6, seed=1, dtype=dtype), distributions(40, 6, seed=2, dtype=dtype)
+    p = distributions(40, 6, seed=1, dtype=dtype)
+    q = distributions(40, 6, seed=2, dtype=dtype)
     mask = pad(torch.ones(40, 6, dtype=torch.bool), (0, 4))
     for wide in (lambda x: pad(x, (0, 4)), lambda x: pad(x, (0, 4), value=math.nan)):
         arguments = (wide(p), wide(q), mask)
         torch.testing.assert_close(measure(*arguments), measure(p, q))
-        for padded, plain in zip(gradients(measure, *arguments), gradients(measure, p, q), strict=True):
+        for padded, plain in zip(
+            gradients(measure, *arguments), gradients(measure, p, q), strict=True
+        ):
             torch.testing.assert_close(padded, pad(plain, (0, 4)))
     # zeros without a mask: trap of torchmetrics' divergence, whose gradient is NaN there
     padded = gradients(measure, pad(p, (0, 4)), pad(q, (0, 4)))
@@ -101,20 +112,24 @@ def test_padding_changes_neither_value_nor_gradient(measure, dtype):
 
 @pytest.mark.parametrize("measure", DIVERGENCES)
 def test_divergence_gradients_equal_finite_differences(measure):
-    p, q = distributions(5, 4, seed=1, zeros=0).requires_grad_(), distributions(5, 4, seed=2, zeros=0).requires_grad_()
+    p = distributions(5, 4, seed=1, zeros=0).requires_grad_()
+    q = distributions(5, 4, seed=2, zeros=0).requires_grad_()
     assert torch.autograd.gradcheck(measure, (p, q))
     assert torch.autograd.gradgradcheck(measure, (p, q))
 
 
 def test_an_adversary_can_climb_jensen_shannon_from_one_hot_rows():
     scores = torch.tensor([[0.0, -200.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    jensen_shannon(scores.softmax(-1), torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)).sum().backward()
+    jensen_shannon(
+        scores.softmax(-1), torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    ).sum().backward()
     assert scores.grad.isfinite().all()
     assert scores.grad[0, 0] < 0
 
 
 def test_kullback_leibler_equals_scipy_with_and_without_padding():
-    p, q = distributions(200, 9, seed=1), distributions(200, 9, seed=2, zeros=0)
+    p = distributions(200, 9, seed=1)
+    q = distributions(200, 9, seed=2, zeros=0)
     expected = torch.tensor(stats.entropy(p.numpy(), q.numpy(), axis=-1))
     torch.testing.assert_close(kullback_leibler(p, q), expected)
     mask = pad(torch.ones(200, 9, dtype=torch.bool), (0, 3))
@@ -122,16 +137,21 @@ def test_kullback_leibler_equals_scipy_with_and_without_padding():
     torch.testing.assert_close(wide, expected)
 
 
-@pytest.mark.parametrize(("dtype", "floor"), [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)])
+@pytest.mark.parametrize(
+    ("dtype", "floor"), [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)]
+)
 def test_kullback_leibler_of_a_weight_that_underflowed_is_large_and_finite(dtype, floor):
-    """Below the smallest normal number a weight counts as that number: 87.3 nats per unit of p in float32."""
+    """Below the smallest normal number a weight counts as that number: 87.3 nats per unit of p in
+    float32."""
     p = torch.tensor([0.5, 0.5], dtype=dtype)
     expected = 0.5 * math.log(0.5) + 0.5 * (math.log(0.5) - math.log(floor))
     for rest in (0.0, floor / 8):
         q = torch.tensor([1.0, rest], dtype=dtype)
         assert kullback_leibler(p, q).item() == pytest.approx(expected, rel=1e-6)
     assert kullback_leibler(p, p).item() == pytest.approx(0, abs=1e-12)
-    assert kullback_leibler(torch.tensor([1.0, 0.0], dtype=dtype), p).item() == pytest.approx(math.log(2), rel=1e-6)
+    assert kullback_leibler(torch.tensor([1.0, 0.0], dtype=dtype), p).item() == pytest.approx(
+        math.log(2), rel=1e-6
+    )
 
 
 def test_entropy_equals_scipy_and_ignores_what_is_masked():
@@ -158,8 +178,11 @@ CORRELATIONS = [kendall_tau, spearman]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype):
-    a, b = ranked(300, 19, seed=1).to(dtype), ranked(300, 19, seed=2).to(dtype)
-    a[:20] += torch.rand(20, 19, generator=torch.Generator().manual_seed(3))  # no ties: scipy's exact p-values
+    a = ranked(300, 19, seed=1).to(dtype)
+    b = ranked(300, 19, seed=2).to(dtype)
+    a[:20] += torch.rand(
+        20, 19, generator=torch.Generator().manual_seed(3)
+    )  # no ties: scipy's exact p-values
     b[:20] += torch.rand(20, 19, generator=torch.Generator().manual_seed(4))
     a[20] = 4.0
     mask = torch.rand(300, 19, generator=torch.Generator().manual_seed(5)) > 0.4
@@ -169,14 +192,17 @@ def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype)
     torch.testing.assert_close(tau, kendall_tau(a, b, mask), rtol=0, atol=0, equal_nan=True)
     assert tau.dtype == p.dtype == rho.dtype == dtype
     for row in range(300):
-        x, y = a[row, mask[row]].numpy(), b[row, mask[row]].numpy()
+        x = a[row, mask[row]].numpy()
+        y = b[row, mask[row]].numpy()
         if row in (20, 21, 22):
             assert tau[row].isnan()
             assert p[row].isnan()
             assert rho[row].isnan()
             continue
         expected = stats.kendalltau(x, y)
-        np.testing.assert_allclose([tau[row], p[row]], [expected.statistic, expected.pvalue], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            [tau[row], p[row]], [expected.statistic, expected.pvalue], rtol=1e-5, atol=1e-6
+        )
         np.testing.assert_allclose(rho[row], stats.spearmanr(x, y).statistic, rtol=1e-5, atol=1e-6)
 
 
@@ -208,18 +234,22 @@ def test_the_p_value_is_that_of_scipy_on_either_side_of_its_exact_lengths(length
     b[2] = a[2]
     b[2, :2] = b[2, :2].flip(0)  # one pair does
     if tied:
-        a, b = (3 * a).round(), (3 * b).round()
+        a = (3 * a).round()
+        b = (3 * b).round()
     tau, p = kendall_tau_test(a, b)
     for x, y, statistic, value in zip(a, b, tau, p, strict=True):
         expected = stats.kendalltau(x, y)
-        np.testing.assert_allclose([statistic, value], [expected.statistic, expected.pvalue], rtol=1e-9)
+        np.testing.assert_allclose(
+            [statistic, value], [expected.statistic, expected.pvalue], rtol=1e-9
+        )
 
 
 def inversions(first, second):
     """K^(1/2) of two lists by Fagin, Kumar & Sivakumar's four cases, written out."""
     total = 0.0
     for i, j in combinations(sorted(set(first) | set(second)), 2):
-        in_first, in_second = [x in first for x in (i, j)], [x in second for x in (i, j)]
+        in_first = [x in first for x in (i, j)]
+        in_second = [x in second for x in (i, j)]
         if all(in_first) and all(in_second):
             total += (first.index(i) < first.index(j)) != (second.index(i) < second.index(j))
         elif all(in_first) and any(in_second):
@@ -264,24 +294,44 @@ def test_top_tau_equals_the_four_cases_written_out(k, n):
 def test_no_two_lists_are_farther_apart_than_the_bound():
     values = torch.tensor(list(product(range(4), repeat=4)), dtype=torch.float64)
     distinct = values[[len(set(row)) == 4 for row in values.tolist()]]
-    tau = top_tau(distinct.unsqueeze(1), distinct, 2, torch.ones(len(distinct), len(distinct), 4).bool())
+    tau = top_tau(
+        distinct.unsqueeze(1), distinct, 2, torch.ones(len(distinct), len(distinct), 4).bool()
+    )
     assert tau.min() == -1
     assert tau.max() == 1
 
 
 def test_overlap_by_hand_with_a_size_of_its_own_per_row():
-    a = torch.tensor([[0.9, 0.5, 0.1, 0.7], [0.9, 0.5, 0.1, 0.7], [0.2, 0.3, 5.0, 5.0], [1.0, 1.0, 1.0, 0.0]])
-    b = torch.tensor([[0.1, 0.2, 0.8, 0.9], [0.1, 0.2, 0.8, 0.9], [0.3, 0.2, 5.0, 5.0], [1.0, 1.0, 1.0, 0.0]])
+    a = torch.tensor(
+        [[0.9, 0.5, 0.1, 0.7], [0.9, 0.5, 0.1, 0.7], [0.2, 0.3, 5.0, 5.0], [1.0, 1.0, 1.0, 0.0]]
+    )
+    b = torch.tensor(
+        [[0.1, 0.2, 0.8, 0.9], [0.1, 0.2, 0.8, 0.9], [0.3, 0.2, 5.0, 5.0], [1.0, 1.0, 1.0, 0.0]]
+    )
     mask = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False], [True] * 4])
     found = top_overlap(a, b, torch.tensor([1, 2, 9, 2]), mask)
-    assert found.tolist() == [0, 0.5, 1, 1]  # too few entries: all they have; ties: the earlier ones
+    assert found.tolist() == [
+        0,
+        0.5,
+        1,
+        1,
+    ]  # too few entries: all they have; ties: the earlier ones
 
 
 def test_nothing_is_said_about_rows_with_nan_or_too_few_entries():
-    a = torch.tensor([[float("nan"), 1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, float("nan")]])
-    mask = torch.tensor([[True, True, True], [False, True, False], [False, False, False], [True, True, False]])
+    a = torch.tensor(
+        [[float("nan"), 1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, float("nan")]]
+    )
+    mask = torch.tensor(
+        [[True, True, True], [False, True, False], [False, False, False], [True, True, False]]
+    )
     assert top_tau(a, a, 2, mask).isnan().tolist() == [True, True, True, False]
-    assert top_overlap(a, a, torch.full((4,), 2), mask).isnan().tolist() == [True, False, True, False]
+    assert top_overlap(a, a, torch.full((4,), 2), mask).isnan().tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_tenth_is_rounded_up():
@@ -294,14 +344,19 @@ MEASURES = [jensen_shannon, total_variation, kendall_tau, spearman]
 ALL = torch.ones(6).bool()
 
 
-@pytest.mark.parametrize("measure", [*MEASURES, lambda a, b: top_overlap(a, b, torch.tensor(2), ALL)])
+@pytest.mark.parametrize(
+    "measure", [*MEASURES, lambda a, b: top_overlap(a, b, torch.tensor(2), ALL)]
+)
 def test_rows_are_independent_and_leading_axes_broadcast(measure):
-    a, b = distributions(3, 4, 6, seed=1), distributions(4, 6, seed=2)
+    a = distributions(3, 4, 6, seed=1)
+    b = distributions(4, 6, seed=2)
     loop = torch.stack([torch.stack([measure(a[i, j], b[j]) for j in range(4)]) for i in range(3)])
     torch.testing.assert_close(measure(a, b), loop)
     assert measure(a, b).shape == (3, 4)
 
 
 def test_rows_of_different_length_are_refused():
-    with pytest.raises(ValueError, match="rows of 3 and 1 entries: expected two rows of the same length"):
+    with pytest.raises(
+        ValueError, match="rows of 3 and 1 entries: expected two rows of the same length"
+    ):
         jensen_shannon.__wrapped__(torch.ones(3) / 3, torch.ones(1))

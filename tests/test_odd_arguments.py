@@ -14,28 +14,56 @@ from attnprobe.evidence.statistics import interval
 
 @pytest.mark.parametrize(
     "texts",
-    [[None], [3], [float("nan")], [b"good"], (one for one in ["a"]), None, {"a": 1}, {"a"}, 3, "a film", [], [["a", 3]],
-     ["\ud800"]],
-)  # fmt: skip
+    [
+        [None],
+        [3],
+        [float("nan")],
+        [b"good"],
+        (one for one in ["a"]),
+        None,
+        {"a": 1},
+        {"a"},
+        3,
+        "a film",
+        [],
+        [["a", 3]],
+        ["\ud800"],
+    ],
+)
 def test_texts_that_are_none_are_named(texts):
     with pytest.raises(UserError, match="text") as raised:
         check_texts(texts)
     assert str(raised.value).isprintable()
 
 
-@pytest.mark.parametrize("texts", [["a film"], ("a", "b"), [["one sentence", "two"]], np.array(["a", "b"])])
+@pytest.mark.parametrize(
+    "texts", [["a film"], ("a", "b"), [["one sentence", "two"]], np.array(["a", "b"])]
+)
 def test_texts_as_they_should_be_pass(texts):
     check_texts(texts)
 
 
 @pytest.mark.parametrize(
     ("kind", "cell"),
-    [("mask", 1), ("mask", [[1], [0]]), ("mask", "10"), ("spans", [1]), ("spans", [[1]]), ("spans", [[0, "a"]]),
-     ("sentences", 0), ("sentences", [[0]]), ("mask", {"a": 1}), ("characters", [1]), ("characters", [[0.5, 2]])],
-)  # fmt: skip
+    [
+        ("mask", 1),
+        ("mask", [[1], [0]]),
+        ("mask", "10"),
+        ("spans", [1]),
+        ("spans", [[1]]),
+        ("spans", [[0, "a"]]),
+        ("sentences", 0),
+        ("sentences", [[0]]),
+        ("mask", {"a": 1}),
+        ("characters", [1]),
+        ("characters", [[0.5, 2]]),
+    ],
+)
 def test_a_rationale_of_another_form_is_named(kind, cell):
     reader = Reader(Columns(rationale="why", rationale_kind=kind), TextRules())
-    with pytest.raises(UserError, match=rf"data.rationale=why: data.rationale_kind={kind} expects a list of"):
+    with pytest.raises(
+        UserError, match=rf"data.rationale=why: data.rationale_kind={kind} expects a list of"
+    ):
         reader.marks({"text": "a b", "rationale": cell}, 2, [0, 0])
 
 

@@ -16,7 +16,8 @@ def test_numbers_belong_to_the_example_and_not_to_its_batch():
 
 
 def test_seed_probe_and_example_each_change_the_numbers():
-    content, ids = torch.ones(1, 4).bool(), torch.tensor([1])
+    content = torch.ones(1, 4).bool()
+    ids = torch.tensor([1])
     base = Draws(0, "a").uniform(1, content, ids)
     assert torch.equal(base, Draws(0, "a").uniform(1, content, ids))
     for other in (Draws(1, "a").uniform(1, content, ids), Draws(0, "b").uniform(1, content, ids)):

@@ -13,7 +13,8 @@ def parts(task=Task.SINGLE_LABEL, *, question=False, classes=3):
 
 
 @pytest.mark.parametrize(
-    ("task", "question"), [(Task.SINGLE_LABEL, False), (Task.MULTI_LABEL, False), (Task.SINGLE_LABEL, True)]
+    ("task", "question"),
+    [(Task.SINGLE_LABEL, False), (Task.MULTI_LABEL, False), (Task.SINGLE_LABEL, True)],
 )
 def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, question):
     classifier, batch, outputs, readout = parts(task, question=question)
@@ -37,13 +38,17 @@ def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, questio
 @pytest.mark.parametrize("question", [False, True])
 def test_unattended_is_what_the_decoder_makes_of_nothing(question):
     classifier, _, outputs, readout = parts(question=question)
-    nothing = classifier.decoder.decode(outputs.hidden, torch.zeros_like(outputs.attention), outputs.query)
+    nothing = classifier.decoder.decode(
+        outputs.hidden, torch.zeros_like(outputs.attention), outputs.query
+    )
     torch.testing.assert_close(readout.unattended, nothing)
 
 
 def test_a_gradient_that_needs_the_bias_says_so():
     attention = torch.full((1, 2), 0.5).double()
-    readout = Readout(attention, attention > 0, torch.tensor([0]), position_logits=torch.randn(1, 2, 2).double())
+    readout = Readout(
+        attention, attention > 0, torch.tensor([0]), position_logits=torch.randn(1, 2, 2).double()
+    )
     with pytest.raises(ValueError, match="unattended"):
         readout.gradient()
 
@@ -59,7 +64,11 @@ def test_many_attentions_are_decoded_a_few_at_a_time_with_the_same_result():
 
     many = torch.rand(2, 5, *readout.attention.shape).double()
     small = Readout(
-        readout.attention, readout.content, readout.example_id, decode=decode, activations=MOST_NUMBERS // 3
+        readout.attention,
+        readout.content,
+        readout.example_id,
+        decode=decode,
+        activations=MOST_NUMBERS // 3,
     )
     torch.testing.assert_close(small.logits(many), readout.logits(many))
     assert seen == [3, 3, 3, 1]

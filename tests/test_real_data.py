@@ -1,4 +1,5 @@
-"""Whole experiments on real text: `make test-slow`, with ATTNPROBE_DATA_DIR naming the folder of the data sets."""
+"""Whole experiments on real text: `make test-slow`, with ATTNPROBE_DATA_DIR naming the folder of
+the data sets."""
 
 import os
 from pathlib import Path
@@ -28,9 +29,15 @@ def wide(directory, probe):
 
 def test_sst_is_the_papers_and_no_search_beats_the_optimum(tmp_path):
     needs("sst")
-    directory = run(composed("+experiment=jain_adversarial", "data=sst", f"output={tmp_path}", "figures=false"))
+    directory = run(
+        composed("+experiment=jain_adversarial", "data=sst", f"output={tmp_path}", "figures=false")
+    )
     counts = RunDirectory(directory).manifest()["counts"]
-    assert [counts[split]["loaded"] for split in ("train", "validation", "test")] == [6920, 872, 1821]
+    assert [counts[split]["loaded"] for split in ("train", "validation", "test")] == [
+        6920,
+        872,
+        1821,
+    ]
     assert [counts[split]["kept"] for split in ("train", "test")] == [6355, 1725]
     table = wide(directory, "adversarial")
     assert len(table) == 1725
@@ -43,7 +50,13 @@ def test_sst_is_the_papers_and_no_search_beats_the_optimum(tmp_path):
 
 def test_babi_1_is_solved_with_attention_on_the_supporting_sentence(tmp_path):
     needs("babi1")
-    overrides = ["task=qa", "data=babi1", "training.epochs=12", "probe=[plausibility]", "figures=false"]
+    overrides = [
+        "task=qa",
+        "data=babi1",
+        "training.epochs=12",
+        "probe=[plausibility]",
+        "figures=false",
+    ]
     directory = run(composed(*overrides, f"output={tmp_path}"))
     assert float(wide(directory, "performance")["accuracy"].iloc[0]) >= 0.99
     table = wide(directory, "plausibility")

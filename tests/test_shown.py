@@ -10,7 +10,16 @@ from attnprobe.core.sanitise import spreadsheet_cell, visible
 from attnprobe.report.tables import Table, csv_table, latex_table
 from attnprobe.report.terminal import data_notes, print_summary
 
-EVIL = ["\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "\u202eolleh", "\u2066a\u2069", "a\u2028b", "a\u2029b", "\x00"]
+EVIL = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x9b31m",
+    "\u202eolleh",
+    "\u2066a\u2069",
+    "a\u2028b",
+    "a\u2029b",
+    "\x00",
+]
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
 
 
@@ -24,7 +33,8 @@ def test_hidden_characters_are_shown_as_escapes(text):
 @given(st.text())
 def test_what_is_visible_is_printed_as_it_is(text):
     assert all(
-        one.isprintable() or one in "\u200c\u200d" or one.isspace() or not one.isascii() for one in visible(text)
+        one.isprintable() or one in "\u200c\u200d" or one.isspace() or not one.isascii()
+        for one in visible(text)
     )
     if text.isprintable():
         assert visible(text) == text
@@ -49,7 +59,11 @@ def test_an_apostrophe_stands_before_formulas_alone():
 
 @pytest.mark.parametrize("text", EVIL)
 def test_latex_shows_hidden_characters(text):
-    assert latex_table(pd.DataFrame({"data": [text]}), "Caption", "label").replace("\n", "").isprintable()
+    assert (
+        latex_table(pd.DataFrame({"data": [text]}), "Caption", "label")
+        .replace("\n", "")
+        .isprintable()
+    )
 
 
 def test_the_summary_on_the_terminal_shows_hidden_characters(tmp_path):
@@ -57,10 +71,19 @@ def test_the_summary_on_the_terminal_shows_hidden_characters(tmp_path):
     name = "\x1b]0;title\x07data"
     rows = pd.DataFrame(
         {
-            "run_id": "r", "experiment": "default", "data": name, "model": "m", "seed": 0, "split": "test",
-            "probe": "performance", "metric": "accuracy", "example_id": -1, "step": float("nan"), "value": [0.5],
+            "run_id": "r",
+            "experiment": "default",
+            "data": name,
+            "model": "m",
+            "seed": 0,
+            "split": "test",
+            "probe": "performance",
+            "metric": "accuracy",
+            "example_id": -1,
+            "step": float("nan"),
+            "value": [0.5],
         }
-    )  # fmt: skip
+    )
     print_summary(rows, directory=f"runs/{name}", stream=stream)
     assert "\x1b" not in stream.getvalue()
     assert "\x07" not in stream.getvalue()

@@ -23,7 +23,8 @@ ENCODERS = {
     "transformer": partial(TransformerEncoder, hidden_size=12, layers=2, heads=3),
 }
 REENCODED = {"transformer"}
-"""Encoders in which every word changes every state, so that leave-one-out has no short cut for them."""
+"""Encoders in which every word changes every state, so that leave-one-out has no short cut for
+them."""
 DECODERS = {False: LinearDecoder, True: QuestionDecoder, "additive": AdditiveDecoder}
 """By what is asked: nothing, or a question whose answer is decoded so."""
 ATTENTIONS = {"additive": AdditiveAttention, "dot": DotAttention}
@@ -39,7 +40,8 @@ def recipe(**changes: object) -> Recipe:
 def toy_batch(
     lengths: list[int], *, seed: int = 0, padding: int = 0, classes: int = 2, question: bool = False
 ) -> Batch:
-    """Texts of these numbers of words between a start (2) and an end marker (3), with extra padding columns on request."""
+    """Texts of these numbers of words between a start (2) and an end marker (3), with extra padding
+    columns on request."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.zeros(len(lengths), max(lengths) + 2 + padding, dtype=torch.long)
     for row, length in enumerate(lengths):
@@ -48,9 +50,14 @@ def toy_batch(
     labels = torch.randint(0, classes, (len(lengths),), generator=generator)
     questions = torch.randint(4, VOCABULARY, (len(lengths), 3), generator=generator)
     return Batch(
-        ids, ids != 0, ids > 3, labels, torch.arange(len(lengths)) + 100, question=questions if question else None,
+        ids,
+        ids != 0,
+        ids > 3,
+        labels,
+        torch.arange(len(lengths)) + 100,
+        question=questions if question else None,
         question_mask=questions > 0 if question else None,
-    )  # fmt: skip
+    )
 
 
 def rows_of(batch: Batch, rows: list[int]) -> Batch:
@@ -70,18 +77,24 @@ def toy_classifier(
     spread: float = 1.0,
     **extra: object,
 ) -> AttentionClassifier:
-    """An untrained classifier in eval mode, of parts by name or as they are; `spread` scales its weights, so that its
-    attention is not all but even."""
+    """An untrained classifier in eval mode, of parts by name or as they are; `spread` scales its
+    weights, so that its attention is not all but even."""
     encoder = ENCODERS[encoder] if isinstance(encoder, str) else encoder
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         embeddings = torch.randn(VOCABULARY, 8)
         embeddings[0] = 0
         classifier = AttentionClassifier(
-            embeddings=embeddings, encoder=encoder, decoder=decoder or DECODERS[question], classes=classes, task=task,
-            attention=ATTENTIONS[attention] if isinstance(attention, str) else attention, recipe=recipe(),
-            question_encoder=encoder if question else None, **extra,
-        )  # fmt: skip
+            embeddings=embeddings,
+            encoder=encoder,
+            decoder=decoder or DECODERS[question],
+            classes=classes,
+            task=task,
+            attention=ATTENTIONS[attention] if isinstance(attention, str) else attention,
+            recipe=recipe(),
+            question_encoder=encoder if question else None,
+            **extra,
+        )
     with torch.no_grad():
         for parameter in (*classifier.attention.parameters(), *classifier.decoder.parameters()):
             parameter.mul_(spread)
@@ -112,7 +125,8 @@ def assert_same_alone(classifier: Model, batch: Batch) -> None:
 
 
 def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:
-    """The classifier with a bias that leaves the batch's mean logits at 0, so that its decisions hang on few words."""
+    """The classifier with a bias that leaves the batch's mean logits at 0, so that its decisions
+    hang on few words."""
     with torch.no_grad():
         bias = classifier.decoder.output.bias
         bias -= classifier(batch).logits.mean(0)[-len(bias) :]

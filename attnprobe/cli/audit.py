@@ -38,7 +38,8 @@ def audit_parser() -> argparse.ArgumentParser:
     made = Parser("audit", usage=USAGE, epilog=EPILOG)
     made.add_argument("file", metavar="FILE", help="your texts and their labels")
     for option, (_, value, help_) in OPTIONS.items():
-        kind, required = (float if option == "--minutes" else str), option in ("--text", "--label")
+        kind = float if option == "--minutes" else str
+        required = option in ("--text", "--label")
         made.add_argument(option, metavar=value, help=help_, type=kind, required=required)
     made.add_argument(
         "--model",
@@ -47,7 +48,10 @@ def audit_parser() -> argparse.ArgumentParser:
     )
     add_conditions(made, "'agreement < 0.2' or 'erasure.word != yes'")
     made.add_argument(
-        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file"
+        "--archive",
+        type=Path,
+        metavar="FILE.zip",
+        help="page, tables, manifests and checksums in one file",
     )
     made.add_argument("--dry-run", action="store_true", help="only print the settings")
     return made
@@ -58,7 +62,9 @@ def audit(arguments: Sequence[str]) -> None:
     asked, settings = audit_parser().parse_known_args(arguments)
     for one in settings:
         if one.startswith("-") or "=" not in one:
-            audit_parser().error(f"{one}: expected an option of this command, or a setting NAME=VALUE")
+            audit_parser().error(
+                f"{one}: expected an option of this command, or a setting NAME=VALUE"
+            )
     overrides = overrides_of(asked, settings)
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
     if asked.dry_run:
@@ -72,7 +78,9 @@ def audit(arguments: Sequence[str]) -> None:
 
     sys.argv = ["attnprobe", *overrides]
     given = {one.split("=")[0] for one in settings}
-    hydra_command.TYPED.update({f"{one}=": f"{option} " for option, (one, *_) in OPTIONS.items() if one not in given})
+    hydra_command.TYPED.update(
+        {f"{one}=": f"{option} " for option, (one, *_) in OPTIONS.items() if one not in given}
+    )
     hydra_command.main()
     study = hydra_command.RESULTS[-1]
     with answering():
@@ -82,7 +90,9 @@ def audit(arguments: Sequence[str]) -> None:
         from attnprobe.report.publish import PAGE
 
         if asked.archive is not None:
-            print(f"archive: {write_archive([*read_study(study).runs, study], study / PAGE, asked.archive)}")
+            print(
+                f"archive: {write_archive([*read_study(study).runs, study], study / PAGE, asked.archive)}"
+            )
         if asked.fail_if:
             judge(asked.fail_if, *names_in(run_at(study), findings_of_study(read_study(study))))
 
@@ -103,13 +113,21 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     for option, (setting, *_) in OPTIONS.items():
         value = getattr(asked, option.removeprefix("--"))
         if value is not None:
-            overrides.append(f"{setting}={value:g}" if option == "--minutes" else f"{setting}={quoted(value)}")
+            overrides.append(
+                f"{setting}={value:g}" if option == "--minutes" else f"{setting}={quoted(value)}"
+            )
     if asked.model is not None:
         from attnprobe.runs.answers import choices
 
-        if asked.model in choices("model") or not ("/" in asked.model or Path(asked.model).is_dir()):
+        if asked.model in choices("model") or not (
+            "/" in asked.model or Path(asked.model).is_dir()
+        ):
             overrides.append(f"model={asked.model}")
         else:  # a checkpoint
             trains = any(one.startswith("training=") for one in settings)
-            overrides += ["model=pretrained", f"model.path={quoted(asked.model)}", *["training=none"][trains:]]
+            overrides += [
+                "model=pretrained",
+                f"model.path={quoted(asked.model)}",
+                *["training=none"][trains:],
+            ]
     return [*overrides, *settings]

@@ -19,9 +19,12 @@ EPILOG = """examples:
 A and B are directories of finished runs, or of studies (their examined run is taken). A condition's plain names are B's
 numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's, over the texts that both have where it is a
 probe's."""
-SHOWN, MAIN = 10, ("tau_attention_leave_one_out", "optimum_jsd")
-"""Examples on the terminal; numbers that are shown beside the first one of each test. All are in the files."""
-WIDTH, WORDS = 110, {"criterion", "test", "number", "text"}
+SHOWN = 10
+MAIN = ("tau_attention_leave_one_out", "optimum_jsd")
+"""Examples on the terminal; numbers that are shown beside the first one of each test. All are in
+the files."""
+WIDTH = 110
+WORDS = {"criterion", "test", "number", "text"}
 """Characters of a line where there is no terminal; columns of words, which begin at the left."""
 
 
@@ -31,9 +34,15 @@ def compare_parser() -> Parser:
     made.add_argument("first", metavar="A", help="what there was")
     made.add_argument("second", metavar="B", help="what there is now")
     made.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="write numbers.csv, verdicts.csv and examples.csv"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="write numbers.csv, verdicts.csv and examples.csv",
     )
-    made.add_argument("--all", action="store_true", help="show every number, not only the main one of each test")
+    made.add_argument(
+        "--all", action="store_true", help="show every number, not only the main one of each test"
+    )
     made.add_argument("--no-text", action="store_true", help="show and write no texts")
     add_conditions(made, "'change.correct < -0.02'")
     return made
@@ -49,7 +58,8 @@ def compare(arguments: Sequence[str]) -> None:
         from attnprobe.results.files import write_text
         from attnprobe.results.writer import OwnFolder
 
-        first, second = run_at(asked.first), run_at(asked.second)
+        first = run_at(asked.first)
+        second = run_at(asked.second)
         changes = compare_runs(first, second)
         if asked.no_text:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
@@ -62,9 +72,13 @@ def compare(arguments: Sequence[str]) -> None:
                 write_text(csv_table(getattr(changes, name)), folder / f"{name}.csv")
             print(f"tables: {asked.output}")
         if asked.fail_if:
-            (before, verdicts_before), (now, verdicts) = (names_in(run, findings_of(run)) for run in (first, second))
+            (before, verdicts_before), (now, verdicts) = (
+                names_in(run, findings_of(run)) for run in (first, second)
+            )
             numbers = now | {f"first.{name}": value for name, value in before.items()}
-            numbers |= {f"change.{name}": now[name] - before[name] for name in verdicts if name in before}
+            numbers |= {
+                f"change.{name}": now[name] - before[name] for name in verdicts if name in before
+            }
             for one in changes.numbers.to_dict("records"):  # paired, over the texts that both have
                 metrics = [one["metric"], *(SAME if one["metric"] == CORRECT else ())]
                 for name in (f"{one['probe']}.{metric}" for metric in metrics):
@@ -88,33 +102,54 @@ def show(changes: "Changes", *, every: bool) -> None:
         if sentence:
             print(f"{letter}: {sentence}")
     verdicts = [
-        [one["criterion"], *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")), one["change"]]
+        [
+            one["criterion"],
+            *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")),
+            one["change"],
+        ]
         for one in changes.verdicts.to_dict("records")
-    ]  # fmt: skip
+    ]
     if verdicts:
-        table("answers, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
+        table(
+            "answers, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts
+        )
     main = ~changes.numbers["probe"].duplicated() | changes.numbers["metric"].isin(MAIN)
     shown = changes.numbers if every else changes.numbers[main]
     table(
         "numbers (A, B, and B minus A over the same texts)",
         ["test", "number", "A", "B", "B - A", "95 % interval", ""],
         [
-            [one["probe"], one["title"], number(one["first"]), number(one["second"]), number(one["change"], "+.3f"),
-             "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
-             "changed" if one["low"] > 0 or one["high"] < 0 else ""]
+            [
+                one["probe"],
+                one["title"],
+                number(one["first"]),
+                number(one["second"]),
+                number(one["change"], "+.3f"),
+                "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
+                "changed" if one["low"] > 0 or one["high"] < 0 else "",
+            ]
             for one in shown.to_dict("records")
         ],
-    )  # fmt: skip
+    )
     if len(shown) < len(changes.numbers):
-        print(f"{len(changes.numbers) - len(shown)} more numbers: --all shows them, -o FOLDER writes them")
+        print(
+            f"{len(changes.numbers) - len(shown)} more numbers: --all shows them, -o FOLDER writes them"
+        )
     table(
         "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)",
         ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
         [
-            [str(one["example_id"]), one.get("text", ""), one["label"], one["first"], one["second"], number(one["attention"])]
+            [
+                str(one["example_id"]),
+                one.get("text", ""),
+                one["label"],
+                one["first"],
+                one["second"],
+                number(one["attention"]),
+            ]
             for one in changes.examples.head(SHOWN).to_dict("records")
         ],
-    )  # fmt: skip
+    )
 
 
 def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
@@ -125,8 +160,12 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
 
     lines = Console().is_terminal
     columns = {
-        head: {"justify": "left" if head in WORDS else "right", "overflow": "fold", "ratio": 3 if head == "text" else None}
+        head: {
+            "justify": "left" if head in WORDS else "right",
+            "overflow": "fold",
+            "ratio": 3 if head == "text" else None,
+        }
         for head in heads
-    }  # fmt: skip
+    }
     made = terminal_table(columns, rows, lines=lines, title=safe(title), expand="text" in heads)
     Console(width=None if lines else WIDTH).print(made)

@@ -25,17 +25,25 @@ def explain_parser() -> Parser:
     made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
     made.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
     made.add_argument(
-        "--text2", action="append", metavar="TEXT", help="second text (question, or number of the word from 0) of each"
+        "--text2",
+        action="append",
+        metavar="TEXT",
+        help="second text (question, or number of the word from 0) of each",
     )
     made.add_argument("--html", type=Path, metavar="FILE.html", help="write heat maps into a page")
     made.add_argument(
-        "--trusted", action="append", default=[], metavar="PACKAGE", help="your package, for models of your own"
+        "--trusted",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="your package, for models of your own",
     )
     return made
 
 
 def explain(arguments: Sequence[str]) -> None:
-    """Print the prediction and the words that get most attention; unknown words are marked with *."""
+    """Print the prediction and the words that get most attention; unknown words are marked with
+    *."""
     asked = explain_parser().parse_args(arguments)
     with answering():
         texts = list(asked.texts)
@@ -43,7 +51,9 @@ def explain(arguments: Sequence[str]) -> None:
             from attnprobe.data.local_files import find_path
 
             texts += [
-                line for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines() if line.strip()
+                line
+                for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines()
+                if line.strip()
             ]
         if not texts:
             explain_parser().error("no text: give some in quotes, or a file with --file")
@@ -56,9 +66,12 @@ def explain(arguments: Sequence[str]) -> None:
             own_target(asked.html)
         run = load_run(asked.run, trusted=asked.trusted)
         explanation = run.explain(texts, asked.text2)
-        known, reader = set(run.vocabulary.words), run.pipeline.pieces
+        known = set(run.vocabulary.words)
+        reader = run.pipeline.pieces
         if reader is not None:
-            known = (spelled := set().union(*explanation["tokens"])) - reader.unknown(sorted(spelled))
+            known = (spelled := set().union(*explanation["tokens"])) - reader.unknown(
+                sorted(spelled)
+            )
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, known)))
         if run.sentence:
@@ -75,18 +88,33 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     from attnprobe.core.metrics import sureness
     from attnprobe.core.sanitise import visible
 
-    predicted, probability, tokens = row["prediction"], row["probability"], row["tokens"]
+    predicted = row["prediction"]
+    probability = row["probability"]
+    tokens = row["tokens"]
     names = predicted if isinstance(predicted, list) else [predicted]
-    sure = [f"{one} {sureness(probability.values(), probability[one]).removeprefix('p = ')}" for one in names]
+    sure = [
+        f"{one} {sureness(probability.values(), probability[one]).removeprefix('p = ')}"
+        for one in names
+    ]
     # each word that comes more than once with its place
-    words = [one if tokens.count(one) == 1 else f"{one} (word {place})" for place, one in enumerate(tokens, start=1)]
+    words = [
+        one if tokens.count(one) == 1 else f"{one} (word {place})"
+        for place, one in enumerate(tokens, start=1)
+    ]
     strange = ["words" not in row and word not in known for word in tokens]
     order = sorted(range(len(tokens)), key=lambda place: -row["attention"][place])[:MOST]
-    shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order]
-    lines = [f"text: {row['text']}", *([f"  read with: {row['question']}"] if "question" in row else [])]
+    shown = [
+        f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order
+    ]
+    lines = [
+        f"text: {row['text']}",
+        *([f"  read with: {row['question']}"] if "question" in row else []),
+    ]
     lines += [f"  predicted: {', '.join(sure) or 'no label'}", f"  attention: {', '.join(shown)}"]
     if "flipping_set" in row:
-        erased = ", ".join(word for word, erase in zip(words, row["flipping_set"], strict=True) if erase)
+        erased = ", ".join(
+            word for word, erase in zip(words, row["flipping_set"], strict=True) if erase
+        )
         becomes = f"  erase the attention of {erased}: it becomes {row['flips_to']}"
         lines.append(becomes if erased else "  no erasure of attention changes this decision")
     if any(strange[place] for place in order):

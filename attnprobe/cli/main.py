@@ -20,8 +20,8 @@ COMMANDS = {
     "explain": "what a trained run says about texts of yours, word by word",
     "completion": "what bash or zsh has to know to complete commands, options and settings",
 }
-"""Name → what it does. `run` and `report` have command lines of their own; each other one is the function of that name in the
-module of that name here."""
+"""Name → what it does. `run` and `report` have command lines of their own; each other one is the
+function of that name in the module of that name here."""
 HELP = f"""usage: attnprobe COMMAND ...
 
 May I read this classifier's attention as an explanation?
@@ -75,11 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         near = get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
-        stop(f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples")
+        stop(
+            f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
+        )
 
 
 def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:
-    """Show the help that is printed, the settings' values where they are asked for; in a terminal a page at a time."""
+    """Show the help that is printed, the settings' values where they are asked for; in a terminal a
+    page at a time."""
     text = StringIO()
     with redirect_stdout(text):
         try:
@@ -126,4 +129,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """One line and status 2."""
-        stop(f"{self.prog.split(' ', 1)[1]}: {message}; attnprobe {self.prog.split(' ', 1)[1]} --help says more")
+        stop(
+            f"{self.prog.split(' ', 1)[1]}: {message}; attnprobe {self.prog.split(' ', 1)[1]} --help says more"
+        )

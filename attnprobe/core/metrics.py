@@ -1,5 +1,6 @@
-"""What a metric is: its unit, its range, and which way speaks for the attention. A run compares what its probes write with
-what they declare (`Probe.metrics`), and puts that into its manifest for the report, W&B and docs/reference.md."""
+"""What a metric is: its unit, its range, and which way speaks for the attention. A run compares
+what its probes write with what they declare (`Probe.metrics`), and puts that into its manifest for
+the report, W&B and docs/reference.md."""
 
 import math
 import re
@@ -9,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 ROUNDING = 1e-6
-"""How far outside its range a number may be by rounding; the classifier's own metrics are sums in float32."""
+"""How far outside its range a number may be by rounding; the classifier's own metrics are sums in
+float32."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Scale:
             return "any number"
         named = {math.log(2): "ln 2", math.sqrt(2): "√2"}
         ends = (self.low, self.high)
-        low, high = (f"{'−' if end < 0 else ''}{named.get(abs(end), f'{abs(end):g}')}" for end in ends)
+        low, high = (
+            f"{'−' if end < 0 else ''}{named.get(abs(end), f'{abs(end):g}')}" for end in ends
+        )
         return f"{low} or more" if math.isinf(self.high) else f"{low} to {high}"
 
     @property
@@ -44,8 +48,11 @@ class Scale:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Scale":
         """The scale that a manifest's facts of a metric describe."""
-        low, high = facts.get("low"), facts.get("high")
-        return cls(facts["unit"], -math.inf if low is None else low, math.inf if high is None else high)
+        low = facts.get("low")
+        high = facts.get("high")
+        return cls(
+            facts["unit"], -math.inf if low is None else low, math.inf if high is None else high
+        )
 
 
 TRUTH = Scale("0/1", 0, 1)
@@ -70,12 +77,14 @@ class Metric:
     """One metric, or a family of them, that a probe yields.
 
     Attributes:
-        name: as in the tables; a part in braces stands for a name, such as that of an importance: `tau_{pair}`.
+        name: as in the tables; a part in braces stands for a name, such as that of an importance:
+            `tau_{pair}`.
         scale: unit and range.
         about: what it is, in a few words of Markdown.
-        step: what its x-coordinate counts (position, class, share, epoch); empty: one number per example.
-        higher_is_better: whether a higher number speaks for the attention (or for the importance in its name); None: it
-            speaks neither way, or is read together with another number.
+        step: what its x-coordinate counts (position, class, share, epoch); empty: one number per
+            example.
+        higher_is_better: whether a higher number speaks for the attention (or for the importance in
+            its name); None: it speaks neither way, or is read together with another number.
         source: where it was defined, such as "Jain & Wallace 2019, section 4.2.1".
         only: in which case it is there; empty: always.
     """
@@ -91,13 +100,16 @@ class Metric:
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest says of it; an end of the range that is open is None."""
-        low, high = (end if math.isfinite(end) else None for end in (self.scale.low, self.scale.high))
+        low, high = (
+            end if math.isfinite(end) else None for end in (self.scale.low, self.scale.high)
+        )
         told = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
         return told | {"higher_is_better": self.higher_is_better}
 
     @property
     def of_scores(self) -> "Metric":
-        """The same of a model that gives a score and no probabilities: what is made of these has its unit, and no end."""
+        """The same of a model that gives a score and no probabilities: what is made of these has
+        its unit, and no end."""
         if self.scale.unit not in (TVD.unit, PROBABILITY.unit):
             return self
         low = 0 if self.scale.unit == TVD.unit else -math.inf
@@ -105,27 +117,34 @@ class Metric:
 
 
 class UndeclaredNumber(UserWarning):
-    """A probe wrote a metric that it does not declare, or a number outside the range that it declares."""
+    """A probe wrote a metric that it does not declare, or a number outside the range that it
+    declares."""
 
 
 def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
-    """The declaration that fits a metric's name best, None where none does: of two, the one with more fixed characters.
+    """The declaration that fits a metric's name best, None where none does: of two, the one with
+    more fixed characters.
 
     >>> declared("tau_words_a_b", [Metric("tau_{pair}", TAU), Metric("tau_words_{pair}", TAU)]).name
     'tau_words_{pair}'
     """
     parts = {one: re.split(r"\{\w+\}", one.name) for one in metrics}
-    fitting = [one for one, fixed in parts.items() if re.fullmatch("(.+)".join(map(re.escape, fixed)), name)]
+    fitting = [
+        one
+        for one, fixed in parts.items()
+        if re.fullmatch("(.+)".join(map(re.escape, fixed)), name)
+    ]
     return max(fitting, key=lambda one: len("".join(parts[one])), default=None)
 
 
 def warn_of_undeclared(
     probe: str, extremes: Mapping[str, tuple[float, float] | None], metrics: Sequence[Metric]
 ) -> None:
-    """Warn of what a table holds and its probe does not declare, where it declares any metric. `extremes`: metric → its
-    smallest and its largest number; None where all are undefined."""
+    """Warn of what a table holds and its probe does not declare, where it declares any metric.
+    `extremes`: metric → its smallest and its largest number; None where all are undefined."""
     for name, ends in extremes.items() if metrics else ():
-        one, message = declared(name, metrics), ""
+        one = declared(name, metrics)
+        message = ""
         if one is None:
             message = f"probe {probe} yields {name}, which its `metrics` do not declare"
         elif ends and (ends[0] < one.scale.low - ROUNDING or ends[1] > one.scale.high + ROUNDING):
@@ -138,10 +157,12 @@ def warn_of_undeclared(
 
 
 def sureness(probability: Iterable[float], chosen: float) -> str:
-    """How sure a prediction is, in words: the class's probability, or, of a score, whose two entries are −z and z, how far it
-    is from the threshold.
+    """How sure a prediction is, in words: the class's probability, or, of a score, whose two
+    entries are −z and z, how far it is from the threshold.
 
     >>> sureness([0.25, 0.75], 0.75), sureness([-1.5, 1.5], 1.5)
     ('p = 0.750', '1.500 units from the threshold')
     """
-    return f"p = {chosen:.3f}" if sum(probability) > 0.5 else f"{chosen:.3f} units from the threshold"
+    return (
+        f"p = {chosen:.3f}" if sum(probability) > 0.5 else f"{chosen:.3f} units from the threshold"
+    )

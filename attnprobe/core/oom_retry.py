@@ -1,4 +1,5 @@
-"""Batches that do not fit into memory are worked on in halves. No number depends on the batch that it was computed in."""
+"""Batches that do not fit into memory are worked on in halves. No number depends on the batch that
+it was computed in."""
 
 import sys
 from collections.abc import Callable
@@ -35,21 +36,30 @@ class Halving:
     fits: dict[str, int] = field(default_factory=dict)
 
     def __call__(
-        self, task: str, batch: Batch, work: Callable[[slice], Result], *, rows_at_once: int | None = None
+        self,
+        task: str,
+        batch: Batch,
+        work: Callable[[slice], Result],
+        *,
+        rows_at_once: int | None = None,
     ) -> list[Result]:
-        """`work` on successive rows of the batch, normally on all of them at once; raises `UserError` where a single text
-        does not fit. What did not fit is not tried again: later batches start with parts of fewer positions.
+        """`work` on successive rows of the batch, normally on all of them at once; raises
+        `UserError` where a single text does not fit. What did not fit is not tried again: later
+        batches start with parts of fewer positions.
 
         Args:
             task: what is done, in words that fit "… does not fit into memory".
             work: is given the rows; must leave nothing behind when it fails.
-            rows_at_once: parts of more rows are halved without being tried (a single row is always tried), nor counted.
+            rows_at_once: parts of more rows are halved without being tried (a single row is always
+                tried), nor counted.
         """
         width = batch.ids.shape[1]
-        parts, results = [slice(0, len(batch))], []
+        parts = [slice(0, len(batch))]
+        results = []
         while parts:
             part = parts.pop()
-            size, middle = part.stop - part.start, (part.start + part.stop) // 2
+            size = part.stop - part.start
+            middle = (part.start + part.stop) // 2
             halves = [slice(middle, part.stop), slice(part.start, middle)]
             too_many = rows_at_once is not None and size > rows_at_once
             if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):

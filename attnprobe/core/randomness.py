@@ -1,5 +1,5 @@
-"""Random numbers that belong to an example: derived from (seed, probe, example id), so that neither the batch size nor
-the order of the examples, nor the device, changes a number."""
+"""Random numbers that belong to an example: derived from (seed, probe, example id), so that neither
+the batch size nor the order of the examples, nor the device, changes a number."""
 
 import hashlib
 from collections.abc import Callable
@@ -21,10 +21,16 @@ class Draws:
     def generator(self, example_id: int) -> torch.Generator:
         """A CPU generator of this example alone."""
         digest = hashlib.sha256(f"{self.seed}/{self.probe}/{example_id}".encode()).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=False) >> 1)
+        return torch.Generator().manual_seed(
+            int.from_bytes(digest[:8], "little", signed=False) >> 1
+        )
 
     def _fill(
-        self, draw: Callable[..., Tensor], samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
+        self,
+        draw: Callable[..., Tensor],
+        samples: int,
+        content: Bool[Tensor, "batch seq"],
+        example_id: Tensor,
     ) -> Float[Tensor, "samples batch seq"]:
         mask = content.cpu()
         # drawn for the content positions only: padding must not use up random numbers
@@ -34,10 +40,13 @@ class Draws:
         ]
         result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
         # the content positions row by row, as the numbers come
-        result.view(samples, -1).index_copy_(1, mask.flatten().nonzero().squeeze(-1), torch.cat(numbers, 1))
+        result.view(samples, -1).index_copy_(
+            1, mask.flatten().nonzero().squeeze(-1), torch.cat(numbers, 1)
+        )
         return result.to(content.device)
 
     uniform = partialmethod(_fill, torch.rand)
-    """(samples, content, example_id): U(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
+    """(samples, content, example_id): U(0, 1) numbers at the content positions, 0 elsewhere;
+    float64 on content's device."""
     normal = partialmethod(_fill, torch.randn)
     """The same of N(0, 1)."""

@@ -1,4 +1,5 @@
-"""Names and texts of other people's, made safe to show: on a terminal, and in a table that a spreadsheet opens."""
+"""Names and texts of other people's, made safe to show: on a terminal, and in a table that a
+spreadsheet opens."""
 
 import re
 import unicodedata
@@ -10,8 +11,8 @@ KEYWORDS = ("true", "false", "null", "nan", "inf")
 
 
 def visible(text: str) -> str:
-    r"""Text in which nothing moves the cursor, reorders the line or breaks it: control and format characters, lone
-    surrogates and line separators stand as escapes.
+    r"""Text in which nothing moves the cursor, reorders the line or breaks it: control and format
+    characters, lone surrogates and line separators stand as escapes.
 
     >>> print(visible("a\x1b[31mb\u202ec\u2028d\n"))
     a\x1b[31mb\u202ec\u2028d\n
@@ -28,8 +29,9 @@ def visible(text: str) -> str:
 
 
 def spreadsheet_cell(value: object) -> object:
-    """A table's cell for a CSV file: text is shown with its hidden characters escaped, and with an apostrophe before what a
-    spreadsheet would run; anything else, numbers above all, stays as it is.
+    """A table's cell for a CSV file: text is shown with its hidden characters escaped, and with an
+    apostrophe before what a spreadsheet would run; anything else, numbers above all, stays as it
+    is.
 
     >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-0.5), spreadsheet_cell("sst")
     ("'=1+1", -0.5, 'sst')

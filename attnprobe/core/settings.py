@@ -1,4 +1,5 @@
-"""Settings: their types, and the one check that a wrong one is answered with, in Python and on the command line alike.
+"""Settings: their types, and the one check that a wrong one is answered with, in Python and on the
+command line alike.
 
 A class's arguments are its settings, and their annotations the only place where a limit stands:
 
@@ -6,9 +7,8 @@ A class's arguments are its settings, and their annotations the only place where
     share: Annotated[Number, Gt(0), Le(1)] = 1.0
     rows: Literal["pooled", "all"] = "pooled"
 
-`Checked` classes check themselves where they are constructed; `attnprobe.runs.validation` checks the same arguments where
-they stand in a configuration.
-"""
+`Checked` classes check themselves where they are constructed; `attnprobe.runs.validation` checks
+the same arguments where they stand in a configuration."""
 
 import inspect
 import json
@@ -37,11 +37,19 @@ LISTED = 25
 Number = Annotated[float, AllowInfNan(False)]
 Name = Annotated[
     str,
-    Predicate(lambda text: text.strip() not in ("", ".", "..") and not set(text) & set("/\\\0") and len(text) <= 100),
+    Predicate(
+        lambda text: (
+            text.strip() not in ("", ".", "..")
+            and not set(text) & set("/\\\0")
+            and len(text) <= 100
+        )
+    ),
     "a name for folders and tables: up to 100 characters, none of them / or \\",
 ]
 Text = Annotated[str, MinLen(1), "text that is not empty"]
-Object = Annotated[Any, Predicate(lambda value: not isinstance(value, str | int | float | list | dict | None)), ""]
+Object = Annotated[
+    Any, Predicate(lambda value: not isinstance(value, str | int | float | list | dict | None)), ""
+]
 """What no YAML can hold."""
 Part = Annotated[
     Any,
@@ -66,14 +74,26 @@ Share = Annotated[Number, Gt(0), Lt(1)]
 Portion = Annotated[Number, Ge(0), Le(1)]
 """From nothing to all."""
 Dropout = Annotated[Number, Ge(0), Lt(1)]
-NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
+NOUNS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    NoneType: "null",
+    None: "null",
+}
 PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
 # pydantic's check of a type, which converts nothing: "3" is not a number
-_adapter = cache(partial(TypeAdapter[Any], config=ConfigDict(strict=True, arbitrary_types_allowed=True)))
+_adapter = cache(
+    partial(TypeAdapter[Any], config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+)
 BOUNDS = {
-    Ge: "of at least {0.ge}", Gt: "above {0.gt}", Le: "of at most {0.le}", Lt: "below {0.lt}",
+    Ge: "of at least {0.ge}",
+    Gt: "above {0.gt}",
+    Le: "of at most {0.le}",
+    Lt: "below {0.lt}",
     MinLen: "with {0.min_length} or more entries",
-}  # fmt: skip
+}
 
 
 class Checked(ABCMeta):
@@ -85,7 +105,8 @@ class Checked(ABCMeta):
     settings_place: str = "{name}"
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Construct an instance; raises `UserError` for an argument that is unknown, or of a wrong type, range or choice."""
+        """Construct an instance; raises `UserError` for an argument that is unknown, or of a wrong
+        type, range or choice."""
         place = cls.settings_place.format(name=getattr(cls, "name", cls.__name__))
         check_arguments(place, dict(zip(arguments(cls), args, strict=False)) | kwargs, cls)
         return super().__call__(*args, **kwargs)
@@ -96,7 +117,9 @@ class Checked(ABCMeta):
             if "__signature__" in vars(one):
                 return vars(one)["__signature__"]
         made: Any = cls.__init__  # type: ignore[misc]
-        given = [] if made is object.__init__ else list(inspect.signature(made).parameters.values())[1:]
+        given = (
+            [] if made is object.__init__ else list(inspect.signature(made).parameters.values())[1:]
+        )
         return inspect.Signature(given)
 
 
@@ -115,9 +138,11 @@ def arguments(kind: type) -> Mapping[str, inspect.Parameter]:
     }
 
 
-def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Mapping[str, Any] | None = None) -> None:
-    """Refuse arguments that a class does not take, or whose values it does not: raises `UserError`, one line with the
-    setting, its value, what was expected, and the nearest known name.
+def check_arguments(
+    place: str, given: Mapping[str, Any], kind: type, limits: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse arguments that a class does not take, or whose values it does not: raises `UserError`,
+    one line with the setting, its value, what was expected, and the nearest known name.
 
     Args:
         place: where they stand in a configuration, `probe.permutation`.
@@ -125,13 +150,17 @@ def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Ma
     """
     known = arguments(kind)
     types = {name: setting_type(one.annotation) for name, one in known.items()} | dict(limits or {})
-    open_ended = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values())
+    open_ended = any(
+        one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values()
+    )
     check_settings(place, given, types, others=open_ended)
 
 
-def check_settings(place: str, given: Mapping[str, Any], known: Mapping[str, Any], *, others: bool = False) -> None:
-    """Refuse names that are not known, unless `others`, and values of another type than is known of their names, as
-    `check_arguments` does."""
+def check_settings(
+    place: str, given: Mapping[str, Any], known: Mapping[str, Any], *, others: bool = False
+) -> None:
+    """Refuse names that are not known, unless `others`, and values of another type than is known of
+    their names, as `check_arguments` does."""
     for name, value in given.items():
         setting = f"{place}.{name}" if place else str(name)
         if name in known:
@@ -144,12 +173,17 @@ def check_settings(place: str, given: Mapping[str, Any], known: Mapping[str, Any
 
 
 def check_value(setting: str, value: Any, kind: Any) -> None:
-    """Refuse a value that is not of this type (as `setting_type` gives it), as `check_arguments` does."""
+    """Refuse a value that is not of this type (as `setting_type` gives it), as `check_arguments`
+    does."""
     value = _plain(value)
     with suppress(ValidationError, RecursionError):
         _adapter(kind).validate_python(value)
         return
-    texts = [one for one in (value if isinstance(value, list | dict) else [value]) if isinstance(one, str)]
+    texts = [
+        one
+        for one in (value if isinstance(value, list | dict) else [value])
+        if isinstance(one, str)
+    ]
     hint = next(filter(None, (nearest(one, _choices(kind)) for one in texts)), "")
     if isinstance(value, bool | int | float) and str in (kind, *get_args(kind)):
         hint = f"; as text it is written in two pairs of quotes: '{setting}=\"{shown(value)}\"'"
@@ -160,19 +194,28 @@ def _plain(value: Any) -> Any:
     """Lists and dicts in place of all that is read as such; numbers in place of numpy's."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | range) or type(value).__name__ == "ListConfig":
+    if (
+        isinstance(value, list | tuple | set | frozenset | range)
+        or type(value).__name__ == "ListConfig"
+    ):
         return [_plain(one) for one in value]
-    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+    return (
+        value.item()
+        if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+        else value
+    )
 
 
 @cache
 def setting_type(hint: Any) -> Any:
-    """From an annotation to the type that a setting is checked against; `Any` where it says nothing about values.
+    """From an annotation to the type that a setting is checked against; `Any` where it says nothing
+    about values.
 
     >>> setting_type(Callable[..., int] | None), setting_type(tuple[int, ...])
     (typing.Any, list[int])
     """
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if hint is float:
         return Number
     if hint in (int, bool, str, None, NoneType) or origin is Literal:
@@ -186,8 +229,13 @@ def setting_type(hint: Any) -> Any:
         for one in inner:
             bare = get_args(one)[0] if get_origin(one) is Annotated else one
             kind = get_origin(bare) or bare
-            plain = kind is NoneType or getattr(kind, "__module__", "") in ("builtins", "collections.abc")
-            of_objects = isinstance(kind, type) and not plain and part_of(one) is None  # a tensor, a path
+            plain = kind is NoneType or getattr(kind, "__module__", "") in (
+                "builtins",
+                "collections.abc",
+            )
+            of_objects = (
+                isinstance(kind, type) and not plain and part_of(one) is None
+            )  # a tensor, a path
             kinds.append(Object if of_objects else setting_type(one))
         return Any if Any in kinds or set(kinds) <= {Object, NoneType} else Union[tuple(kinds)]  # noqa: UP007
     kind = origin or hint
@@ -203,7 +251,8 @@ def setting_type(hint: Any) -> Any:
 
 @cache
 def part_of(hint: Any) -> tuple[type, bool] | None:
-    """The base of the part that an argument takes, and whether it takes something that constructs one (`_partial_`).
+    """The base of the part that an argument takes, and whether it takes something that constructs
+    one (`_partial_`).
 
     >>> part_of(int | None)
     >>> part_of(Callable[..., Number])
@@ -214,7 +263,9 @@ def part_of(hint: Any) -> tuple[type, bool] | None:
     if get_origin(hint) is Callable:
         inner = part_of(get_args(hint)[-1])
         return None if inner is None else (inner[0], True)
-    is_part = isinstance(hint, Checked) or (isinstance(hint, type) and hint.__module__.startswith("torch.optim"))
+    is_part = isinstance(hint, Checked) or (
+        isinstance(hint, type) and hint.__module__.startswith("torch.optim")
+    )
     return (hint, False) if is_part else None
 
 
@@ -224,7 +275,8 @@ def words(kind: Any, *, plural: bool = False) -> str:
     >>> words(int | None), words(list[int]), words(Share)
     ('a whole number or null', 'a list of whole numbers', 'a number above 0 and below 1')
     """
-    origin, inner = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    inner = get_args(kind)
     if origin is Annotated:
         named = [one for one in kind.__metadata__ if isinstance(one, str)]
         facts = [BOUNDS[type(one)].format(one) for one in kind.__metadata__ if type(one) in BOUNDS]
@@ -232,7 +284,11 @@ def words(kind: Any, *, plural: bool = False) -> str:
         return named[0] if named else words(inner[0], plural=plural) + bounds
     if origin in (Union, UnionType, Literal):
         kinds = [kind] if origin is Literal else [one for one in inner if one != Object]
-        parts = [part for one in kinds for part in (_choices(one) if get_origin(one) is Literal else [words(one)])]
+        parts = [
+            part
+            for one in kinds
+            for part in (_choices(one) if get_origin(one) is Literal else [words(one)])
+        ]
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
     if origin is list:
         any_of = "any of " if get_origin(inner[0]) is Literal else ""

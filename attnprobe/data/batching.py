@@ -20,10 +20,11 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
     """Pad examples into one batch, each text as `<SOS> w1 … wn <EOS>`.
 
     Args:
-        columns: the values of each column of the batch, by the name of its field in `Batch`: for a column over the
-            tokens one array per example with an entry per word (fewer: none for this example); over the question, its
-            word ids; over the classes, the numbers of those that are True; else one array for all examples. `ids` are
-            the word ids of the texts. Names that `Batch` does not have go into `Batch.extra`.
+        columns: the values of each column of the batch, by the name of its field in `Batch`: for a
+            column over the tokens one array per example with an entry per word (fewer: none for
+            this example); over the question, its word ids; over the classes, the numbers of those
+            that are True; else one array for all examples. `ids` are the word ids of the texts.
+            Names that `Batch` does not have go into `Batch.extra`.
         classes: how many classes there are, where a column is over the classes.
     """
     values: dict[str, Any] = {}
@@ -54,7 +55,9 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
                 value[row, torch.from_numpy(allowed).long()] = True
         else:
             # words begin after the start marker; pieces have their own
-            first, width = (1, ids.shape[1]) if facts["axis"] is Axis.TOKENS else (0, max(map(len, given)))
+            first, width = (
+                (1, ids.shape[1]) if facts["axis"] is Axis.TOKENS else (0, max(map(len, given)))
+            )
             kind = torch.from_numpy(given[0]).dtype
             kind = kind if kind is torch.bool or kind.is_floating_point else torch.long
             value = torch.full((len(given), width), facts.get("pad", 0), dtype=kind)
@@ -68,11 +71,11 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
 class TextSplit(Dataset[Batch]):
     """One encoded split. Indexed with a *list* of rows it gives the batch of these rows.
 
-    `words` numbers every distinct word of the data set: `spelling` has it as it is in the text, `vocabulary_id` its id.
-    `example_id` ascends. `columns` has the other columns of the batches by name (`attnprobe.core.batch.Batch`): `labels` are
-    class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and `counterfactual` number words as `words` does;
-    `candidates` has class numbers.
-    """
+    `words` numbers every distinct word of the data set: `spelling` has it as it is in the text,
+    `vocabulary_id` its id. `example_id` ascends. `columns` has the other columns of the batches by
+    name (`attnprobe.core.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows,
+    classes]`; `question` and `counterfactual` number words as `words` does; `candidates` has class
+    numbers."""
 
     example_id: Int[np.ndarray, " rows"]
     words: Ragged
@@ -92,7 +95,9 @@ class TextSplit(Dataset[Batch]):
             "example_id": self.example_id[chosen],
         }
         for name, values in self.columns.items():
-            columns[name] = [values[row] for row in rows] if isinstance(values, Ragged) else values[chosen]
+            columns[name] = (
+                [values[row] for row in rows] if isinstance(values, Ragged) else values[chosen]
+            )
         for name in ("question", "counterfactual"):
             if name in columns:
                 columns[name] = [self.vocabulary_id[numbers] for numbers in columns[name]]
@@ -104,7 +109,9 @@ class TextSplit(Dataset[Batch]):
     def sample(self) -> Batch:
         """A few examples of different lengths, the shortest among them."""
         order = np.argsort(self.words.lengths, kind="stable")
-        return self[sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})]
+        return self[
+            sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})
+        ]
 
     @property
     def labels(self) -> np.ndarray:
@@ -114,26 +121,33 @@ class TextSplit(Dataset[Batch]):
         return labels
 
     def row_of(self, example_id: int) -> int:
-        """The row at which this example is stored; a `KeyError` where it is not in this split (or was filtered out)."""
+        """The row at which this example is stored; a `KeyError` where it is not in this split (or
+        was filtered out)."""
         row = int(np.searchsorted(self.example_id, example_id))
         if row == len(self) or self.example_id[row] != example_id:
-            raise KeyError(f"example {example_id} is not in this split: filtered out, or of another split")
+            raise KeyError(
+                f"example {example_id} is not in this split: filtered out, or of another split"
+            )
         return row
 
     def tokens(self, example_id: int) -> list[str]:
-        """The words at the content positions of one example, out-of-vocabulary words as they are in the text."""
+        """The words at the content positions of one example, out-of-vocabulary words as they are in
+        the text."""
         return [self.spelling[number] for number in self.words[self.row_of(example_id)].tolist()]
 
     def question(self, example_id: int) -> list[str] | None:
         """The words of one example's question; None where nothing is asked."""
-        if asked := self._entry("asked", example_id):  # a class for every word: which one, and where
+        if asked := self._entry(
+            "asked", example_id
+        ):  # a class for every word: which one, and where
             place = asked.index(max(asked))
             return [self.tokens(example_id)[place], f"({place + 1})"]
         numbers = self._entry("question", example_id)
         return None if numbers is None else [self.spelling[number] for number in numbers]
 
     def candidates(self, example_id: int) -> list[str] | None:
-        """The classes that one example may be answered with; None where the data do not restrict them."""
+        """The classes that one example may be answered with; None where the data do not restrict
+        them."""
         numbers = self._entry("candidates", example_id)
         return None if numbers is None else [self.classes[number] for number in numbers]
 
@@ -147,15 +161,16 @@ class TextSplit(Dataset[Batch]):
 
 
 MOST_POSITIONS = 1 << 15
-"""Of an evaluation batch: long texts come in smaller ones, so that what a model and the probes hold of a batch does not
-grow with the texts' length."""
+"""Of an evaluation batch: long texts come in smaller ones, so that what a model and the probes hold
+of a batch does not grow with the texts' length."""
 
 
 def short_enough(
     lengths: Int[np.ndarray, " rows"], size: int | None = None, most: int = MOST_POSITIONS
 ) -> list[list[int]]:
-    """Evaluation batches: every row once, shortest first, in batches of at most `size` rows and, padding included, `most`
-    positions (a single row may exceed it); `lengths` are without the markers."""
+    """Evaluation batches: every row once, shortest first, in batches of at most `size` rows and,
+    padding included, `most` positions (a single row may exceed it); `lengths` are without the
+    markers."""
     order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
@@ -168,15 +183,24 @@ def short_enough(
 class BucketSampler(Sampler[list[int]]):
     """Training batches of similar length in random order.
 
-    Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the batches are shuffled
-    (Jain & Wallace's code). The order depends on (seed, epoch) alone; Lightning calls `set_epoch`.
-    """
+    Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the
+    batches are shuffled (Jain & Wallace's code). The order depends on (seed, epoch) alone;
+    Lightning calls `set_epoch`."""
 
     def __init__(
-        self, lengths: Int[np.ndarray, " rows"], batch_size: int, seed: int, rank: int = 0, world_size: int = 1
+        self,
+        lengths: Int[np.ndarray, " rows"],
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
     ):
-        self.lengths, self.batch_size, self.seed = lengths, batch_size, seed
-        self.rank, self.world_size, self.epoch = rank, world_size, 0
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of this epoch."""
@@ -192,15 +216,25 @@ class BucketSampler(Sampler[list[int]]):
         # + 1: otherwise all texts of the same few words would keep the file's order for ever
         noisy = (self.lengths + 1) * (1 + generator.uniform(-0.1, 0.1, size))
         rows = np.argsort(noisy, kind="stable")
-        batches = [rows[start : start + self.batch_size].tolist() for start in range(0, size, self.batch_size)]
+        batches = [
+            rows[start : start + self.batch_size].tolist()
+            for start in range(0, size, self.batch_size)
+        ]
         order = generator.permutation(len(batches))
-        # some are repeated, so that every process has the same number: gradient steps are taken together
-        yield from (batches[i] for i in np.resize(order, len(self) * self.world_size)[self.rank :: self.world_size])
+        # some are repeated, so that every process has the same number: gradient steps are taken
+        # together
+        yield from (
+            batches[i]
+            for i in np.resize(order, len(self) * self.world_size)[self.rank :: self.world_size]
+        )
 
 
-def log_odds_ratios(part: TextSplit, words: int, classes: int) -> Float[np.ndarray, "vocabulary classes"]:
-    """Of each word of the vocabulary and each class (or label), ln of the odds that a text of the class has the word over the
-    odds that a text of another class has it, each count with ½ added (Haldane 1956)."""
+def log_odds_ratios(
+    part: TextSplit, words: int, classes: int
+) -> Float[np.ndarray, "vocabulary classes"]:
+    """Of each word of the vocabulary and each class (or label), ln of the odds that a text of the
+    class has the word over the odds that a text of another class has it, each count with ½ added
+    (Haldane 1956)."""
     columns = []
     for number in range(classes):
         of_class = part.labels[:, number] > 0.5 if part.labels.ndim == 2 else part.labels == number

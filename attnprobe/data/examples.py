@@ -10,7 +10,8 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """Many sequences of different lengths in one flat array: sequence i is `flat[offsets[i]:offsets[i + 1]]`.
+    """Many sequences of different lengths in one flat array: sequence i is
+    `flat[offsets[i]:offsets[i + 1]]`.
 
     A million texts cost two arrays, not a million objects.
     """
@@ -40,7 +41,9 @@ class Ragged:
         """The sequences of these rows, in this order."""
         offsets = np.concatenate([[0], np.cumsum(self.lengths[rows])])
         flat = np.empty(offsets[-1], self.flat.dtype)
-        for row, start, stop in zip(rows.tolist(), offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        for row, start, stop in zip(
+            rows.tolist(), offsets[:-1].tolist(), offsets[1:].tolist(), strict=True
+        ):
             flat[start:stop] = self[row]
         return Ragged(flat, offsets)
 
@@ -60,9 +63,10 @@ class Lexicon(dict[str, int]):
 Examples = pd.DataFrame
 """Tokenised rows of one split, before the vocabulary, by their number in the source.
 
-`words` and `question` number distinct words in order of appearance; `length`, `sentences` and `longest_sentence` count
-tokens, sentences and the tokens of the longest one before truncation. `labels` and `candidates` are lists of raw answers,
-None for a row that may be answered with any class. `per_word` has by name what belongs to each word and goes into the
-batches as it is (`rationale`, `sentence`, the columns of `data.per_word`), and `counterfactual`, which numbers words; what
-does not fit the tokens is missing. Rows of one `group` stay together. Columns that nobody asks for are not there.
-"""
+`words` and `question` number distinct words in order of appearance; `length`, `sentences` and
+`longest_sentence` count tokens, sentences and the tokens of the longest one before truncation.
+`labels` and `candidates` are lists of raw answers, None for a row that may be answered with any
+class. `per_word` has by name what belongs to each word and goes into the batches as it is
+(`rationale`, `sentence`, the columns of `data.per_word`), and `counterfactual`, which numbers
+words; what does not fit the tokens is missing. Rows of one `group` stay together. Columns that
+nobody asks for are not there. """

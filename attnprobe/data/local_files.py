@@ -1,4 +1,5 @@
-"""Rows of one local file: a table as text, JSON, parquet or a spreadsheet. Whatever is wrong with one is one `UserError`."""
+"""Rows of one local file: a table as text, JSON, parquet or a spreadsheet. Whatever is wrong with
+one is one `UserError`."""
 
 import codecs
 import csv
@@ -28,19 +29,40 @@ from attnprobe.core.settings import Checked
 
 SPLITS = ("train", "validation", "test")
 DATA_DIR = "ATTNPROBE_DATA_DIR"
-ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+ALIASES = {
+    "train": ("train",),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test",),
+}
 READABLE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx")
 ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .xlsx"
 SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|"}
 BEGINNING = 1 << 16
-"""Characters of a file that show its separator, and bytes of its lines beyond ASCII that show its encoding."""
+"""Characters of a file that show its separator, and bytes of its lines beyond ASCII that show its
+encoding."""
 NEARLY_ALL = 0.9
-"""Of the rows: a damaged one must not hide which separator the others have, so that the reader can name its line."""
-ENCODINGS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "gb18030", "big5", "cp932", "euc_jp",
-             "cp949", "koi8_r")  # fmt: skip
-"""What is guessed among: those that programs of the last thirty years write where it is not UTF-8."""
+"""Of the rows: a damaged one must not hide which separator the others have, so that the reader can
+name its line."""
+ENCODINGS = (
+    "cp1252",
+    "cp1250",
+    "cp1251",
+    "cp1253",
+    "cp1254",
+    "cp1255",
+    "cp1256",
+    "gb18030",
+    "big5",
+    "cp932",
+    "euc_jp",
+    "cp949",
+    "koi8_r",
+)
+"""What is guessed among: those that programs of the last thirty years write where it is not
+UTF-8."""
 AT_A_TIE = ("cp1252", "cp932")
-"""The commonest ones, which shorter texts leave level with others: Windows' in the West, and the Japanese one."""
+"""The commonest ones, which shorter texts leave level with others: Windows' in the West, and the
+Japanese one."""
 AS_GOOD = 0.05
 """Differences in charset-normalizer's chaos and coherence (0 to 1) that decide nothing."""
 # a sign, digits with or without points between groups of three, a comma, decimals
@@ -71,9 +93,17 @@ class Reading(metaclass=Checked):
 
     settings_place: ClassVar[str] = "data"
 
-    separator: Annotated[str, Predicate(ONE_ASCII.fullmatch), "one ASCII character, such as ; or '\\t',"] | None = None
+    separator: (
+        Annotated[str, Predicate(ONE_ASCII.fullmatch), "one ASCII character, such as ; or '\\t',"]
+        | None
+    ) = None
     encoding: (
-        Annotated[str, Predicate(_is_encoding), "an encoding that Python has, such as utf-8, cp1252 or gb18030,"] | None
+        Annotated[
+            str,
+            Predicate(_is_encoding),
+            "an encoding that Python has, such as utf-8, cp1252 or gb18030,",
+        ]
+        | None
     ) = None
     decimal: Literal[",", "."] | None = None
     sheet: str | None = None
@@ -95,10 +125,16 @@ def find_path(path: str | os.PathLike) -> Path:
     base = os.environ.get(DATA_DIR)
     try:
         here = Path(path).expanduser()
-        places = [here] if base is None else [here, Path(base) / here]  # the same where it is absolute
+        places = (
+            [here] if base is None else [here, Path(base) / here]
+        )  # the same where it is absolute
         if found := next((place for place in places if place.exists()), None):
             return found
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, or nobody's home folder
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # too long, a null character, or nobody's home folder
         raise UserError(
             f"{str(path)[:100]!r} is not a path ({error}): give that of an existing file or folder"
         ) from None
@@ -108,13 +144,16 @@ def find_path(path: str | os.PathLike) -> Path:
 
 
 def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Path]:
-    """The file of each split: of one file, a folder, or `{train: file, …}` (`attnprobe.data.sources.FileSource`).
+    """The file of each split: of one file, a folder, or `{train: file, …}`
+    (`attnprobe.data.sources.FileSource`).
 
     Raises:
         UserError: nothing there.
     """
     if path is None:
-        raise UserError("data.path is not set: give a file or folder, for example data.path=reviews.csv")
+        raise UserError(
+            "data.path is not set: give a file or folder, for example data.path=reviews.csv"
+        )
     if isinstance(path, Mapping):
         return {split: find_path(path[split]) for split in SPLITS if split in path}
     place = find_path(path)
@@ -123,7 +162,11 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
     files: dict[str, Path] = {}
     there = sorted(place.iterdir())
     for split, names in ALIASES.items():
-        found = [one for one in there if ending_of(one) in READABLE and one.name.split(".")[0].lower() in names]
+        found = [
+            one
+            for one in there
+            if ending_of(one) in READABLE and one.name.split(".")[0].lower() in names
+        ]
         if len(found) > 1:
             raise UserError(
                 f"{place} has {len(found)} files for the split {split} ({', '.join(one.name for one in found)}): "
@@ -139,15 +182,17 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
     return files
 
 
-MOST_GROWTH, ANY_GROWTH = 100, 64 << 20
-"""A packed file may unpack to this many times its size, and to this many bytes in any case: text shrinks to a tenth or so,
-and to a thousandth only where somebody made it for that."""
+MOST_GROWTH = 100
+ANY_GROWTH = 64 << 20
+"""A packed file may unpack to this many times its size, and to this many bytes in any case: text
+shrinks to a tenth or so, and to a thousandth only where somebody made it for that."""
 MOST_CELLS = 20_000_000
 """Rows × columns of a sheet. One cell in its far corner makes 17 billion of them."""
 
 
 def check_unpacked(path: Path, size: int) -> None:
-    """Refuse, by a `UserError`, what a packed file unpacks to, where it is far more than any table's text is."""
+    """Refuse, by a `UserError`, what a packed file unpacks to, where it is far more than any
+    table's text is."""
     packed = path.stat().st_size
     most = max(ANY_GROWTH, MOST_GROWTH * packed)
     if size > most:
@@ -158,10 +203,12 @@ def check_unpacked(path: Path, size: int) -> None:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in .gz; a `UserError` where it is no regular file, or unpacks to far more
-    than text does."""
+    """A file's bytes, unpacked where its name ends in .gz; a `UserError` where it is no regular
+    file, or unpacks to far more than text does."""
     if not path.is_file():
-        raise UserError(f"{path} is not a file: expected a regular one, and not a folder, pipe or device")
+        raise UserError(
+            f"{path} is not a file: expected a regular one, and not a folder, pipe or device"
+        )
     if not path.name.lower().endswith(".gz"):
         return path.open("rb")
     file = gzip.GzipFile(path)
@@ -171,11 +218,14 @@ def opened(path: Path) -> BinaryIO:
     return file  # type: ignore[return-value]
 
 
-def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: None) -> datasets.Dataset:
+def read_file(
+    path: Path, how: Reading | None = None, tell: Tell = lambda _: None
+) -> datasets.Dataset:
     """Read one file into memory.
 
-    Columns of CSV, TSV and XLSX files are read as text, so that a column's type cannot change half-way; only an empty
-    cell is null, the words "NA" and "null" are not. Nothing is cached: a changed file is a changed data set.
+    Columns of CSV, TSV and XLSX files are read as text, so that a column's type cannot change
+    half-way; only an empty cell is null, the words "NA" and "null" are not. Nothing is cached: a
+    changed file is a changed data set.
 
     Args:
         path: the file.
@@ -183,9 +233,11 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         tell: is told in one sentence whatever was guessed.
 
     Raises:
-        UserError: unknown ending, missing, empty or malformed file; names the line where that can be found out.
+        UserError: unknown ending, missing, empty or malformed file; names the line where that can
+            be found out.
     """
-    ending, how = ending_of(path), how or Reading()
+    ending = ending_of(path)
+    how = how or Reading()
     if ending not in READABLE:
         old = ". Save it as .xlsx" if ending in (".xls", ".ods") else ""
         raise UserError(
@@ -201,8 +253,13 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
                 raise UserError(f"{path} is empty: expected at least one row")
             if ending == ".parquet":
                 said = pq.read_metadata(path)
-                check_unpacked(path, sum(said.row_group(at).total_byte_size for at in range(said.num_row_groups)))
-                if said.num_rows > max(1_000_000, path.stat().st_size):  # a value that is repeated takes no place
+                check_unpacked(
+                    path,
+                    sum(said.row_group(at).total_byte_size for at in range(said.num_row_groups)),
+                )
+                if said.num_rows > max(
+                    1_000_000, path.stat().st_size
+                ):  # a value that is repeated takes no place
                     raise UserError(
                         f"{path} has {said.num_rows:,} rows in {path.stat().st_size:,} bytes: expected rows of text"
                     )
@@ -218,14 +275,26 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
     except UserError:
         raise
     except MemoryError:
-        raise UserError(f"{path} does not fit into memory: give fewer rows, or leave out columns") from None
+        raise UserError(
+            f"{path} does not fit into memory: give fewer rows, or leave out columns"
+        ) from None
     except UnicodeEncodeError as error:
         raise UserError(
             f"{path} holds half a character (a lone surrogate) in {error.object[:60]!r}: expected Unicode text"
         ) from None
-    except (pa.ArrowException, ValueError, OverflowError, RecursionError, OSError, EOFError, zlib.error) as error:
+    except (
+        pa.ArrowException,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        OSError,
+        EOFError,
+        zlib.error,
+    ) as error:
         reason = str(error).strip() or type(error).__name__
-        raise UserError(f"{path} cannot be read: {reason}. Expected {ENDINGS}, as the file's name says") from None
+        raise UserError(
+            f"{path} cannot be read: {reason}. Expected {ENDINGS}, as the file's name says"
+        ) from None
     if not len(rows):
         raise UserError(f"{path} has no row: expected at least one")
     return rows
@@ -238,7 +307,8 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
         number = int(digits)
         return number if -(2**63) <= number < 2**63 else float(number)  # as the table can hold it
 
-    rows, content = [], None
+    rows = []
+    content = None
     try:
         content = json.loads(text, parse_int=whole)
         rows = content if isinstance(content, list) else [content]
@@ -248,11 +318,15 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
                 rows += [json.loads(line, parse_int=whole)] if line.strip() else []
             except (ValueError, RecursionError) as error:
                 said = line[:60].strip()
-                raise UserError(f"{path} cannot be read: line {number} is not JSON ({error}): {said!r}") from None
+                raise UserError(
+                    f"{path} cannot be read: line {number} is not JSON ({error}): {said!r}"
+                ) from None
     wrong = [number for number, row in enumerate(rows, 1) if not isinstance(row, dict)]
     if wrong and not (isinstance(content, list) and len(wrong) == len(rows)):
         row = str(rows[wrong[0] - 1])
-        raise UserError(f"{path} cannot be read: entry {wrong[0]} is not a JSON object: {row[:60]!r}")
+        raise UserError(
+            f"{path} cannot be read: entry {wrong[0]} is not a JSON object: {row[:60]!r}"
+        )
     rows = [{"text": row} for row in rows] if wrong else rows
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names}
@@ -260,26 +334,39 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
 
 
 def _read_cells(path: Path, content: bytes, how: Reading, tell: Tell) -> datasets.Dataset:
-    """The rows of a .csv or .tsv file; `4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
+    """The rows of a .csv or .tsv file; `4.5` for `4,5` in every column of which all cells are such
+    numbers, or whole ones."""
     encoding, separator, skipped = dialect_of(path, content, how, tell)
     frame = pd.read_csv(
-        io.BytesIO(content), sep=separator, encoding=encoding, skiprows=skipped,
-        dtype=str, keep_default_na=False, na_values=[""],
-    )  # fmt: skip
-    if len(frame) and not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for an index
+        io.BytesIO(content),
+        sep=separator,
+        encoding=encoding,
+        skiprows=skipped,
+        dtype=str,
+        keep_default_na=False,
+        na_values=[""],
+    )
+    if len(frame) and not isinstance(
+        frame.index, pd.RangeIndex
+    ):  # pandas would take the first column for an index
         raise UserError(f"{path} cannot be read: line 2 has more cells than the header line")
-    table, changed = _table_of(frame), []
+    table = _table_of(frame)
+    changed = []
     for place, name in enumerate(table.column_names):
         cells = table.column(place)
         decimals = how.decimal == "," or (how.decimal is None and separator != ",")
         some = decimals and pc.any(pc.match_substring(cells, ",")).as_py()
         if some and pc.all(pc.match_substring_regex(cells, DECIMAL_COMMA)).as_py():
-            points = pc.replace_substring(pc.replace_substring(pc.utf8_trim_whitespace(cells), ".", ""), ",", ".")
+            points = pc.replace_substring(
+                pc.replace_substring(pc.utf8_trim_whitespace(cells), ".", ""), ",", "."
+            )
             table = table.set_column(place, name, points)
             changed.append(name)
     if changed:
         names = ", ".join(changed)
-        tell(f"{path.name}: decimal commas in {names} are read as points, 4,5 as 4.5 (data.decimal=. leaves them)")
+        tell(
+            f"{path.name}: decimal commas in {names} are read as points, 4,5 as 4.5 (data.decimal=. leaves them)"
+        )
     return datasets.Dataset(table)
 
 
@@ -299,33 +386,46 @@ def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
             sheet = how.sheet or names[0]
             if sheet not in names:
                 raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
-            cells, filled, width = book.book[sheet], 0, 0
+            cells = book.book[sheet]
+            filled = 0
+            width = 0
             cells.reset_dimensions()  # what a file says of its size need not be true
             for number, row in enumerate(cells.iter_rows(values_only=True), 1):
                 if places := [place for place, value in enumerate(row, 1) if value is not None]:
-                    filled, width = number, max(width, places[-1])
-                if filled * width > MOST_CELLS:  # read as a table, a sheet with a cell far from all others has no end
+                    filled = number
+                    width = max(width, places[-1])
+                if (
+                    filled * width > MOST_CELLS
+                ):  # read as a table, a sheet with a cell far from all others has no end
                     raise UserError(
                         f"{path}, sheet {sheet}: a cell in row {filled:,} and one in column {width:,} make more than "
                         f"{MOST_CELLS:,} cells: delete what is far from the table, or save it as CSV UTF-8"
                     )
-            frame = pd.read_excel(book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""])
+            frame = pd.read_excel(
+                book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""]
+            )
     except UserError:
         raise
     except Exception as error:  # openpyxl lets through whatever a damaged archive or XML raises
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"{path} cannot be read as .xlsx: {reason}") from None
     if how.sheet is None and len(names) > 1:
-        tell(f"{path.name}: read its first sheet, {sheet!r} of {', '.join(names)} (data.sheet=… takes another)")
+        tell(
+            f"{path.name}: read its first sheet, {sheet!r} of {', '.join(names)} (data.sheet=… takes another)"
+        )
     return datasets.Dataset(_table_of(frame))
 
 
-def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None) -> tuple[str, str, int]:
-    """How a .csv or .tsv file of this content is written: its encoding, the separator of its cells, and the lines before the
-    header; what is not given is guessed, and told."""
+def dialect_of(
+    path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None
+) -> tuple[str, str, int]:
+    """How a .csv or .tsv file of this content is written: its encoding, the separator of its cells,
+    and the lines before the header; what is not given is guessed, and told."""
     encoding = how.encoding or encoding_of(path, content, tell)
     # a mark that says UTF-8 is no part of the text
-    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+    text = io.TextIOWrapper(
+        io.BytesIO(content), "utf-8-sig" if encoding == "utf-8" else encoding, newline=""
+    )
     try:
         beginning = text.read(BEGINNING)
     except UnicodeError as error:
@@ -335,17 +435,21 @@ def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: 
     if said := re.match(r'"?sep=(.)"?;*\r?\n', beginning):  # Excel's own way to say it
         return encoding, how.separator or said[1], 1
     separators = SEPARATORS[ending_of(path)]
-    separator = how.separator or separator_of(beginning, separators, whole=len(beginning) < BEGINNING)
+    separator = how.separator or separator_of(
+        beginning, separators, whole=len(beginning) < BEGINNING
+    )
     if how.separator is None and separator != separators[0]:
         name = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars (|)"}[separator]
-        tell(f"{path.name}: cells are separated by {name} (a guess; data.separator=… says otherwise)")
+        tell(
+            f"{path.name}: cells are separated by {name} (a guess; data.separator=… says otherwise)"
+        )
     return encoding, separator, 0
 
 
 def separator_of(text: str, candidates: str, *, whole: bool) -> str:
-    """The separator with which the rows of a text have as many cells as the header, and at least two: the first of the
-    candidates (likeliest first) where it does, else the one with most cells; the first where none does. The last row
-    is cut off unless the text is the whole table.
+    """The separator with which the rows of a text have as many cells as the header, and at least
+    two: the first of the candidates (likeliest first) where it does, else the one with most cells;
+    the first where none does. The last row is cut off unless the text is the whole table.
 
     >>> separator_of("id;text\\n1;fine, really\\n2;bad\\n", ",;", whole=True)
     ';'
@@ -353,13 +457,16 @@ def separator_of(text: str, candidates: str, *, whole: bool) -> str:
     cells = dict.fromkeys(candidates, 0)  # of the header, where nearly all rows have as many
     for separator in candidates:
         try:
-            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row]
+            rows = [
+                row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
+            ]
         except csv.Error:
             continue
         rows = rows if whole else rows[:-1]
         if rows and sum(len(row) == len(rows[0]) for row in rows) >= NEARLY_ALL * len(rows):
             cells[separator] = len(rows[0])
-    likeliest, most = candidates[0], max(candidates, key=lambda one: cells[one])
+    likeliest = candidates[0]
+    most = max(candidates, key=lambda one: cells[one])
     return likeliest if cells[likeliest] > 1 or cells[most] < 2 else most
 
 
@@ -385,9 +492,18 @@ def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
             f"CSV UTF-8"
         )
     best = guesses[0]
-    level = [one for one in guesses if one.chaos <= best.chaos + AS_GOOD and one.coherence >= best.coherence - AS_GOOD]
-    guess = next((name for name in AT_A_TIE for one in level if name in one.could_be_from_charset), best.encoding)
+    level = [
+        one
+        for one in guesses
+        if one.chaos <= best.chaos + AS_GOOD and one.coherence >= best.coherence - AS_GOOD
+    ]
+    guess = next(
+        (name for name in AT_A_TIE for one in level if name in one.could_be_from_charset),
+        best.encoding,
+    )
     words = re.findall(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*", odd.decode(guess, "replace"))[:50]
     shown = f", as in {max(words, key=len)[:30]!r}" if words else ""
-    tell(f"{path.name}: not UTF-8; read as {guess}{shown} (a guess; data.encoding=… says otherwise)")
+    tell(
+        f"{path.name}: not UTF-8; read as {guess}{shown} (a guess; data.encoding=… says otherwise)"
+    )
     return guess

@@ -1,4 +1,5 @@
-"""`TextDataModule`: from a source of rows to batches. A data set is a YAML of these settings (attnprobe.data.settings)."""
+"""`TextDataModule`: from a source of rows to batches. A data set is a YAML of these settings
+(attnprobe.data.settings)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -51,7 +52,10 @@ class TextDataModule(metaclass=Checked):
         seed: Seed = 0,
         **settings: Any,
     ):
-        self.name, self.source, self.path, self.seed = name, source, path, seed
+        self.name = name
+        self.source = source
+        self.path = path
+        self.seed = seed
         self.settings = DataSettings(**settings)
         self.task = Task.MULTI_LABEL if self.settings.multi_label else Task.SINGLE_LABEL
         self.splits: dict[str, TextSplit] = {}
@@ -61,7 +65,9 @@ class TextDataModule(metaclass=Checked):
 
     # what `**settings` stands for, for everything that asks a class what it takes
     _given, _settings = (signature(one).parameters.values() for one in (__init__, DataSettings))
-    __signature__ = Signature([*[*_given][1:-1], *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in _settings)])
+    __signature__ = Signature(
+        [*[*_given][1:-1], *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in _settings)]
+    )
     pipeline: TextPipeline
     class_weight: Tensor | None
 
@@ -70,15 +76,19 @@ class TextDataModule(metaclass=Checked):
         if self.splits:
             return
         prepared = prepare(self.settings, self.source.load())
-        self.notes, self.checks, self.counts = self.source.notes, prepared.checks, prepared.counts
-        self.pipeline, self.class_weight, self.splits = prepared.pipeline, prepared.class_weight, prepared.splits
+        self.notes = self.source.notes
+        self.checks = prepared.checks
+        self.counts = prepared.counts
+        self.pipeline = prepared.pipeline
+        self.class_weight = prepared.class_weight
+        self.splits = prepared.splits
         # the texts as they were read are no longer needed; Arrow would keep their memory for itself
         pa.default_memory_pool().release_unused()
 
     @property
     def section(self) -> dict[str, Any]:
-        """What was guessed while reading (`notes`), and the `checks` (`attnprobe.data.data_warnings.Check`), for the
-        manifest."""
+        """What was guessed while reading (`notes`), and the `checks`
+        (`attnprobe.data.data_warnings.Check`), for the manifest."""
         return {"notes": list(self.notes), "checks": [asdict(check) for check in self.checks]}
 
     @property
@@ -92,8 +102,8 @@ class TextDataModule(metaclass=Checked):
         return self.pipeline.classes
 
     def read_pieces(self, reader: PieceReader) -> None:
-        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted. A
-        `UserError` where the data ask questions, which no such model reads."""
+        """Put the pieces that a pretrained model reads into every batch; words without any are left
+        out, and counted. A `UserError` where the data ask questions, which no such model reads."""
         if (asked := self.settings.question) is not None:
             raise UserError(
                 f"data.question={asked}: that is for models that answer questions (task=qa). A pretrained model reads a "
@@ -108,7 +118,8 @@ class TextDataModule(metaclass=Checked):
         self.checks += check_pieces(self.counts, reader.longest)
 
     def take_classes(self, names: Sequence[str], note: str) -> None:
-        """Take the classes that a model has besides the data's, and that no row is of; `note` says which is which."""
+        """Take the classes that a model has besides the data's, and that no row is of; `note` says
+        which is which."""
         more = list(names[len(self.classes) :])
         self.pipeline = replace(self.pipeline, classes=[*self.classes, *more])
         for split, part in self.splits.items():
@@ -135,17 +146,20 @@ class TextDataModule(metaclass=Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Ten hexadecimal digits that stand for all that is read of the examples, and for their order."""
+        """Ten hexadecimal digits that stand for all that is read of the examples, and for their
+        order."""
         return data_fingerprint(self.splits, [*self.vocabulary.words, *self.classes])
 
     def input_files(self) -> dict[str, Path]:
-        """The local files that all this is read from, by the setting that names them; needs no `setup`."""
+        """The local files that all this is read from, by the setting that names them; needs no
+        `setup`."""
         files = {f"data.path ({split})": path for split, path in self.source.files().items()}
         vectors = self.settings.vectors
         return files if vectors is None else files | {"data.vectors": find_path(vectors)}
 
     def check_files(self) -> None:
-        """Refuse, before anything is trained, local files that are not there, cannot be read, or lack a column."""
+        """Refuse, before anything is trained, local files that are not there, cannot be read, or
+        lack a column."""
         self.input_files()
         if isinstance(self.source, FileSource):
             loaded = self.source.load()
@@ -154,24 +168,31 @@ class TextDataModule(metaclass=Checked):
                 Reader(self.settings, self.settings.rules).check_columns(table)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
-        """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file
-        has into `counts`."""
-        words, generator = self.settings, torch.Generator().manual_seed(self.seed)
+        """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary
+        that the file has into `counts`."""
+        words = self.settings
+        generator = torch.Generator().manual_seed(self.seed)
         if words.vectors is None:
             return random_vectors(len(self.vocabulary), words.embedding_size, generator)
-        matrix, found = load_vectors(words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator)
+        matrix, found = load_vectors(
+            words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator
+        )
         self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": found}
         return torch.from_numpy(matrix)
 
     def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
-        """Batches of similar length in random order; the order depends on (seed, epoch). Of several processes each has its
-        share, and the trainer is constructed with `use_distributed_sampler=False`."""
+        """Batches of similar length in random order; the order depends on (seed, epoch). Of several
+        processes each has its share, and the trainer is constructed with
+        `use_distributed_sampler=False`."""
         lengths = self.splits["train"].words.lengths
-        return self.loader("train", BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes))
+        return self.loader(
+            "train", BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes)
+        )
 
     def loader(self, split: str, sampler: Iterable[list[int]] | None = None) -> DataLoader[Batch]:
-        """The examples of a split in the sampler's batches; without one all of them, shortest first, for every process of a
-        training on several devices: the metrics are then those of one device."""
+        """The examples of a split in the sampler's batches; without one all of them, shortest
+        first, for every process of a training on several devices: the metrics are then those of one
+        device."""
         part = self.splits[split]
         return DataLoader(
             part,
@@ -180,5 +201,7 @@ class TextDataModule(metaclass=Checked):
             num_workers=self.settings.num_workers,
             persistent_workers=self.settings.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator().manual_seed(self.seed),  # else each pass would advance the global generator
+            generator=torch.Generator().manual_seed(
+                self.seed
+            ),  # else each pass would advance the global generator
         )

@@ -14,12 +14,14 @@ from attnprobe.data.examples import Ragged
 
 SPECIAL = -1
 """`piece_word` of a special token, of a prompt, or of the other text of a pair."""
-TEXT, SECOND = "{text}", "{text2}"
+TEXT = "{text}"
+SECOND = "{text2}"
 AT_A_TIME = 1024
 
 
 def foreign(error: BaseException) -> BaseException:
-    """The error, if it is another library's, a panic of Rust included, which is no `Exception`; others are raised again."""
+    """The error, if it is another library's, a panic of Rust included, which is no `Exception`;
+    others are raised again."""
     if isinstance(error, Exception) or type(error).__name__ == "PanicException":
         return error
     raise error
@@ -30,9 +32,11 @@ class Pieces(NamedTuple):
 
     Attributes:
         ids: of the pieces, special tokens included.
-        word: the position in the batch of a piece's word (words count from 1, after the start marker), or `SPECIAL`.
+        word: the position in the batch of a piece's word (words count from 1, after the start
+            marker), or `SPECIAL`.
         kind: 1 for the second text of a pair, else 0 (`token_type_ids`).
-        kept: which words have a piece: not those beyond the model's longest text, nor those of invisible characters.
+        kept: which words have a piece: not those beyond the model's longest text, nor those of
+            invisible characters.
         cut: how many of the words that have none are beyond it.
     """
 
@@ -44,8 +48,9 @@ class Pieces(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Words that stand together, joined by spaces: in which of the strings that a tokenizer is given, from which character
-    on, and the number of the first; None: the words are not attended to."""
+    """Words that stand together, joined by spaces: in which of the strings that a tokenizer is
+    given, from which character on, and the number of the first; None: the words are not attended
+    to."""
 
     words: Sequence[str]
     string: int
@@ -55,14 +60,16 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Cuts words into pieces. The words are joined by spaces and read as one text, as the model's own pipeline reads it.
+    """Cuts words into pieces. The words are joined by spaces and read as one text, as the model's
+    own pipeline reads it.
 
     Attributes:
         tokenizer: a fast tokenizer of `transformers`.
         longest: pieces of a text, special tokens included; what is beyond is cut off.
         known: how many pieces the model knows.
-        prompt: what every text is put into, in the place of `TEXT` (and a second one in that of `SECOND`). What is too long
-            is cut off the texts, never off the prompt; a piece of both is the text's.
+        prompt: what every text is put into, in the place of `TEXT` (and a second one in that of
+            `SECOND`). What is too long is cut off the texts, never off the prompt; a piece of both
+            is the text's.
     """
 
     tokenizer: Any
@@ -87,12 +94,16 @@ class PieceReader:
 
         Args:
             texts: the words that are attended to.
-            others: of each pair the words of the text that is not attended to; None: there is none such.
-            segments: of every word in `texts` the text of the pair, 0 or 1; None: the texts are no pairs.
+            others: of each pair the words of the text that is not attended to; None: there is none
+                such.
+            segments: of every word in `texts` the text of the pair, 0 or 1; None: the texts are no
+                pairs.
         """
         if self.prompt != TEXT and (segments is None) == (SECOND in self.prompt):
             expected = (
-                f"{SECOND}, as data.text2 gives a second text" if segments is not None else "data.text2, for {text2}"
+                f"{SECOND}, as data.text2 gives a second text"
+                if segments is not None
+                else "data.text2, for {text2}"
             )
             raise UserError(f"model.prompt={self.prompt!r}: expected {expected}")
         result = []
@@ -124,27 +135,36 @@ class PieceReader:
                     f"take the tokenizer that belongs to the model"
                 ) from error
             for number, row in enumerate(some):
-                ids, kind = (np.array(encoding[name][number], np.int64) for name in ("input_ids", "token_type_ids"))
+                ids, kind = (
+                    np.array(encoding[name][number], np.int64)
+                    for name in ("input_ids", "token_type_ids")
+                )
                 if (most := ids.max(initial=0)) >= self.known:
                     raise UserError(
                         f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
                         f"knows {self.known}: take the tokenizer that belongs to it"
                     )
-                offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
+                offsets = encoding["offset_mapping"][number]
+                sequence = encoding.sequence_ids(number)
                 word = _words_of_pieces(strings[number], parts[number], offsets, sequence)
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
                 kept = np.isin(np.arange(len(texts[row])), word)
                 place = np.append(kept.cumsum(), SPECIAL)
                 segment = np.zeros(len(kept), int) if segments is None else segments[row]
-                cut = sum(int(np.append(one[::-1], True).argmax()) for one in (kept[segment == 0], kept[segment == 1]))
+                cut = sum(
+                    int(np.append(one[::-1], True).argmax())
+                    for one in (kept[segment == 0], kept[segment == 1])
+                )
                 result.append(Pieces(ids, place[word], kind, kept, cut))
         return result
 
     def _strings(self, pair: list[_Part]) -> tuple[list[str], list[_Part]]:
-        """What the tokenizer is given: the texts, or the prompt with them in it; and where they are in that."""
+        """What the tokenizer is given: the texts, or the prompt with them in it; and where they are
+        in that."""
         if self.prompt == TEXT:
             return [" ".join(one.words) for one in pair], pair
-        string, parts = "", list(pair)
+        string = ""
+        parts = list(pair)
         for stretch in re.split(f"({re.escape(TEXT)}|{re.escape(SECOND)})", self.prompt):
             if stretch in (TEXT, SECOND):
                 number = (TEXT, SECOND).index(stretch)
@@ -154,8 +174,8 @@ class PieceReader:
         return [string], parts
 
     def _fitting(self, pair: list[_Part]) -> list[_Part]:
-        """Of the words those that fit into the prompt, the longer text being cut; all, where there is none, as the tokenizer
-        cuts texts itself."""
+        """Of the words those that fit into the prompt, the longer text being cut; all, where there
+        is none, as the tokenizer cuts texts itself."""
         while self.prompt != TEXT and any(one.words for one in pair):
             strings, parts = self._strings(pair)
             read = self.tokenizer(strings[0], return_offsets_mapping=True, verbose=False)
@@ -163,13 +183,18 @@ class PieceReader:
             if too_many <= 0:
                 break
             within = [
-                _words_of_pieces(strings, [one._replace(first=0)], read["offset_mapping"], read.sequence_ids(0))
+                _words_of_pieces(
+                    strings, [one._replace(first=0)], read["offset_mapping"], read.sequence_ids(0)
+                )
                 for one in parts
             ]
             longer = max(range(len(pair)), key=lambda number: (within[number] >= 0).sum())
             last = np.sort(within[longer][within[longer] >= 0])[::-1][:too_many]
             words = pair[longer].words[: last.min(initial=len(pair[longer].words) - 1)]
-            pair = [one._replace(words=words) if number == longer else one for number, one in enumerate(pair)]
+            pair = [
+                one._replace(words=words) if number == longer else one
+                for number, one in enumerate(pair)
+            ]
         return pair
 
     def unknown(self, words: Sequence[str]) -> set[str]:
@@ -177,64 +202,93 @@ class PieceReader:
         if self.tokenizer.unk_token_id is None or not words:
             return set()
         pieces = self.tokenizer(list(words), add_special_tokens=False)["input_ids"]
-        return {word for word, own in zip(words, pieces, strict=True) if {*own} == {self.tokenizer.unk_token_id}}
+        return {
+            word
+            for word, own in zip(words, pieces, strict=True)
+            if {*own} == {self.tokenizer.unk_token_id}
+        }
 
 
 def _words_of_pieces(
-    strings: Sequence[str], parts: Sequence[_Part], offsets: Sequence[tuple[int, int]], sequence: Sequence[int | None]
+    strings: Sequence[str],
+    parts: Sequence[_Part],
+    offsets: Sequence[tuple[int, int]],
+    sequence: Sequence[int | None],
 ) -> Int[np.ndarray, " pieces"]:
-    """The number of the word that each piece belongs to, −1 where it is of none: the word of its first character that is not
-    a space; for a piece of a space alone the word after it. `offsets` are [start, end) of every piece in its string (some
-    tokenizers count the space before a word in), `sequence` the string that it is of (None: a special token); what is in the
-    strings besides the parts is a prompt's, but for pieces of both."""
+    """The number of the word that each piece belongs to, −1 where it is of none: the word of its
+    first character that is not a space; for a piece of a space alone the word after it. `offsets`
+    are [start, end) of every piece in its string (some tokenizers count the space before a word
+    in), `sequence` the string that it is of (None: a special token); what is in the strings besides
+    the parts is a prompt's, but for pieces of both."""
     result = np.full(len(offsets), SPECIAL)
     for part in parts:
         if part.first is None or not part.words:
             continue
         ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
-        text, at = " ".join(part.words), part.start
+        text = " ".join(part.words)
+        at = part.start
         after = len(strings[part.string]) > at + len(text)
         for piece, ((start, end), of) in enumerate(zip(offsets, sequence, strict=True)):
             of_prompt = (at and end <= at) or (after and start >= at + len(text))
             if of == part.string and not of_prompt:
-                start, end = max(start - at, 0), min(end - at, len(text))
-                found = next((place for place in range(start, end) if not text[place].isspace()), end)
-                result[piece] = part.first + min(int(np.searchsorted(ends, found, side="right")), len(part.words) - 1)
+                start = max(start - at, 0)
+                end = min(end - at, len(text))
+                found = next(
+                    (place for place in range(start, end) if not text[place].isspace()), end
+                )
+                result[piece] = part.first + min(
+                    int(np.searchsorted(ends, found, side="right")), len(part.words) - 1
+                )
     return result
 
 
 def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
-    """A split whose batches have the pieces of their texts, without the words that have none, and what was left out."""
+    """A split whose batches have the pieces of their texts, without the words that have none, and
+    what was left out."""
     texts = [part.tokens(number) for number in part.example_id.tolist()]
-    others, segments = None, None
+    others = None
+    segments = None
     if isinstance(asked := part.columns.get("question"), Ragged):
-        others = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]
+        others = [
+            [part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))
+        ]
     if isinstance(of_pair := part.columns.get("segment"), Ragged):
         segments = [of_pair[row] for row in range(len(part))]
     read = reader.read(texts, others, segments)
 
     def cut(values: Ragged) -> Ragged:
         rows = [(values[row], one.kept) for row, one in enumerate(read)]
-        return Ragged.of([row[kept] if len(row) == len(kept) else row for row, kept in rows], values.flat.dtype.type)
+        return Ragged.of(
+            [row[kept] if len(row) == len(kept) else row for row, kept in rows],
+            values.flat.dtype.type,
+        )
 
     columns: dict[str, Ragged | np.ndarray] = {
-        name: cut(values) if isinstance(values, Ragged) and name not in ("question", "candidates") else values
+        name: cut(values)
+        if isinstance(values, Ragged) and name not in ("question", "candidates")
+        else values
         for name, values in part.columns.items()
     }
     for name, pieces in {"pieces": "ids", "piece_word": "word", "piece_kind": "kind"}.items():
         columns[name] = Ragged.of([getattr(one, pieces) for one in read], np.int64)
     there = np.flatnonzero([one.kept.any() for one in read])
-    if isinstance(marks := columns.get("asked"), Ragged):  # a word that is cut off is not asked about
+    if isinstance(
+        marks := columns.get("asked"), Ragged
+    ):  # a word that is cut off is not asked about
         there = there[[bool(marks[row].any()) for row in there.tolist()]]
     kept = {
-        name: values.select(there) if isinstance(values, Ragged) else values[there] for name, values in columns.items()
+        name: values.select(there) if isinstance(values, Ragged) else values[there]
+        for name, values in columns.items()
     }
-    part = replace(part, example_id=part.example_id[there], words=cut(part.words).select(there), columns=kept)
+    part = replace(
+        part, example_id=part.example_id[there], words=cut(part.words).select(there), columns=kept
+    )
     return part, left_out(read, reader.tokenizer.unk_token_id)
 
 
 def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
-    """Counts of texts and words that were cut or have no piece; `unknown`: the piece of words that the tokenizer lacks."""
+    """Counts of texts and words that were cut or have no piece; `unknown`: the piece of words that
+    the tokenizer lacks."""
     cut = [one for one in read if one.kept.any() and one.cut]
     after = sum(one.cut for one in cut)
     return {
@@ -244,6 +298,7 @@ def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, in
         "texts without a piece": sum(not one.kept.any() for one in read),
         "words": sum(int(one.kept.sum()) for one in read),
         "words of unknown pieces": sum(
-            int(one.kept.sum()) - len(np.unique(one.word[(one.word >= 0) & (one.ids != unknown)])) for one in read
+            int(one.kept.sum()) - len(np.unique(one.word[(one.word >= 0) & (one.ids != unknown)]))
+            for one in read
         ),
     }

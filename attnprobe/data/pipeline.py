@@ -19,7 +19,16 @@ from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import read_json, write_json
 
-SAVED = ("rules", "classes", "task", "max_tokens", "question", "candidates_pattern", "attend_to", "tags")
+SAVED = (
+    "rules",
+    "classes",
+    "task",
+    "max_tokens",
+    "question",
+    "candidates_pattern",
+    "attend_to",
+    "tags",
+)
 
 
 @dataclass(frozen=True)
@@ -28,9 +37,12 @@ class TextPipeline:
 
     Attributes:
         question: every text comes with a question.
-        attend_to: every text comes with a second one (`attnprobe.data.columns.Columns`); None: it comes alone.
-        candidates_pattern: words of the text that match it in full are the classes it may be answered with.
-        pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has it.
+        attend_to: every text comes with a second one (`attnprobe.data.columns.Columns`); None: it
+            comes alone.
+        candidates_pattern: words of the text that match it in full are the classes it may be
+            answered with.
+        pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has
+            it.
         tags: every word has a class, and one of them is asked about.
     """
 
@@ -46,15 +58,20 @@ class TextPipeline:
     tags: bool = False
 
     def tokens(self, text: str | Sequence[str], second: str | None = None) -> list[str]:
-        """The words at the content positions of this text (or pair), out-of-vocabulary words as they are."""
-        words, other, segment = self.rules.tokens(text), None, None
+        """The words at the content positions of this text (or pair), out-of-vocabulary words as
+        they are."""
+        words = self.rules.tokens(text)
+        other = None
+        segment = None
         if self.attend_to is not None and second is not None:
             words, other, segment = paired(words, self.rules.tokens(second), self.attend_to)
             segment = segment[: self.max_tokens]
         words = words[: self.max_tokens]
         if self.pieces is None:
             return words
-        (read,) = self.pieces.read([words], None if other is None else [other], None if segment is None else [segment])
+        (read,) = self.pieces.read(
+            [words], None if other is None else [other], None if segment is None else [segment]
+        )
         return list(compress(words, read.kept))
 
     def batch_of(
@@ -63,44 +80,63 @@ class TextPipeline:
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> Batch:
-        """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all 0.
+        """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all
+        0.
 
         Args:
-            texts: raw texts; or lists of their words, which are taken as they are; where the run was trained with
-                `data.sentences=column`, lists of sentences.
-            questions: one per text, where the run was trained with questions; its second texts, where it reads pairs; the
-                number of the word that is asked about, from 0, where every word has a class.
-            candidates: names of the classes that each text may be answered with; None: all of them, or those that the
-                run's `data.candidates_pattern` finds in the text.
+            texts: raw texts; or lists of their words, which are taken as they are; where the run
+                was trained with `data.sentences=column`, lists of sentences.
+            questions: one per text, where the run was trained with questions; its second texts,
+                where it reads pairs; the number of the word that is asked about, from 0, where
+                every word has a class.
+            candidates: names of the classes that each text may be answered with; None: all of them,
+                or those that the run's `data.candidates_pattern` finds in the text.
 
         Raises:
-            UserError: no text, a text or question without any word, questions that are missing, too many or not
-                asked for, or candidates that are not classes.
+            UserError: no text, a text or question without any word, questions that are missing, too
+                many or not asked for, or candidates that are not classes.
         """
         check_texts(texts, of_words=self.rules.sentences != "column")
         read = [self.rules.read(text) for text in texts]
         if empty := [number for number, (words, _) in enumerate(read) if not words]:
-            raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
+            raise UserError(
+                f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out"
+            )
         multi = self.task is Task.MULTI_LABEL
-        labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
+        labels = (
+            np.zeros((len(texts), len(self.classes)), np.float32)
+            if multi
+            else np.zeros(len(texts), np.int64)
+        )
         limit = self.max_tokens
         asked: list[Any] | None = self._questions(texts, questions)
         marks = self._marks([words[:limit] for words, _ in read], questions) if self.tags else None
-        pieces, segments = None, None
+        pieces = None
+        segments = None
         if self.attend_to is not None and asked is not None:
-            pairs = [paired(words, other, self.attend_to) for (words, _), other in zip(read, asked, strict=True)]
+            pairs = [
+                paired(words, other, self.attend_to)
+                for (words, _), other in zip(read, asked, strict=True)
+            ]
             read = [(words, None) for words, _, _ in pairs]
             asked = None if self.attend_to == "both" else [other for _, other, _ in pairs]
             segments = [segment[:limit] for _, _, segment in pairs]
         if self.pieces is not None:
             pieces = self.pieces.read([words[:limit] for words, _ in read], asked, segments)
             if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
-                raise UserError(f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out")
+                raise UserError(
+                    f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out"
+                )
             read = [
-                (list(compress(words[:limit], one.kept)), None if of is None else list(compress(of[:limit], one.kept)))
+                (
+                    list(compress(words[:limit], one.kept)),
+                    None if of is None else list(compress(of[:limit], one.kept)),
+                )
                 for (words, of), one in zip(read, pieces, strict=True)
             ]
-            segments = segments and [one[read.kept] for one, read in zip(segments, pieces, strict=True)]
+            segments = segments and [
+                one[read.kept] for one, read in zip(segments, pieces, strict=True)
+            ]
             marks = marks and [one[read.kept] for one, read in zip(marks, pieces, strict=True)]
         columns: dict[str, Any] = {
             "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
@@ -108,7 +144,9 @@ class TextPipeline:
             "example_id": np.arange(len(texts)),
         }
         if self.rules.sentences is not None:
-            columns["sentence"] = [np.array(numbers[:limit]) for _, numbers in read if numbers is not None]
+            columns["sentence"] = [
+                np.array(numbers[:limit]) for _, numbers in read if numbers is not None
+            ]
         if segments is not None:
             columns["segment"] = segments
         if marks is not None:
@@ -118,14 +156,21 @@ class TextPipeline:
         if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
             columns["candidates"] = allowed
         if pieces is not None:
-            columns |= {"pieces": [one.ids for one in pieces], "piece_word": [one.word for one in pieces]}
+            columns |= {
+                "pieces": [one.ids for one in pieces],
+                "piece_word": [one.word for one in pieces],
+            }
             columns["piece_kind"] = [one.kind for one in pieces]
         return collate(columns, len(self.classes))
 
-    def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
+    def _questions(
+        self, texts: Sequence[object], questions: Sequence[str] | None
+    ) -> list[list[str]] | None:
         if not self.question and self.attend_to is None:
             if questions is not None and not self.tags:
-                raise UserError("questions=…: this run was trained on texts without a question; leave them out")
+                raise UserError(
+                    "questions=…: this run was trained on texts without a question; leave them out"
+                )
             return None
         given = questions if isinstance(questions, list | tuple) else []
         if len(given) != len(texts) or not all(isinstance(question, str) for question in given):
@@ -136,10 +181,14 @@ class TextPipeline:
             )
         words = [self.rules.words(question) for question in given]
         if empty := [number for number, question in enumerate(words) if not question]:
-            raise UserError(f"question {empty[0]} ({given[empty[0]]!r}) has no word left after cleaning: ask one")
+            raise UserError(
+                f"question {empty[0]} ({given[empty[0]]!r}) has no word left after cleaning: ask one"
+            )
         return words
 
-    def _marks(self, texts: Sequence[Sequence[str]], questions: Sequence[str] | None) -> list[np.ndarray]:
+    def _marks(
+        self, texts: Sequence[Sequence[str]], questions: Sequence[str] | None
+    ) -> list[np.ndarray]:
         """1 at the word of each text that is asked about, 0 at the others."""
         given = questions if isinstance(questions, list | tuple) else []
         if len(given) != len(texts) or not all(str(one).isdecimal() for one in given):
@@ -150,8 +199,13 @@ class TextPipeline:
             )
         for number, (words, one) in enumerate(zip(texts, given, strict=True)):
             if int(one) >= len(words):
-                raise UserError(f"question {number} ({one}): expected a number of text {number}, 0 to {len(words) - 1}")
-        return [(np.arange(len(words)) == int(one)).astype(float) for words, one in zip(texts, given, strict=True)]
+                raise UserError(
+                    f"question {number} ({one}): expected a number of text {number}, 0 to {len(words) - 1}"
+                )
+        return [
+            (np.arange(len(words)) == int(one)).astype(float)
+            for words, one in zip(texts, given, strict=True)
+        ]
 
     def _candidates(
         self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
@@ -163,9 +217,13 @@ class TextPipeline:
             found = [matching(words, self.candidates_pattern) for words in texts]
             candidates = [[name for name in names if name in self.classes] for names in found]
         elif not isinstance(candidates, list | tuple) or len(candidates) != len(texts):
-            raise UserError(f"candidates={candidates!r:.60}: expected {len(texts)} lists of classes, one per text")
+            raise UserError(
+                f"candidates={candidates!r:.60}: expected {len(texts)} lists of classes, one per text"
+            )
         if unknown := [name for names in candidates for name in names if name not in self.classes]:
-            raise UserError(f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})")
+            raise UserError(
+                f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})"
+            )
         if none := [number for number, names in enumerate(candidates) if not names]:
             raise UserError(
                 f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
@@ -177,19 +235,30 @@ class TextPipeline:
         """Write the vocabulary and pipeline.json into a run's directory."""
         write_json(self.vocabulary.ids, Path(directory) / VOCABULARY)
         content = {name: getattr(self, name) for name in SAVED}
-        content |= {"rules": asdict(self.rules), "classes": list(self.classes), "task": self.task.value}
+        content |= {
+            "rules": asdict(self.rules),
+            "classes": list(self.classes),
+            "task": self.task.value,
+        }
         write_json(content, Path(directory) / PIPELINE)
 
     @classmethod
     def load(cls, directory: Path) -> "TextPipeline":
-        """Read what `save` wrote; a `UserError` where the files are missing or not of this layout."""
+        """Read what `save` wrote; a `UserError` where the files are missing or not of this
+        layout."""
         path = Path(directory) / PIPELINE
         try:
-            content: dict[str, Any] = {name: value for name, value in read_json(path).items() if name in SAVED}
+            content: dict[str, Any] = {
+                name: value for name, value in read_json(path).items() if name in SAVED
+            }
             changed = {"rules": TextRules(**content["rules"]), "task": Task(content["task"])}
-            return cls(vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content | changed)
+            return cls(
+                vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content | changed
+            )
         except FileNotFoundError:
-            raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
+            raise UserError(
+                f"{path} does not exist: expected the directory of a finished run"
+            ) from None
         except UserError:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -197,16 +266,24 @@ class TextPipeline:
 
 
 def check_texts(texts: object, *, of_words: bool = False) -> None:
-    """Refuse, by a `UserError` that names the first text that is wrong, what is no list of texts, or of lists of
-    words (else: of sentences)."""
+    """Refuse, by a `UserError` that names the first text that is wrong, what is no list of texts,
+    or of lists of words (else: of sentences)."""
     expected = "expected a list of one or more texts, such as ['a fine film']"
-    if not isinstance(texts, Sequence | np.ndarray | pd.Series) or isinstance(texts, str | bytes) or not len(texts):
+    if (
+        not isinstance(texts, Sequence | np.ndarray | pd.Series)
+        or isinstance(texts, str | bytes)
+        or not len(texts)
+    ):
         raise UserError(f"texts={texts!r:.60}: {expected}")
     for number, text in enumerate(texts):
         parts = text if isinstance(text, list | tuple) else [text]
         if not all(isinstance(part, str) for part in parts):
             raise UserError(f"text {number} is {text!r:.60}: {expected}")
-        if of_words and parts is text and (wrong := [part for part in parts if part.split() != [part]]):
+        if (
+            of_words
+            and parts is text
+            and (wrong := [part for part in parts if part.split() != [part]])
+        ):
             raise UserError(
                 f"text {number} is a list with {wrong[0]!r:.60}, which is no word: give a text as it is, or a list of words"
             )

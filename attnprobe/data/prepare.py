@@ -30,8 +30,9 @@ Counts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set that is ready to be trained on: `counts` has the rows loaded, dropped for each reason, truncated
-    and kept per split, and `class_weight` the weight of each class in the loss."""
+    """A data set that is ready to be trained on: `counts` has the rows loaded, dropped for each
+    reason, truncated and kept per split, and `class_weight` the weight of each class in the
+    loss."""
 
     splits: dict[str, TextSplit]
     pipeline: TextPipeline
@@ -44,7 +45,8 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     """Read, divide, filter and encode the rows."""
     task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
     examples, lexicon, counts, kinds = read_splits(settings, loaded)
-    trains, there = settings.trains, [split for split in SPLITS if split in examples]
+    trains = settings.trains
+    there = [split for split in SPLITS if split in examples]
     if settings.plant is not None:
         plant_shortcut(examples, lexicon, settings)
         kinds |= OWN
@@ -69,8 +71,12 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     splits = {}
     for split in there:
         part = examples[split]
-        chosen = Ragged.of([np.array([numbers[label] for label in row], np.int64) for row in part["labels"]], np.int64)
-        per_class, labels = np.bincount(chosen.flat, minlength=len(classes)), chosen.flat
+        chosen = Ragged.of(
+            [np.array([numbers[label] for label in row], np.int64) for row in part["labels"]],
+            np.int64,
+        )
+        per_class = np.bincount(chosen.flat, minlength=len(classes))
+        labels = chosen.flat
         if task is Task.MULTI_LABEL:
             labels = np.zeros((len(part), len(classes)), np.float32)
             labels[np.repeat(np.arange(len(part)), chosen.lengths), chosen.flat] = 1
@@ -78,7 +84,9 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         words = Ragged.of(part["words"], np.int32)
         columns: dict[str, Any] = {"labels": labels}
         for name, kind in kinds.items():
-            columns[name] = Ragged.of([one.get(name, np.zeros(0, kind)) for one in part["per_word"]], kind)
+            columns[name] = Ragged.of(
+                [one.get(name, np.zeros(0, kind)) for one in part["per_word"]], kind
+            )
         unknown = vocabulary_id == UNKNOWN
         if "question" in part:
             asked = columns["question"] = Ragged.of(part["question"], np.int32)
@@ -86,11 +94,17 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         if "candidates" in part:
             # candidates that are not classes cannot be answered
             allowed = [
-                range(len(classes)) if names is None else sorted({numbers[name] for name in names if name in numbers})
+                range(len(classes))
+                if names is None
+                else sorted({numbers[name] for name in names if name in numbers})
                 for names in part["candidates"]
             ]
-            columns["candidates"] = Ragged.of([np.array(one, np.int32) for one in allowed], np.int32)
-        splits[split] = TextSplit(part.index.to_numpy(), words, vocabulary_id, columns, spelling, classes)
+            columns["candidates"] = Ragged.of(
+                [np.array(one, np.int32) for one in allowed], np.int32
+            )
+        splits[split] = TextSplit(
+            part.index.to_numpy(), words, vocabulary_id, columns, spelling, classes
+        )
         counts[split] |= {
             "truncated": int((part["length"] > words.lengths).sum()),
             "kept": len(part),
@@ -122,27 +136,38 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     return Prepared(splits, pipeline, counts, checks, weight)
 
 
-def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts, dict[str, type]]:
-    """The examples by split, every word in them, what was counted, and the columns over words. Splits that are not there are
-    drawn from the training rows; where nothing is trained, all rows of a source without splits are test rows."""
+def read_splits(
+    settings: DataSettings, loaded: Splits
+) -> tuple[dict[str, Examples], Lexicon, Counts, dict[str, type]]:
+    """The examples by split, every word in them, what was counted, and the columns over words.
+    Splits that are not there are drawn from the training rows; where nothing is trained, all rows
+    of a source without splits are test rows."""
     if settings.pool:
         # of the columns only those that are read, as others may differ in type
         named = [settings.text, settings.label, *(getattr(settings, one) for one in OPTIONAL)]
         named += [*settings.per_word.values(), *settings.filters]
         columns = {name for one in named if one for name in (one, one.split(".")[0])}
         parts = [loaded[split] for split in SPLITS if split in loaded]
-        parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
+        parts = [
+            part.select_columns([name for name in part.column_names if name in columns])
+            for part in parts
+        ]
         loaded = {"train": datasets.concatenate_datasets(parts)}
     settings.check_splits(loaded)
     if not settings.trains and "test" not in loaded:
         loaded = {"test": loaded["train"]}
     reader = Reader(settings, settings.rules, settings.max_tokens)
     lexicon = Lexicon()
-    examples, counts = {}, {}
+    examples = {}
+    counts = {}
     for split in (split for split in SPLITS if split in loaded):
         count = counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
         examples[split] = reader.read(split, loaded[split], lexicon, count)
-    shares = {"test": settings.test_share, "validation": settings.validation_share} if settings.trains else {}
+    shares = (
+        {"test": settings.test_share, "validation": settings.validation_share}
+        if settings.trains
+        else {}
+    )
     for order, (split, share) in enumerate(shares.items()):
         if split in examples:
             continue
@@ -174,15 +199,21 @@ SPELLED = ("question", "counterfactual")
 
 
 def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
-    """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the texts with the words that
-    the vocabulary lacks, every column of the batches, the vocabulary and the classes (`names`), and the order of all
-    these."""
+    """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the
+    texts with the words that the vocabulary lacks, every column of the batches, the vocabulary and
+    the classes (`names`), and the order of all these."""
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
     for split, part in splits.items():
         spelled_columns = [part.columns.get(name) for name in SPELLED]
-        flat = [part.words.flat, *(column.flat for column in spelled_columns if isinstance(column, Ragged))]
-        # words are numbered anew as they first come: those of rows that were left out must not change the others' numbers
-        distinct, first, place = np.unique(np.concatenate(flat), return_index=True, return_inverse=True)
+        flat = [
+            part.words.flat,
+            *(column.flat for column in spelled_columns if isinstance(column, Ragged)),
+        ]
+        # words are numbered anew as they first come: those of rows that were left out must not
+        # change the others' numbers
+        distinct, first, place = np.unique(
+            np.concatenate(flat), return_index=True, return_inverse=True
+        )
         order = np.argsort(first)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
@@ -202,25 +233,42 @@ def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> s
     return digest.hexdigest()[:10]
 
 
-# Planted shortcuts: words that decide the label of any data, so that the reason for every label is known. After Bastings et
-# al. 2022, "Will You Find These Shortcuts?", section 3, who plant into a part of the rows; here it is all there is to learn.
+# Planted shortcuts: words that decide the label of any data, so that the reason for every label is
+# known. After Bastings et al. 2022, "Will You Find These Shortcuts?", section 3, who plant into a
+# part of the rows; here it is all there is to learn.
 
 KINDS = ("token", "ordered_pair", "token_in_context")
-"""What is planted: one word, another one for each class; two words, of which the first says the class (of two); one of two
-words, somewhere after one of two context words: whether they belong together says the class (of two)."""
+"""What is planted: one word, another one for each class; two words, of which the first says the
+class (of two); one of two words, somewhere after one of two context words: whether they belong
+together says the class (of two)."""
 
-WORDS = ("zyxal", "quovim", "brelpa", "drondle", "fimbrak", "glastev", "horpid", "jextrum", "kravole", "lustrem")
+WORDS = (
+    "zyxal",
+    "quovim",
+    "brelpa",
+    "drondle",
+    "fimbrak",
+    "glastev",
+    "horpid",
+    "jextrum",
+    "kravole",
+    "lustrem",
+)
 CONTEXT = ("nembria", "oskalith")
 OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
 """The columns over the words that planting replaces."""
 
 
 def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
-    """Give every row a label of the training rows at random, and put the words that say it into its text, in place;
-    `rationale` is True at these words, and `counterfactual` has those that say the next class."""
+    """Give every row a label of the training rows at random, and put the words that say it into its
+    text, in place; `rationale` is True at these words, and `counterfactual` has those that say the
+    next class."""
     kind = str(settings.plant)
     numbers, names = class_numbers(examples, list(lexicon), settings)
-    classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
+    classes = [
+        next(raw for raw, number in numbers.items() if number == place)
+        for place in range(len(names))
+    ]
     most = len(WORDS) if kind == "token" else 2
     if len(classes) > most:
         raise UserError(
@@ -228,15 +276,21 @@ def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: Da
             f"and data.unseen_labels=drop, or data.plant=token"
         )
     if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
-        raise UserError(f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut")
+        raise UserError(
+            f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut"
+        )
     limit = settings.max_tokens
     for split, part in examples.items():
         planted = []
         for example_id, row in zip(part.index.tolist(), part.to_dict("records"), strict=True):
             # whatever else is in the split
-            draw = np.random.default_rng((settings.split_seed, 10 + SPLITS.index(split), example_id))
+            draw = np.random.default_rng(
+                (settings.split_seed, 10 + SPLITS.index(split), example_id)
+            )
             label = int(draw.integers(len(classes)))
-            said, other = (lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw))
+            said, other = (
+                lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw)
+            )
             old = row["words"][: None if limit is None else max(limit - len(said), 0)]
             places = np.sort(draw.integers(0, len(old) + 1, len(said)))
             per_word = {
@@ -244,17 +298,30 @@ def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: Da
                 "counterfactual": np.insert(old, places, other),
             }
             for name, values in row["per_word"].items():
-                if name not in OWN:  # the planted words belong to a neighbour's sentence or text, and have no number
-                    new = values[np.maximum(places - 1, 0)] if name in ("sentence", "segment") else np.nan
+                if (
+                    name not in OWN
+                ):  # the planted words belong to a neighbour's sentence or text, and have no number
+                    new = (
+                        values[np.maximum(places - 1, 0)]
+                        if name in ("sentence", "segment")
+                        else np.nan
+                    )
                     per_word[name] = np.insert(values[: len(old)], places, new)
             length = row["length"] + len(said)
-            changed = {"words": np.insert(old, places, said), "labels": [classes[label]], "length": length}
+            changed = {
+                "words": np.insert(old, places, said),
+                "labels": [classes[label]],
+                "length": length,
+            }
             planted.append(row | changed | {"per_word": per_word})
         examples[split] = pd.DataFrame(planted, index=part.index)
 
 
-def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:
-    """The words that say this class, in the order of the text, and those that say the next one, after the last the first."""
+def planted_words(
+    kind: str, label: int, classes: int, draw: np.random.Generator
+) -> tuple[list[str], list[str]]:
+    """The words that say this class, in the order of the text, and those that say the next one,
+    after the last the first."""
     after = (label + 1) % classes
     if kind == "token":
         return [WORDS[label]], [WORDS[after]]

@@ -1,4 +1,5 @@
-"""From loaded columns to examples: labels, filters, splits and class weights. Pure functions on arrays."""
+"""From loaded columns to examples: labels, filters, splits and class weights. Pure functions on
+arrays."""
 
 import re
 from collections import Counter
@@ -22,7 +23,8 @@ from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, doc
 
 
 def canonical(value: Any) -> str | None:
-    """A raw cell as text, so that 1, 1.0, "1" and "1.0" are the same label; None for null and blank cells.
+    """A raw cell as text, so that 1, 1.0, "1" and "1.0" are the same label; None for null and blank
+    cells.
 
     >>> [canonical(value) for value in (1, 1.0, " 1 ", "1.0", "1.5", "v1.0", "pos", "", None, float("nan"))]
     ['1', '1', '1', '1', '1.5', 'v1.0', 'pos', None, None, None]
@@ -35,29 +37,37 @@ def canonical(value: Any) -> str | None:
 
 
 def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
-    """One column as a list; class numbers of the hub come as the classes' names. `doc.body` is the entry `body` of the
-    objects in the column `doc`, and `notes.0.label` that of the first object of a list; None where there is none.
-    """
+    """One column as a list; class numbers of the hub come as the classes' names. `doc.body` is the
+    entry `body` of the objects in the column `doc`, and `notes.0.label` that of the first object of
+    a list; None where there is none."""
     root, *path = name.split(".")
     if name in rows.column_names:
-        values, feature = rows[name][:], rows.features[name]
+        values = rows[name][:]
+        feature = rows.features[name]
         if isinstance(feature, datasets.ClassLabel):
             # the hub marks hidden labels with -1
-            return [None if value is None or value < 0 else feature.names[value] for value in values]
+            return [
+                None if value is None or value < 0 else feature.names[value] for value in values
+            ]
     elif root in rows.column_names and path and _is_there(rows.features[root], path):
         values = [_inside(value, path) for value in rows[root][:]]
     else:
         known = _names_of(rows.features)
         remedy = f"choose one with {setting}=NAME"
         if any(len(one.split()) > 4 for one in known):  # a text where names are expected
-            remedy = "the first line looks like a row and not like names: add a header line to the file"
+            remedy = (
+                "the first line looks like a row and not like names: add a header line to the file"
+            )
         raise UserError(
             f"{setting}={name}: there is no such column{nearest(name, known) or '.'} "
             f"The columns are {listed(known)}; {remedy}"
         )
     for value in values:
         parts = value if isinstance(value, list) else [value]
-        if any("\0" in one if isinstance(one, str) else isinstance(one, float) and np.isinf(one) for one in parts):
+        if any(
+            "\0" in one if isinstance(one, str) else isinstance(one, float) and np.isinf(one)
+            for one in parts
+        ):
             raise UserError(
                 f"{setting}={name}: one cell is {str(value)[:60]!r}; expected text without null characters, or finite "
                 f"numbers: correct it in the file, or choose another column"
@@ -97,36 +107,48 @@ def _names_of(features: Mapping[str, Any]) -> list[str]:
 
 
 def passes(rows: datasets.Dataset, filters: Mapping[str, Any]) -> Bool[np.ndarray, " rows"]:
-    """Which rows have an allowed value in every filtered column; `filters` maps column → value or list of values."""
+    """Which rows have an allowed value in every filtered column; `filters` maps column → value or
+    list of values."""
     keep = np.ones(len(rows), bool)
     for name, allowed in filters.items():
-        values = {canonical(value) for value in (allowed if isinstance(allowed, list | tuple) else [allowed])}
-        keep &= np.array([canonical(value) in values for value in column(rows, name, "data.filters column")], bool)
+        values = {
+            canonical(value)
+            for value in (allowed if isinstance(allowed, list | tuple) else [allowed])
+        }
+        keep &= np.array(
+            [canonical(value) in values for value in column(rows, name, "data.filters column")],
+            bool,
+        )
     return keep
 
 
 def label_lists(values: Sequence[Any], delimiter: str | None) -> list[list[str] | None]:
-    """The raw labels of every row as a list of texts, None where the cell is null. A cell is one label, or with a delimiter
-    several: as a text, or as a list, which may be empty."""
+    """The raw labels of every row as a list of texts, None where the cell is null. A cell is one
+    label, or with a delimiter several: as a text, or as a list, which may be empty."""
     result: list[list[str] | None] = []
     for value in values:
         parts = [value]
         if delimiter is not None and isinstance(value, str | list | tuple):
             parts = value.split(delimiter) if isinstance(value, str) else list(value)
         texts = [text for part in parts if (text := canonical(part)) is not None]
-        result.append(texts if texts or (delimiter is not None and isinstance(value, list | tuple)) else None)
+        result.append(
+            texts if texts or (delimiter is not None and isinstance(value, list | tuple)) else None
+        )
     return result
 
 
 def divided(values: Sequence[Any], above: float) -> list[str | None]:
-    """Numbers as two classes, those up to a number and those above it; None where the cell is empty or NaN."""
+    """Numbers as two classes, those up to a number and those above it; None where the cell is empty
+    or NaN."""
     sides: list[str | None] = []
     for value in values:
         text = canonical(value)
         try:
             number = float("nan" if text is None else text)
         except ValueError:
-            raise UserError(f"data.above={above:g}: the label {text!r:.60} is no number: expected numbers") from None
+            raise UserError(
+                f"data.above={above:g}: the label {text!r:.60} is no number: expected numbers"
+            ) from None
         side = f"above {above:g}" if number > above else f"{above:g} or less"
         sides.append(None if np.isnan(number) else side)
     return sides
@@ -138,8 +160,9 @@ def class_map(
     """Which class each raw label is: raw label → class number, and the classes' names.
 
     Args:
-        labels: classes in order; or raw value → class name (several values may share a class; classes in order of
-            first mention); or None: the values of the training rows, sorted, as numbers where all are numbers.
+        labels: classes in order; or raw value → class name (several values may share a class;
+            classes in order of first mention); or None: the values of the training rows, sorted, as
+            numbers where all are numbers.
         training: the training rows' raw labels.
     """
     if labels is None:
@@ -163,9 +186,10 @@ def class_weights(
     """The weight of every class in the loss, `[classes]`.
 
     Args:
-        setting: `none`; `balanced_positive`: 1 for class 0 and negatives / positives for class 1 (the paper's), for
-            multi-label tasks negatives / positives of every label; `inverse_frequency`: examples / (classes · count),
-            1 on average over the examples; or a list.
+        setting: `none`; `balanced_positive`: 1 for class 0 and negatives / positives for class 1
+            (the paper's), for multi-label tasks negatives / positives of every label;
+            `inverse_frequency`: examples / (classes · count), 1 on average over the examples; or a
+            list.
         counts, total: training examples of each class, and of all, after all filters.
         task: single- or multi-label.
     """
@@ -173,12 +197,16 @@ def class_weights(
     if not isinstance(setting, str):
         weights = torch.tensor([float(weight) for weight in setting])
         if len(weights) != classes or not (weights > 0).all():
-            raise UserError(f"data.class_weight={list(setting)}: expected {classes} numbers above 0, one per class")
+            raise UserError(
+                f"data.class_weight={list(setting)}: expected {classes} numbers above 0, one per class"
+            )
         return weights
     if setting == "none":
         return None
     if (counts == 0).any():
-        raise UserError(f"data.class_weight={setting} needs examples of every class; set data.class_weight=none")
+        raise UserError(
+            f"data.class_weight={setting} needs examples of every class; set data.class_weight=none"
+        )
     count = torch.from_numpy(counts).float()
     if setting == "inverse_frequency":
         return total / (classes * count)
@@ -193,12 +221,15 @@ def class_weights(
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""What neither XML nor a spreadsheet can hold. In texts it is shown as an escape: published data have it."""
+"""What neither XML nor a spreadsheet can hold. In texts it is shown as an escape: published data
+have it."""
 
 
-def vocabulary_of(examples: Mapping[str, Examples], spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
-    """The words that are frequent enough in the training texts (where nothing is trained, in all); a question counts as a
-    text of its own."""
+def vocabulary_of(
+    examples: Mapping[str, Examples], spelling: Sequence[str], settings: DataSettings
+) -> Vocabulary:
+    """The words that are frequent enough in the training texts (where nothing is trained, in all);
+    a question counts as a text of its own."""
     training = examples["train"] if settings.trains else pd.concat(list(examples.values()))
     texts = [*training["words"], *training.get("question", [])]
     words = Ragged.of(texts, np.int32)
@@ -212,20 +243,26 @@ def class_numbers(
     """Raw answer → class number for every answer that may occur, and the classes' names."""
     trains = settings.trains
     training = examples["train"] if trains else pd.concat(list(examples.values()))
-    labels, column = settings.labels, settings.label
+    labels = settings.labels
+    column = settings.label
     if settings.classes_from == "labels":
         numbers, classes = class_map(labels, training["labels"].tolist())
         seen = Counter(label for row in training["labels"] for label in row)
         trained = {numbers[label] for label in seen if label in numbers}
         least = 1 if settings.multi_label or not trains else 2
         if len(trained) < least:
-            there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
+            there = (
+                ", ".join(f"{label}: {number}" for label, number in seen.most_common(8))
+                or "no label at all"
+            )
             expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
             raise UserError(
                 f"the {'training ' * trains}rows have fewer than {least} classes{expected} in the column data.label={column} "
                 f"({there}): choose another column, or other data.filters or data.labels"
             )
-        if trains and (empty := [name for number, name in enumerate(classes) if number not in trained]):
+        if trains and (
+            empty := [name for number, name in enumerate(classes) if number not in trained]
+        ):
             raise UserError(
                 f"data.labels: no training row has the class {', '.join(empty)}; the column {column} has "
                 f"{', '.join(seen)}. Leave the class out of data.labels"
@@ -241,10 +278,17 @@ def class_numbers(
         return class_map(None, [*candidates, *training["labels"]])
     classes = vocabulary_of(examples, spelling, settings).words[len(SPECIAL) :]
     place = {word: number for number, word in enumerate(classes)}
-    given = [names for part in examples.values() for names in (*part["labels"], *part.get("candidates", [])) if names]
+    given = [
+        names
+        for part in examples.values()
+        for names in (*part["labels"], *part.get("candidates", []))
+        if names
+    ]
     numbers = {}
     for raw in {name for names in given for name in names}:
-        tokens = settings.rules.words(raw)  # an answer is read as the text is: "Kitchen" is the word "kitchen"
+        tokens = settings.rules.words(
+            raw
+        )  # an answer is read as the text is: "Kitchen" is the word "kitchen"
         if len(tokens) == 1 and tokens[0] in place:
             numbers[raw] = place[tokens[0]]
     return numbers, classes
@@ -255,41 +299,57 @@ OVER_MOST = "over data.most"
 
 
 class Kept(NamedTuple):
-    """What a filter decides: True = keep; how many rows go for each reason; other facts for the manifest."""
+    """What a filter decides: True = keep; how many rows go for each reason; other facts for the
+    manifest."""
 
     mask: Bool[np.ndarray, " rows"]
     dropped: Mapping[str, int] = {}
     facts: Mapping[str, Any] = {}
 
 
-def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
+def with_known_labels(
+    split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings
+) -> Kept:
     """The rows all of whose labels are classes."""
     known = np.array([all(label in numbers for label in one) for one in examples["labels"]], bool)
     if not known.all():
         where = {
-            "labels": "was not seen in training" if settings.labels is None else "is not in data.labels",
+            "labels": "was not seen in training"
+            if settings.labels is None
+            else "is not in data.labels",
             "vocabulary": "is no word of the vocabulary",
             "candidates": "was neither a label nor a candidate in training",
         }[settings.classes_from]
         unseen = Counter(label for row in examples["labels"] for label in row)
-        names = ", ".join(f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers)
+        names = ", ".join(
+            f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers
+        )
         if settings.unseen_labels == "error":
             raise UserError(
                 f"a label of the {split} split {where}: {names[:300]}. Leave such rows out with "
                 f"data.unseen_labels=drop, or map them to a class in data.labels"
             )
         if not known.any():
-            raise UserError(f"every label of the {split} split {where}: {names[:300]}. Check data.label")
+            raise UserError(
+                f"every label of the {split} split {where}: {names[:300]}. Check data.label"
+            )
     return Kept(known, {"label is unseen": int((~known).sum())})
 
 
-def answerable(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
+def answerable(
+    split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings
+) -> Kept:
     """The rows whose label is among their candidates."""
     if "candidates" not in examples:
         return Kept(np.ones(len(examples), bool))
-    allowed = [None if names is None else {numbers.get(name) for name in names} for names in examples["candidates"]]
+    allowed = [
+        None if names is None else {numbers.get(name) for name in names}
+        for names in examples["candidates"]
+    ]
     answers = [numbers[label[0]] for label in examples["labels"]]
-    among = np.array([one is None or answer in one for answer, one in zip(answers, allowed, strict=True)], bool)
+    among = np.array(
+        [one is None or answer in one for answer, one in zip(answers, allowed, strict=True)], bool
+    )
     if not among.all():
         row = int(np.flatnonzero(~among)[0])
         message = (
@@ -301,7 +361,11 @@ def answerable(split: str, examples: Examples, numbers: Mapping[str, int], setti
             raise UserError(f"{message}. Leave such rows out with data.unseen_labels=drop")
         if not among.any():
             raise UserError(f"{message}. Check data.candidates and data.candidates_pattern")
-    sizes = [len(one - {None}) for one, kept in zip(allowed, among, strict=True) if one is not None and kept]
+    sizes = [
+        len(one - {None})
+        for one, kept in zip(allowed, among, strict=True)
+        if one is not None and kept
+    ]
     facts = {
         "candidates per row": {"min": min(sizes, default=0), "max": max(sizes, default=0)},
         "any class may answer": allowed.count(None),
@@ -322,7 +386,8 @@ def at_most(split: str, examples: Examples, settings: DataSettings) -> Kept:
 
 def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
     """The rows within the length limits, which are strict."""
-    length, extremes = examples["length"].to_numpy(), settings.drop_extremes and len(examples) > 0
+    length = examples["length"].to_numpy()
+    extremes = settings.drop_extremes and len(examples) > 0
     least = length.min() if extremes and settings.min_length is None else settings.min_length
     most = length.max() if extremes and settings.max_length is None else settings.max_length
     long_enough = np.ones(len(length), bool) if least is None else length > least
@@ -333,7 +398,9 @@ def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
             f"no row of the {split} split has more than data.min_length={settings.min_length} and fewer than "
             f"data.max_length={settings.max_length} tokens; the texts have {length.min()} to {length.max()}"
         )
-    return Kept(keep, {"too short": int((~long_enough).sum()), "too long": int((~short_enough).sum())})
+    return Kept(
+        keep, {"too short": int((~long_enough).sum()), "too long": int((~short_enough).sum())}
+    )
 
 
 def of_sentences(split: str, examples: Examples, settings: DataSettings) -> Kept:
@@ -342,7 +409,9 @@ def of_sentences(split: str, examples: Examples, settings: DataSettings) -> Kept
     if "sentences" not in examples:
         return Kept(every)
     counts, sizes = (examples[name].to_numpy() for name in ("sentences", "longest_sentence"))
-    applies, most, longest = split in settings.sentence_limits_on, settings.max_sentences, settings.max_sentence_tokens
+    applies = split in settings.sentence_limits_on
+    most = settings.max_sentences
+    longest = settings.max_sentence_tokens
     few = counts <= most if applies and most else every
     short = sizes <= longest if applies and longest else every
     keep = few & short

@@ -1,4 +1,5 @@
-"""What `conf/data/*.yaml` may say: flat settings (`data.max_tokens=50`) that check themselves and each other."""
+"""What `conf/data/*.yaml` may say: flat settings (`data.max_tokens=50`) that check themselves and
+each other."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,33 +20,39 @@ class DataSettings(Columns, TextRules, Reading):
     """All settings of a data set but its source.
 
     Attributes:
-        labels: classes in order, or raw value → class name; None: the values in the training rows, sorted.
-        unseen_labels: what to do with rows whose label has no training example (or is not in `labels`): `error` or
-            `drop`.
-        classes_from: what the classes are: `labels`, the labels of the training rows (or those in `labels`);
-            `candidates`, all that a training row may be answered with; `vocabulary`, every word.
+        labels: classes in order, or raw value → class name; None: the values in the training rows,
+            sorted.
+        unseen_labels: what to do with rows whose label has no training example (or is not in
+            `labels`): `error` or `drop`.
+        classes_from: what the classes are: `labels`, the labels of the training rows (or those in
+            `labels`); `candidates`, all that a training row may be answered with; `vocabulary`,
+            every word.
         class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
-        plant: None, or the kind of shortcut that decides every label instead (`attnprobe.data.prepare.KINDS`): the label
-            becomes a class at random, words that say which are put into the text, and these are the rationale.
+        plant: None, or the kind of shortcut that decides every label instead
+            (`attnprobe.data.prepare.KINDS`): the label becomes a class at random, words that say
+            which are put into the text, and these are the rationale.
         min_length: keep texts of *more* than that many tokens (strict, as in the paper's code).
         max_length: keep texts of *fewer* than that many tokens.
-        drop_extremes: where a limit is None, take the split's own shortest or longest length for it. A quirk of
-            the paper's code: the strict comparison loses the longest text(s) of every split.
+        drop_extremes: where a limit is None, take the split's own shortest or longest length for
+            it. A quirk of the paper's code: the strict comparison loses the longest text(s) of
+            every split.
         max_tokens: longer texts are cut to that many tokens, and counted.
-        most: split → at most that many of its rows, drawn at random (by `split_seed`), and the others counted; splits
-            that are not named keep all. The vocabulary comes from the training rows that are left.
+        most: split → at most that many of its rows, drawn at random (by `split_seed`), and the
+            others counted; splits that are not named keep all. The vocabulary comes from the
+            training rows that are left.
         max_sentences: keep texts of at most that many sentences.
         max_sentence_tokens: keep texts whose longest sentence has at most that many tokens.
-        sentence_limits_on: the splits that these two limits hold for. Other splits keep all texts (Serrano & Smith
-            filter the training and development documents alone).
+        sentence_limits_on: the splits that these two limits hold for. Other splits keep all texts
+            (Serrano & Smith filter the training and development documents alone).
         pool: put all splits together and divide them again.
-        validation_share: where there is no validation split, this share of the training rows (after the test share
-            is taken), the same of every class.
-        test_share: where there is no test split, this share of all rows; 1: nothing is trained (`training=none`), so that
-            every row is a test row, and no split is drawn from another.
-        split_seed: decides these divisions; apart from the run's seed, so that all seeds see the same splits.
-        min_df: a word of the vocabulary is in at least that many training texts (before the length limits, as in the
-            paper's code).
+        validation_share: where there is no validation split, this share of the training rows (after
+            the test share is taken), the same of every class.
+        test_share: where there is no test split, this share of all rows; 1: nothing is trained
+            (`training=none`), so that every row is a test row, and no split is drawn from another.
+        split_seed: decides these divisions; apart from the run's seed, so that all seeds see the
+            same splits.
+        min_df: a word of the vocabulary is in at least that many training texts (before the length
+            limits, as in the paper's code).
         max_vocabulary: at most that many words.
         vectors: text file of word vectors, GloVe or fastText.
         missing_vectors: `zeros` or `normal`: rows of words that the file does not have.
@@ -60,7 +67,9 @@ class DataSettings(Columns, TextRules, Reading):
     labels: Sequence[Any] | Mapping[Any, Any] | None = None
     unseen_labels: Literal["error", "drop"] = "error"
     classes_from: Literal["labels", "candidates", "vocabulary"] = "labels"
-    class_weight: Literal["none", "balanced_positive", "inverse_frequency"] | Sequence[Positive] = "none"
+    class_weight: Literal["none", "balanced_positive", "inverse_frequency"] | Sequence[Positive] = (
+        "none"
+    )
     plant: Literal["token", "ordered_pair", "token_in_context"] | None = None
     min_length: Whole | None = None
     max_length: Count | None = None
@@ -88,13 +97,16 @@ class DataSettings(Columns, TextRules, Reading):
         TextRules.__post_init__(self)
         # what needs sentences must have them
         if self.sentences is None and self.rationale_kind == "sentences":
-            raise UserError("data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column")
+            raise UserError(
+                "data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column"
+            )
         for setting in ("max_sentences", "max_sentence_tokens"):
             if self.sentences is None and (limit := getattr(self, setting)) is not None:
                 raise UserError(
                     f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
                 )
-        # characters are counted in the text as it is: what changes it before or after it is cut into tokens is refused
+        # characters are counted in the text as it is: what changes it before or after it is cut
+        # into tokens is refused
         if self.rationale_kind == "characters":
             unplaced = [one for one in self.token_rules if one not in PLACED]
             for setting, steps in (("clean", self.clean), ("token_rules", unplaced)):
@@ -110,14 +122,24 @@ class DataSettings(Columns, TextRules, Reading):
                 )
         # what a question may be answered with
         if self.classes_from == "candidates" and not self.restricted:
-            raise UserError("data.classes_from=candidates needs data.candidates or data.candidates_pattern")
+            raise UserError(
+                "data.classes_from=candidates needs data.candidates or data.candidates_pattern"
+            )
         if self.classes_from != "labels" and (self.labels is not None or self.multi_label):
             raise UserError(
                 f"data.classes_from={self.classes_from} leaves no room for data.labels and data.multi_label: set "
                 f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
             )
-        # a shortcut replaces labels and rationales, so there must be one label per row, and no question about it
-        for setting in ("multi_label", "rationale", "annotators", "question", "candidates", "candidates_pattern"):
+        # a shortcut replaces labels and rationales, so there must be one label per row, and no
+        # question about it
+        for setting in (
+            "multi_label",
+            "rationale",
+            "annotators",
+            "question",
+            "candidates",
+            "candidates_pattern",
+        ):
             if self.plant is not None and (value := getattr(self, setting)):
                 raise UserError(
                     f"data.plant={self.plant} replaces labels and their reasons: it does not go with data.{setting}={value}"
@@ -139,7 +161,8 @@ class DataSettings(Columns, TextRules, Reading):
         return self.test_share < 1
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Refuse, by a `UserError`, a source without training rows; where nothing is trained, without test rows too."""
+        """Refuse, by a `UserError`, a source without training rows; where nothing is trained,
+        without test rows too."""
         if "train" not in splits and (self.trains or "test" not in splits):
             raise UserError(
                 f"there is no training file among the splits {', '.join(splits)}: expected 'data.path={{train: FILE, …}}', a "

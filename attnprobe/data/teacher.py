@@ -1,7 +1,8 @@
-"""What a finished run, the teacher, says about every example, for runs that learn from it or are compared with it.
+"""What a finished run, the teacher, says about every example, for runs that learn from it or are
+compared with it.
 
-It is read from the examples' files of the teacher's directory, `examples/<split>.parquet` (`RunDirectory.examples`).
-"""
+It is read from the examples' files of the teacher's directory, `examples/<split>.parquet`
+(`RunDirectory.examples`)."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +18,17 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.examples import Ragged
 from attnprobe.results.directory import RunDirectory, examples_file
 
-WORDS, SENTENCES = "tokens", "words"
-"""Columns of the words of a text, and of the words of each of its sentences, which only a hierarchical model's run has."""
+WORDS = "tokens"
+SENTENCES = "words"
+"""Columns of the words of a text, and of the words of each of its sentences, which only a
+hierarchical model's run has."""
 
 
 @dataclass(frozen=True)
 class TeacherOutputs:
-    """What a teacher says about the examples of one split, in float32, in which a student is trained: the attention of each
-    over its content positions, which sums to 1, and the probability of every class."""
+    """What a teacher says about the examples of one split, in float32, in which a student is
+    trained: the attention of each over its content positions, which sums to 1, and the probability
+    of every class."""
 
     attention: Ragged
     probability: Float[np.ndarray, "rows classes"]
@@ -39,11 +43,16 @@ class Teacher:
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
-        """Open a finished run, after comparing its examples' files with its manifest; a `UserError` where there is
-        none, or none with examples of these splits, a `DamagedRun` where a file is not as it was written."""
+        """Open a finished run, after comparing its examples' files with its manifest; a `UserError`
+        where there is none, or none with examples of these splits, a `DamagedRun` where a file is
+        not as it was written."""
         run = RunDirectory(directory)
         if not run.is_finished:
-            state = "is not finished (it has no manifest.json)" if run.path.exists() else "does not exist"
+            state = (
+                "is not finished (it has no manifest.json)"
+                if run.path.exists()
+                else "does not exist"
+            )
             raise UserError(
                 f"teacher={directory} {state}: expected the directory of a finished run. Train it first, or let "
                 f"teacher=auto find or train it"
@@ -59,21 +68,29 @@ class Teacher:
         return cls(run.path, manifest)
 
     def outputs(
-        self, split: str, classes: Sequence[str], example_id: Int[np.ndarray, " rows"], texts: Iterable[Sequence[str]]
+        self,
+        split: str,
+        classes: Sequence[str],
+        example_id: Int[np.ndarray, " rows"],
+        texts: Iterable[Sequence[str]],
     ) -> TeacherOutputs:
-        """What the teacher says about these examples of a split; `example_id` (ascending), their words and the
-        classes are of this run's data.
+        """What the teacher says about these examples of a split; `example_id` (ascending), their
+        words and the classes are of this run's data.
 
         Raises:
-            UserError: the teacher saw other examples, or these in other words; the first difference is named.
+            UserError: the teacher saw other examples, or these in other words; the first difference
+                is named.
         """
         unfit = f"teacher={self.directory} does not fit this run's data: "
         if (theirs := self.manifest["classes"]) != list(classes):
-            raise UserError(f"{unfit}its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
+            raise UserError(
+                f"{unfit}its classes are {', '.join(theirs)}, here they are {', '.join(classes)}"
+            )
         run = RunDirectory(self.directory)
         spoken = SENTENCES if SENTENCES in run.example_columns(split).names else WORDS
         table = run.examples(split, ["example_id", "attention", "probability", spoken])
-        there, here = {*table["example_id"].to_pylist()}, {*example_id.tolist()}
+        there = {*table["example_id"].to_pylist()}
+        here = {*example_id.tolist()}
         if there != here:
             only = sorted(there - here) or sorted(here - there)
             side = "there and not here" if there - here else "here and not there"

@@ -1,9 +1,9 @@
-"""From a raw text to tokens and ids: named cleaning steps, tokenizers, and the pipeline that a run keeps.
+"""From a raw text to tokens and ids: named cleaning steps, tokenizers, and the pipeline that a run
+keeps.
 
-Order: sentences, where raw text is split into them; cleaning steps on each (else on the whole text); white space
-collapsed; tokenizer; token rules on the list of tokens; truncation to `max_tokens`. The paper lowers case *after*
-tokenising, which changes what spaCy splits.
-"""
+Order: sentences, where raw text is split into them; cleaning steps on each (else on the whole
+text); white space collapsed; tokenizer; token rules on the list of tokens; truncation to
+`max_tokens`. The paper lowers case *after* tokenising, which changes what spaCy splits."""
 
 import re
 import tempfile
@@ -23,13 +23,17 @@ from attnprobe.core.settings import Checked
 if TYPE_CHECKING:  # settings are checked without a second for spaCy
     from spacy.tokens import Doc
 
-OF_SEVERAL = regex.compile(r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]")
-"""What only occurs within or after another character: marks, joiners, skin tones, halves of flags."""
+OF_SEVERAL = regex.compile(
+    r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
+)
+"""What only occurs within or after another character: marks, joiners, skin tones, halves of
+flags."""
 
 
 @cache
 def blank(language: str) -> Callable[[str], "Doc"]:
-    """spaCy's tokenizer of a language, by its code; Chinese is segmented by jieba and Japanese by SudachiPy, into words."""
+    """spaCy's tokenizer of a language, by its code; Chinese is segmented by jieba and Japanese by
+    SudachiPy, into words."""
     import spacy
 
     settings: dict[str, Any] = {}
@@ -38,14 +42,16 @@ def blank(language: str) -> Callable[[str], "Doc"]:
             settings = {"nlp": {"tokenizer": {"segmenter": "jieba"}}}
             import jieba
 
-            # jieba would load its dictionary from the machine's shared folder for temporary files, where anybody could
-            # have put it: it is built again in a folder of our own
+            # jieba would load its dictionary from the machine's shared folder for temporary files,
+            # where anybody could have put it: it is built again in a folder of our own
             if not jieba.dt.initialized:
                 jieba.setLogLevel(60)
                 with tempfile.TemporaryDirectory(prefix="attnprobe-") as folder:
                     jieba.dt.tmp_dir = folder
                     jieba.initialize()
-        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # within SudachiPy
+        with warnings.catch_warnings(
+            action="ignore", category=DeprecationWarning
+        ):  # within SudachiPy
             tokenizer: Callable[[str], Doc] = spacy.blank(language, config=settings).tokenizer
         return tokenizer
     except ImportError as error:
@@ -62,7 +68,8 @@ def blank(language: str) -> Callable[[str], "Doc"]:
 
 
 def language_tokens(text: str, language: str) -> list[str]:
-    """The tokens of a text by a language's rules; what a reader sees as one character is never cut in two.
+    """The tokens of a text by a language's rules; what a reader sees as one character is never cut
+    in two.
 
     >>> language_tokens("I don't, 👨‍👩‍👧 and 👍🏽👍🏽!", "en")
     ['I', 'do', "n't", ',', '👨‍👩‍👧', 'and', '👍🏽', '👍🏽', '!']
@@ -83,7 +90,8 @@ def language_tokens(text: str, language: str) -> list[str]:
 
 
 PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*|(?:<br\s*/?>\s*)+", re.IGNORECASE)
-"""A blank line or HTML's line breaks: no sentence continues after them. A single line end is only white space."""
+"""A blank line or HTML's line breaks: no sentence continues after them. A single line end is only
+white space."""
 OPENING = frozenset("\"'“‘«([{") | {"``"}
 END_MARKS = frozenset(".!?")
 CLOSING_MARKS = frozenset(")]}”’") | {"''"}
@@ -92,9 +100,10 @@ CLOSING_MARKS = frozenset(")]}”’") | {"''"}
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a raw text, in order; joined they are the text again.
 
-    A sentence ends after a run of `.`, `!` and `?` (or another script's such marks) with the marks that close it, or with
-    its paragraph. The full stop of an abbreviation that the `language`'s tokenizer knows ("Dr.", "U.S.", initials)
-    ends nothing, nor does an ellipsis, which may stand anywhere.
+    A sentence ends after a run of `.`, `!` and `?` (or another script's such marks) with the marks
+    that close it, or with its paragraph. The full stop of an abbreviation that the `language`'s
+    tokenizer knows ("Dr.", "U.S.", initials) ends nothing, nor does an ellipsis, which may stand
+    anywhere.
 
     >>> [sentence.strip() for sentence in split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')]
     ['Dr. No left... "Why?"', 'she said.', '"Go on!"', '(He did.)']
@@ -107,35 +116,47 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
         words = Sentencizer()(blank(language)(paragraph.rstrip()))
         starts = [0]
         for span in list(words.sents)[1:]:
-            # spaCy leaves all punctuation to the sentence before; a mark that is glued to its right opens the next one
+            # spaCy leaves all punctuation to the sentence before; a mark that is glued to its right
+            # opens the next one
             start = span.start
-            while start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_:
+            while (
+                start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_
+            ):
                 if not (words[start - 2].whitespace_ or words[start - 2].text in OPENING):
                     break
                 start -= 1
             starts.append(words[start].idx)
-        sentences += [paragraph[start:end] for start, end in pairwise([*starts, len(paragraph)]) if start < end]
+        sentences += [
+            paragraph[start:end]
+            for start, end in pairwise([*starts, len(paragraph)])
+            if start < end
+        ]
     return sentences
 
 
 def sentence_numbers(tokens: Sequence[str]) -> list[int]:
-    """The sentence of every token, from 0: one ends after a run of `.`, `!` and `?` and the marks that close it.
+    """The sentence of every token, from 0: one ends after a run of `.`, `!` and `?` and the marks
+    that close it.
 
     >>> sentence_numbers("she ran . ( why ? ) nobody knows".split())
     [0, 0, 0, 1, 1, 1, 1, 2, 2]
     """
-    numbers, number, ended = [], 0, False
+    numbers = []
+    number = 0
+    ended = False
     for token in tokens:
         if token in END_MARKS:
             ended = True
         elif ended and token not in CLOSING_MARKS:
-            number, ended = number + 1, False
+            number = number + 1
+            ended = False
         numbers.append(number)
     return numbers
 
 
 def numbered(sentences: Iterable[Sequence[str]]) -> tuple[list[str], list[int]]:
-    """The tokens of all sentences one after the other, and the sentence of each; sentences without tokens do not count.
+    """The tokens of all sentences one after the other, and the sentence of each; sentences without
+    tokens do not count.
 
     >>> numbered([["a", "."], [], ["b"]])
     (['a', '.', 'b'], [0, 0, 1])
@@ -158,11 +179,17 @@ CLEANING: dict[str, Callable[[str], str]] = {
     # every character that is not a letter, digit or underscore becomes a space
     "nonword": lambda text: re.sub(r"\W", " ", text),
     "html": lambda text: unescape(re.sub(r"<[^<>]*>", " ", text)),
-    # the brackets of the Penn Treebank; the paper deletes the opening one and puts a space for the closing one
-    "treebank_brackets": lambda text: re.sub("-RRB-", " ", re.sub("-LRB-", "", text, flags=re.I), flags=re.I),
+    # the brackets of the Penn Treebank; the paper deletes the opening one and puts a space for the
+    # closing one
+    "treebank_brackets": lambda text: re.sub(
+        "-RRB-", " ", re.sub("-LRB-", "", text, flags=re.I), flags=re.I
+    ),
     # the Penn Treebank's way of writing brackets and quotation marks, back to the usual one
-    "treebank_marks": lambda text: re.sub("``|''", '"', re.sub("-RRB-", ")", re.sub("-LRB-", "(", text))),
-    # what Keras' text tokenizer replaces (it keeps apostrophes): the IMDB of the paper went through it
+    "treebank_marks": lambda text: re.sub(
+        "``|''", '"', re.sub("-RRB-", ")", re.sub("-LRB-", "(", text))
+    ),
+    # what Keras' text tokenizer replaces (it keeps apostrophes): the IMDB of the paper went through
+    # it
     "keras_marks": lambda text: text.translate(_KERAS_MARKS),
 }
 
@@ -174,14 +201,19 @@ def _rejoined(pattern: str, replacement: str, tokens: list[str]) -> list[str]:
 TOKEN_RULES: dict[str, Callable[[list[str]], list[str]]] = {
     "lower": lambda tokens: [token.lower() for token in tokens],
     # any token with a digit in it
-    "digits": lambda tokens: [NUMBER if any(c.isdigit() for c in token) else token for token in tokens],
+    "digits": lambda tokens: [
+        NUMBER if any(c.isdigit() for c in token) else token for token in tokens
+    ],
     # bAbI's questions go without their mark in the paper's vocabulary
     "no_question_mark": lambda tokens: [token for token in tokens if token != "?"],
-    # Of each run of punctuation and spaces only the last character stays: free-standing marks vanish, except at the
-    # very end, and marks inside a token stand alone ("n't" → "n ' t"). That is what the paper's newsgroups code does.
+    # Of each run of punctuation and spaces only the last character stays: free-standing marks
+    # vanish, except at the very end, and marks inside a token stand alone ("n't" → "n ' t"). That
+    # is what the paper's newsgroups code does.
     "free_punctuation": lambda tokens: _rejoined(r"(\W)+", r" \1 ", tokens),
     # MIMIC's placeholders [** … **]
-    "deidentified": lambda tokens: _rejoined(r"\[\s*\*\s*\*(.*?)\*\s*\*\s*\]", f" {DEIDENTIFIED} ", tokens),
+    "deidentified": lambda tokens: _rejoined(
+        r"\[\s*\*\s*\*(.*?)\*\s*\*\s*\]", f" {DEIDENTIFIED} ", tokens
+    ),
     # "_ _ _ _" → "_": the rulers of clinical notes
     "repeated_marks": lambda tokens: _rejoined(r"([^a-zA-Z0-9\s])(?:\s*\1)+", r"\1 ", tokens),
 }
@@ -200,14 +232,15 @@ SENTENCES = ("spacy", "rule", "column")
 class TextRules(metaclass=Checked):
     """How a raw text becomes tokens, and these sentences.
 
-    `language` is a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that suit many.
-    `sentences` says where sentences come from: None (nobody asks), `spacy` (rules on the raw text), `rule` (rules on
-    the tokens, for text that is tokenised already) or `column` (each text is a list of sentences; a new text that is
-    not is split by spaCy's rules).
+    `language` is a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that
+    suit many. `sentences` says where sentences come from: None (nobody asks), `spacy` (rules on the
+    raw text), `rule` (rules on the tokens, for text that is tokenised already) or `column` (each
+    text is a list of sentences; a new text that is not is split by spaCy's rules).
 
     Note:
-        Where raw text is split into sentences, each is cleaned and tokenised on its own: the token rule
-        `free_punctuation`, which keeps the last mark of a text, then keeps that of every sentence.
+        Where raw text is split into sentences, each is cleaned and tokenised on its own: the token
+        rule `free_punctuation`, which keeps the last mark of a text, then keeps that of every
+        sentence.
 
     >>> TextRules(tokenizer="spacy", token_rules=("lower", "digits")).tokens("I don't  own 2 of them.")
     ['i', 'do', "n't", 'own', 'qqq', 'of', 'them', '.']
@@ -228,7 +261,8 @@ class TextRules(metaclass=Checked):
             blank(self.language)  # refused now, not after the training
 
     def words(self, text: str) -> list[str]:
-        """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an answer."""
+        """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an
+        answer."""
         for step in self.clean:
             text = CLEANING[step](text)
         tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()), self.language)
@@ -237,15 +271,19 @@ class TextRules(metaclass=Checked):
         return tokens
 
     def read(self, text: str | Sequence[str]) -> tuple[list[str], list[int] | None]:
-        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for an empty text.
+        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for
+        an empty text.
 
         Args:
-            text: as it is; or a list: of its sentences where `sentences` is `column`, else of its words, taken as they are.
+            text: as it is; or a list: of its sentences where `sentences` is `column`, else of its
+                words, taken as they are.
         """
         if self.sentences == "column" and not isinstance(text, str):
             return numbered(self.words(sentence) for sentence in text)
         if self.sentences in ("spacy", "column") and isinstance(text, str):
-            return numbered(self.words(sentence) for sentence in split_sentences(text, self.language))
+            return numbered(
+                self.words(sentence) for sentence in split_sentences(text, self.language)
+            )
         tokens = self.words(text) if isinstance(text, str) else list(text)
         return tokens, None if self.sentences is None else sentence_numbers(tokens)
 

@@ -21,7 +21,8 @@ SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
 
 
 class Vocabulary:
-    """Ids of words: 0 padding, 1 unknown, 2 `<SOS>`, 3 `<EOS>`, then the words in alphabetical order.
+    """Ids of words: 0 padding, 1 unknown, 2 `<SOS>`, 3 `<EOS>`, then the words in alphabetical
+    order.
 
     >>> vocabulary = Vocabulary(["good", "bad"])
     >>> vocabulary.encode(["good", "film"])
@@ -57,19 +58,26 @@ class Vocabulary:
         try:
             ids = read_json(path)
         except FileNotFoundError:
-            raise UserError(f"{path} does not exist: expected the vocabulary.json of a finished run") from None
+            raise UserError(
+                f"{path} does not exist: expected the vocabulary.json of a finished run"
+            ) from None
         except UserError as error:
-            raise UserError(f"{error}: it is not a vocabulary. Expected the vocabulary.json of a run") from None
+            raise UserError(
+                f"{error}: it is not a vocabulary. Expected the vocabulary.json of a run"
+            ) from None
         vocabulary = cls(ids)
         if vocabulary.ids != ids:
-            raise UserError(f"{path} is not a vocabulary of attnprobe: expected {{word: id}} with {SPECIAL} first")
+            raise UserError(
+                f"{path} is not a vocabulary of attnprobe: expected {{word: id}} with {SPECIAL} first"
+            )
         return vocabulary
 
 
 def document_frequency(
     words: Int[np.ndarray, " tokens"], offsets: Int[np.ndarray, " documents_plus_one"], count: int
 ) -> Int[np.ndarray, " words"]:
-    """In how many documents each of `count` words occurs; document i is `words[offsets[i]:offsets[i + 1]]`."""
+    """In how many documents each of `count` words occurs; document i is `words[offsets[i]:offsets[i
+    + 1]]`."""
     frequency = np.zeros(count, np.int64)
     size = 50_000  # documents at a time: bounds the memory of `np.unique` for millions of documents
     for start in range(0, len(offsets) - 1, size):
@@ -81,11 +89,16 @@ def document_frequency(
 
 
 def build_vocabulary(
-    words: Sequence[str], frequency: Int[np.ndarray, " words"], min_df: int = 1, max_vocabulary: int | None = None
+    words: Sequence[str],
+    frequency: Int[np.ndarray, " words"],
+    min_df: int = 1,
+    max_vocabulary: int | None = None,
 ) -> Vocabulary:
-    """The words that occur in at least `min_df` training documents; of these the `max_vocabulary` most frequent, ties in
-    alphabetical order."""
-    kept = [(-int(n), word) for word, n in zip(words, frequency, strict=True) if n >= max(min_df, 1)]
+    """The words that occur in at least `min_df` training documents; of these the `max_vocabulary`
+    most frequent, ties in alphabetical order."""
+    kept = [
+        (-int(n), word) for word, n in zip(words, frequency, strict=True) if n >= max(min_df, 1)
+    ]
     if not kept:
         raise UserError(
             f"data.min_df={min_df} leaves no word in the vocabulary: the most frequent word is in "
@@ -96,40 +109,53 @@ def build_vocabulary(
     return Vocabulary(word for _, word in kept)
 
 
-def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Float[Tensor, "vocabulary embed"]:
-    """N(0, 1) rows, and zeros for padding and for unknown words. The paper's code draws a vector for unknown words as well,
-    which nothing trains where every training word is known, and so adds noise to test texts."""
+def random_vectors(
+    vocabulary: int, size: int, generator: torch.Generator
+) -> Float[Tensor, "vocabulary embed"]:
+    """N(0, 1) rows, and zeros for padding and for unknown words. The paper's code draws a vector
+    for unknown words as well, which nothing trains where every training word is known, and so adds
+    noise to test texts."""
     matrix = torch.randn(vocabulary, size, generator=generator)
     matrix[[PADDING, UNKNOWN]] = 0
     return matrix
 
 
 def load_vectors(
-    path: str | os.PathLike, vocabulary: Vocabulary, *, missing: str = "zeros", generator: torch.Generator | None = None
+    path: str | os.PathLike,
+    vocabulary: Vocabulary,
+    *,
+    missing: str = "zeros",
+    generator: torch.Generator | None = None,
 ) -> tuple[Float[np.ndarray, "vocabulary embed"], int]:
-    """The vectors of the vocabulary's words, float32 `[vocabulary, embed]` with a row of zeros for padding; and how
-    many were found.
+    """The vectors of the vocabulary's words, float32 `[vocabulary, embed]` with a row of zeros for
+    padding; and how many were found.
 
     Args:
-        path: text file, plain or `.gz`, one `word value value …` a line; a fastText header line (`count size`) is
-            recognised, words may hold spaces (glove.840B has such). Looked up as `find_path` does.
+        path: text file, plain or `.gz`, one `word value value …` a line; a fastText header line
+            (`count size`) is recognised, words may hold spaces (glove.840B has such). Looked up as
+            `find_path` does.
         vocabulary: words to look up, as they are spelled. The first of two equal words counts.
-        missing: rows of words that the file does not have: `zeros` (the paper's), or `normal`: N(0, 1).
+        missing: rows of words that the file does not have: `zeros` (the paper's), or `normal`: N(0,
+            1).
         generator: for `normal`; the rows drawn do not depend on which words the file has.
 
     Raises:
-        UserError: the file is missing, no such text file, or a line has another number of values than the first.
+        UserError: the file is missing, no such text file, or a line has another number of values
+            than the first.
     """
     place = find_path(path)
     try:
-        # only \n ends a line, as vectors of odd space characters exist; fastText has a space before it
+        # only \n ends a line, as vectors of odd space characters exist; fastText has a space before
+        # it
         with io.TextIOWrapper(opened(place), "utf-8", errors="replace", newline="\n") as file:
             lines = (line.rstrip(" \r\n") for line in file)
             first = next(lines, "")
             fields = first.split(" ")
             header = len(fields) == 2 and all(field.isdecimal() for field in fields)
             # the first word may hold spaces
-            size = int(fields[1]) if header else len(list(takewhile(_is_number, reversed(fields[1:]))))
+            size = (
+                int(fields[1]) if header else len(list(takewhile(_is_number, reversed(fields[1:]))))
+            )
             if size == 0:
                 raise UserError(
                     f"data.vectors={place}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText "
@@ -140,17 +166,24 @@ def load_vectors(
                 assert generator is not None
                 matrix = random_vectors(len(vocabulary), size, generator).numpy()
             found: set[str] = set()
-            for number, line in enumerate(lines if header else chain([first], lines), 2 if header else 1):
+            for number, line in enumerate(
+                lines if header else chain([first], lines), 2 if header else 1
+            ):
                 word, *values = line.rsplit(" ", size)
-                # "0.1 0.2" before the values is not a word of two parts but a vector that is too long
+                # "0.1 0.2" before the values is not a word of two parts but a vector that is too
+                # long
                 extra = word.split(" ")[1:]
-                if len(values) != size or (extra and all("." in field and _is_number(field) for field in extra)):
+                if len(values) != size or (
+                    extra and all("." in field and _is_number(field) for field in extra)
+                ):
                     raise UserError(
                         f"data.vectors={place}: line {number} has {line.count(' ')} values, expected {size} as in the "
                         f"first line: {line[:40]!r}. The file may be cut off: get it again"
                     )
                 if vocabulary.id_of(word) != UNKNOWN and word not in found:
-                    vector = np.array([float(one) if _is_number(one) else np.nan for one in values], np.float32)
+                    vector = np.array(
+                        [float(one) if _is_number(one) else np.nan for one in values], np.float32
+                    )
                     if not np.isfinite(vector).all():
                         raise UserError(
                             f"data.vectors={place}: line {number} has a value that is no finite number. The file may be "

@@ -17,8 +17,8 @@ Interval = tuple[float, float, float]
 
 
 def p_value(value: float, low: float, high: float, against: float) -> float:
-    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman & Bland 2011): 0.05 exactly
-    where `against` is an end of the interval; NaN where there is none.
+    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman &
+    Bland 2011): 0.05 exactly where `against` is an end of the interval; NaN where there is none.
 
     >>> round(p_value(1.0, 0.0, 2.0, 0.0), 3), round(p_value(1.0, 0.5, 3.0, 0.0), 5)
     (0.05, 9e-05)
@@ -34,8 +34,8 @@ def p_value(value: float, low: float, high: float, against: float) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p-values adjusted by Holm (1979), which keeps the chance of any false decision among them below the level of one;
-    NaN stays NaN and does not count.
+    """p-values adjusted by Holm (1979), which keeps the chance of any false decision among them
+    below the level of one; NaN stays NaN and does not count.
 
     >>> holm([0.01, 0.04, float("nan"), 0.03])
     [0.03, 0.06, nan, 0.06]
@@ -50,8 +50,8 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " examples"]:
-    """1 where an example is significant with the share of false discoveries among all of them held at 5 %
-    (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
+    """1 where an example is significant with the share of false discoveries among all of them held
+    at 5 % (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
     known = ~np.isnan(p)
     result = np.full(len(p), np.nan)
     if known.any():
@@ -60,16 +60,18 @@ def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " example
 
 
 FEWEST_NONZERO = 20
-"""Values other than 0 below which too few texts carry the mean of a mostly zero sample, and a bootstrap knows nothing of the
-others."""
+"""Values other than 0 below which too few texts carry the mean of a mostly zero sample, and a
+bootstrap knows nothing of the others."""
 FEWEST_PER_SKEWNESS = 25.0
-"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15). The skewness is that of the sample
-and one standard error, as a small sample may look less skewed than it is."""
+"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15). The
+skewness is that of the sample and one standard error, as a small sample may look less skewed than
+it is."""
 
 
 def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) -> bool:
-    """Whether nothing should be decided from these values: all equal, fewer than 20 that are not 0, or so skewed that a few
-    of them carry the mean (`any_skewness`: for a method that holds whatever it is). NaN values do not count.
+    """Whether nothing should be decided from these values: all equal, fewer than 20 that are not 0,
+    or so skewed that a few of them carry the mean (`any_skewness`: for a method that holds whatever
+    it is). NaN values do not count.
 
     >>> is_too_rare(np.zeros(400)), is_too_rare(np.r_[np.ones(5), np.zeros(395)]), is_too_rare(np.arange(30.0))
     (True, True, False)
@@ -90,8 +92,9 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
 
 
 def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
-    """Mean with an interval that holds for any values within a known reach, however skewed (Maurer & Pontil 2009, theorem
-    4: the empirical Bernstein bound, here on both sides). None where the values are equal or fewer than 20 are not 0.
+    """Mean with an interval that holds for any values within a known reach, however skewed (Maurer
+    & Pontil 2009, theorem 4: the empirical Bernstein bound, here on both sides). None where the
+    values are equal or fewer than 20 are not 0.
 
     Args:
         reach: largest minus smallest value that there can be.
@@ -99,16 +102,18 @@ def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     sample = values[~np.isnan(values)]
     if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
         return None
-    n, mean, log = len(sample), float(sample.mean()), float(np.log(4 / (1 - CONFIDENCE)))
+    n = len(sample)
+    mean = float(sample.mean())
+    log = float(np.log(4 / (1 - CONFIDENCE)))
     half = float(np.sqrt(2 * sample.var(ddof=1) * log / n)) + 7 * reach * log / (3 * (n - 1))
     return mean, mean - half, mean + half
 
 
-# Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.
-#
-# A text brings a few summands, and a statistic makes a number of their sums. One run: the studentised bootstrap over texts
-# (Efron & Tibshirani 1993, section 12.5), which holds better than BCa where values are skewed. Several runs on the same
-# texts: crossed random effects (Hillis 2007); a bootstrap over three runs is far too narrow, so that their part is Student's.
+# Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.  A
+# text brings a few summands, and a statistic makes a number of their sums. One run: the studentised
+# bootstrap over texts (Efron & Tibshirani 1993, section 12.5), which holds better than BCa where
+# values are skewed. Several runs on the same texts: crossed random effects (Hillis 2007); a
+# bootstrap over three runs is far too narrow, so that their part is Student's.
 
 
 RESAMPLES = 2000
@@ -122,26 +127,30 @@ Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"
 
 
 def ratio_of(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
-    """Sum of the first by sum of the second: the ratio of two means, or a mean where the second is the count."""
+    """Sum of the first by sum of the second: the ratio of two means, or a mean where the second is
+    the count."""
     count = sums[..., 1]
     return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
 
 
 def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
-    """F1 of true positives, false positives and false negatives; 0 where there is none of either. Of several classes, three
-    numbers each, the mean."""
+    """F1 of true positives, false positives and false negatives; 0 where there is none of either.
+    Of several classes, three numbers each, the mean."""
     hits, extra, missed = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
     total = 2 * hits + extra + missed
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0).mean(-1)
 
 
 def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN values are left out, infinite
-    ones a `ValueError`. All NaN where there is no value; one value, or equal ones (to twelve digits), have no interval."""
+    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN
+    values are left out, infinite ones a `ValueError`. All NaN where there is no value; one value,
+    or equal ones (to twelve digits), have no interval."""
     sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
-        raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
+        raise ValueError(
+            f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN"
+        )
     return resampled_runs(parts_of(sample)[None], ratio_of, low=low, high=high)
 
 
@@ -150,14 +159,19 @@ def in_columns(name: str, numbers: Interval, mark: str = " ") -> dict[str, float
     return dict(zip((name, f"{name}{mark}low", f"{name}{mark}high"), numbers, strict=True))
 
 
-def mean_in_columns(name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> dict[str, float]:
+def mean_in_columns(
+    name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf
+) -> dict[str, float]:
     """`interval` as three columns of a table: `name`, `name, low`, `name, high`."""
     return in_columns(name, interval(values, low=low, high=high), ", ")
 
 
-def student(*groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean of the groups' means with Student's interval over the runs, of several groups Welch's (Satterthwaite's degrees of
-    freedom), cut to what the number can be. A group of one run, or of equal ones alone, tells no spread: no interval then."""
+def student(
+    *groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf
+) -> Interval:
+    """Mean of the groups' means with Student's interval over the runs, of several groups Welch's
+    (Satterthwaite's degrees of freedom), cut to what the number can be. A group of one run, or of
+    equal ones alone, tells no spread: no interval then."""
     if not groups or not all(len(group) for group in groups):
         return np.nan, np.nan, np.nan
     mean = float(np.mean([group.mean() for group in groups]))
@@ -178,10 +192,14 @@ def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
 
 
 def resampled_runs(
-    parts: Float[np.ndarray, "runs texts parts"], statistic: Statistic, *, low: float = -np.inf, high: float = np.inf
+    parts: Float[np.ndarray, "runs texts parts"],
+    statistic: Statistic,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
 ) -> Interval:
-    """The mean over runs of a number, with an interval over texts and runs together, NaN where nothing varies or a number
-    is undefined. It ends at `low` and `high`.
+    """The mean over runs of a number, with an interval over texts and runs together, NaN where
+    nothing varies or a number is undefined. It ends at `low` and `high`.
 
     Args:
         parts: the summands of every text in every run; the runs have the same texts.
@@ -197,18 +215,25 @@ def resampled_runs(
         if not np.isfinite(influence).all() or is_constant(influence.ravel()):
             return value, np.nan, np.nan
         of_text = influence.mean(0)
-        error, below, above = float(of_text.std(ddof=1)) / np.sqrt(n), 0.0, 0.0
+        error = float(of_text.std(ddof=1)) / np.sqrt(n)
+        below = 0.0
+        above = 0.0
         if error > 0:
             together = np.concatenate([of_text[:, None], of_text[:, None] ** 2, *parts], 1)
             deviations = []
             for weights in _resamples(n) if n * RESAMPLES > KEPT else _kept_resamples(n):
                 sums = weights.astype(np.float64) @ together
-                mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
+                mean = sums[:, 0] / n
+                square = sums[:, 1] / n
+                of_runs = sums[:, 2:].reshape(len(sums), len(parts), -1)
                 spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
                 apart = (statistic(of_runs).mean(1) - value) / spread
                 deviations.append(np.where(spread > 1e-9 * error, apart, np.nan))
-            ends = np.nanquantile(np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-            below, above = float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
+            ends = np.nanquantile(
+                np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+            )
+            below = float(max(ends[1] * error, 0.0))
+            above = float(max(-ends[0] * error, 0.0))
         if len(parts) > 1:
             of_texts, of_runs = components(influence)
             half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(parts) - 1)) * of_runs
@@ -217,33 +242,41 @@ def resampled_runs(
 
 
 def pseudovalues(
-    parts: Float[np.ndarray, "runs texts parts"], totals: Float[np.ndarray, "runs parts"], statistic: Statistic
+    parts: Float[np.ndarray, "runs texts parts"],
+    totals: Float[np.ndarray, "runs parts"],
+    statistic: Statistic,
 ) -> Float[np.ndarray, "runs texts"]:
-    """The jackknife's: n times the number minus n − 1 times the number without the text. Of a mean, the values."""
+    """The jackknife's: n times the number minus n − 1 times the number without the text. Of a mean,
+    the values."""
     n = parts.shape[1]
     return n * statistic(totals)[:, None] - (n - 1) * statistic(totals[:, None] - parts)
 
 
 def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
-    """How often each text is in each resample (some ten times at most), an even number of resamples at a time: BLAS adds up a
-    row that is left over in another order than a pair."""
-    generator, at_once = np.random.default_rng(0), max(2, AT_ONCE // n // 2 * 2)
+    """How often each text is in each resample (some ten times at most), an even number of resamples
+    at a time: BLAS adds up a row that is left over in another order than a pair."""
+    generator = np.random.default_rng(0)
+    at_once = max(2, AT_ONCE // n // 2 * 2)
     for start in range(0, RESAMPLES, at_once):
         size = min(at_once, RESAMPLES - start)
         places = generator.integers(0, n, (size, n)) + np.arange(size)[:, None] * n
         yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.uint8)
 
 
-@lru_cache(maxsize=2)  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
+@lru_cache(
+    maxsize=2
+)  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
 def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
     return list(_resamples(n))
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
-    """What of the spread belongs to the texts and to the runs, by the mean squares of a two-way layout: the factor for the
-    interval over texts, 0 to 1, and the standard error of the mean over runs, at least what each run's own part makes it."""
+    """What of the spread belongs to the texts and to the runs, by the mean squares of a two-way
+    layout: the factor for the interval over texts, 0 to 1, and the standard error of the mean over
+    runs, at least what each run's own part makes it."""
     runs, texts = influence.shape
-    of_run, of_text = influence.mean(1), influence.mean(0)
+    of_run = influence.mean(1)
+    of_text = influence.mean(0)
     rest = influence - of_run[:, None] - of_text[None] + influence.mean()
     of_texts = runs * float(of_text.var(ddof=1))
     residual = float((rest**2).sum()) / ((runs - 1) * (texts - 1))
@@ -258,18 +291,22 @@ def over_pairs(
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Interval:
-    """The number of all ordered pairs of different runs together (such as the distance of two seeds' attention), with an
-    interval over texts and runs.
+    """The number of all ordered pairs of different runs together (such as the distance of two
+    seeds' attention), with an interval over texts and runs.
 
-    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile, the texts' part
-    the bootstrap's. With two runs there is no interval, for one pair does not say how others would differ.
+    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's
+    quantile, the texts' part the bootstrap's. With two runs there is no interval, for one pair does
+    not say how others would differ.
 
     Args:
-        parts: the summands of every text for each base and each other run; the diagonal is not used.
+        parts: the summands of every text for each base and each other run; the diagonal is not
+            used.
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
-    value, lower, upper = resampled_runs(parts[different].mean(0)[None], statistic, low=low, high=high)
+    value, lower, upper = resampled_runs(
+        parts[different].mean(0)[None], statistic, low=low, high=high
+    )
     if runs < 3:
         return value, np.nan, np.nan
     without = []
@@ -277,9 +314,17 @@ def over_pairs(
         kept = different & (np.arange(runs) != run) & (np.arange(runs) != run)[:, None]
         without.append(statistic(parts[kept].mean(0).sum(0)))
     own = runs * value - (runs - 1) * np.asarray(without, np.float64)
-    half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
+    half = (
+        float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1))
+        * float(own.std(ddof=1))
+        / np.sqrt(runs)
+    )
     below, above = (0.0 if np.isnan(end) else abs(value - end) for end in (lower, upper))
-    return value, max(low, value - float(np.hypot(below, half))), min(high, value + float(np.hypot(above, half)))
+    return (
+        value,
+        max(low, value - float(np.hypot(below, half))),
+        min(high, value + float(np.hypot(above, half))),
+    )
 
 
 def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
@@ -296,7 +341,8 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
 
 
 def wilson(count: float, n: int, method: str = "wilson") -> Interval:
-    """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where n is 0.
+    """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where
+    n is 0.
 
     >>> tuple(round(one, 3) for one in wilson(10, 10))
     (1.0, 0.722, 1.0)
@@ -308,7 +354,8 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
 
 
 def clopper_pearson(count: float, n: int) -> Interval:
-    """Share with its exact interval, which holds the truth at least as often as it says; NaN where n is 0.
+    """Share with its exact interval, which holds the truth at least as often as it says; NaN where
+    n is 0.
 
     >>> tuple(round(one, 3) for one in clopper_pearson(0, 60))
     (0.0, 0.0, 0.06)
@@ -317,8 +364,9 @@ def clopper_pearson(count: float, n: int) -> Interval:
 
 
 def paired_difference(more: int, less: int, n: int) -> Interval:
-    """Difference of two shares of the same n texts, −1 to 1, with Tango's (1998) score interval; NaN where n is 0. `more`: of
-    how many texts the first is true and the second is not; `less`: the other way round.
+    """Difference of two shares of the same n texts, −1 to 1, with Tango's (1998) score interval;
+    NaN where n is 0. `more`: of how many texts the first is true and the second is not; `less`: the
+    other way round.
 
     >>> tuple(round(one, 4) for one in paired_difference(0, 0, 44))  # Tango 1998, table V
     (0.0, -0.0803, 0.0803)
@@ -327,7 +375,8 @@ def paired_difference(more: int, less: int, n: int) -> Interval:
     """
     if n == 0:
         return np.nan, np.nan, np.nan
-    estimate, limit = (more - less) / n, float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
+    estimate = (more - less) / n
+    limit = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
 
     def excess(difference: float, side: int) -> float:
         b = -more - less + (2 * n - more + less) * difference
@@ -340,6 +389,14 @@ def paired_difference(more: int, less: int, n: int) -> Interval:
         return side * float(gap / np.sqrt(variance)) - limit
 
     # the score falls from +∞ to −∞ between the ends of what a difference can be
-    low = -1.0 if more == 0 and less == n else float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
-    high = 1.0 if less == 0 and more == n else float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
+    low = (
+        -1.0
+        if more == 0 and less == n
+        else float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
+    )
+    high = (
+        1.0
+        if less == 0 and more == n
+        else float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
+    )
     return estimate, low, high

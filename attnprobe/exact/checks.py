@@ -13,20 +13,25 @@ PerText = Float[Tensor, "batch"]
 SUM_TOLERANCE = 1e-4
 """How far from 1 an attention row may sum: float32 rounding of long rows stays well below."""
 LEAST_MASS = 1e-12
-"""Where less attention than this is left, an erasure is undefined: what remains is rounding, and renormalising it would
-invent a prediction. By the same share of the largest lead that one position has, a class must be ahead: less is a tie."""
+"""Where less attention than this is left, an erasure is undefined: what remains is rounding, and
+renormalising it would invent a prediction. By the same share of the largest lead that one position
+has, a class must be ahead: less is a tie."""
 
 
 def checked(
-    attention: Float[Tensor, "..."], position_logits: Float[Tensor, "..."], content: Bool[Tensor, "..."]
+    attention: Float[Tensor, "..."],
+    position_logits: Float[Tensor, "..."],
+    content: Bool[Tensor, "..."],
 ) -> tuple[Weights, Logits, Content]:
-    """Attention summing to exactly 1 and position logits, both float64 and detached, and content as it came.
+    """Attention summing to exactly 1 and position logits, both float64 and detached, and content as
+    it came.
 
-    Position logits that can have no effect (no content, no weight: padding) become 0, whatever is there.
+    Position logits that can have no effect (no content, no weight: padding) become 0, whatever is
+    there.
 
     Raises:
-        UserError: shapes that do not fit, a row without content, weights that are not a distribution, logits that are
-            not finite.
+        UserError: shapes that do not fit, a row without content, weights that are not a
+            distribution, logits that are not finite.
     """
     given = {"attention": attention, "position_logits": position_logits, "content": content}
     shapes = ", ".join(f"{name} {tuple(one.shape)}" for name, one in given.items())
@@ -42,15 +47,23 @@ def checked(
         )
     refuse_integers(attention=attention, position_logits=position_logits)
     if position_logits.shape[-1] < 2:
-        raise UserError(f"{shapes}: expected 2 or more classes; give a binary model's single logit s as [0, s]")
-    attention, position_logits = attention.detach().double(), position_logits.detach().double()
+        raise UserError(
+            f"{shapes}: expected 2 or more classes; give a binary model's single logit s as [0, s]"
+        )
+    attention = attention.detach().double()
+    position_logits = position_logits.detach().double()
     empty = ~content.any(-1)
     if empty.any():
         row = int(empty.int().argmax())
-        raise UserError(f"content is False everywhere in row {row}: leave texts without content out")
-    # one weight after the other, so that the last digit of the sum does not depend on how much padding follows
+        raise UserError(
+            f"content is False everywhere in row {row}: leave texts without content out"
+        )
+    # one weight after the other, so that the last digit of the sum does not depend on how much
+    # padding follows
     total = attention.cumsum(-1)[:, -1:]
-    wrong = ~((total[:, 0] - 1).abs() <= SUM_TOLERANCE) | (attention < 0).any(-1)  # "not ≤" so that NaN is wrong
+    wrong = ~((total[:, 0] - 1).abs() <= SUM_TOLERANCE) | (attention < 0).any(
+        -1
+    )  # "not ≤" so that NaN is wrong
     if wrong.any():
         row = int(wrong.int().argmax())
         raise UserError(
@@ -62,7 +75,9 @@ def checked(
     broken = ~position_logits.isfinite().all(-1).all(-1)
     if broken.any():
         row = int(broken.int().argmax())
-        raise UserError(f"position_logits are not finite in row {row}: check the model for NaN or infinity")
+        raise UserError(
+            f"position_logits are not finite in row {row}: check the model for NaN or infinity"
+        )
     return attention / total, position_logits, content
 
 
@@ -70,32 +85,46 @@ def refuse_integers(**tensors: Tensor) -> None:
     """Refuse tensors that do not hold floating-point numbers, by name."""
     for name, given in tensors.items():
         if not given.is_floating_point():
-            raise UserError(f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()")
+            raise UserError(
+                f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()"
+            )
 
 
-# When is one class ahead of another? One rule for everything that erases weights and looks at the decision.
+# When is one class ahead of another? One rule for everything that erases weights and looks at the
+# decision.
 
 
 def decide(attention: Weights, position_logits: Logits) -> Int[Tensor, "batch"]:
-    """The class with the largest Σ α_t z_t, the first of those that are level up to rounding (`least_lead`)."""
+    """The class with the largest Σ α_t z_t, the first of those that are level up to rounding
+    (`least_lead`)."""
     # against the first class, so that what all classes have in common costs no digits
     relative = position_logits - position_logits[..., :1]
     sums = (attention.unsqueeze(-1) * relative).sum(1)
-    tolerance = LEAST_MASS * torch.where(attention.unsqueeze(-1) > 0, relative.abs(), 0).amax((1, 2))
+    tolerance = LEAST_MASS * torch.where(attention.unsqueeze(-1) > 0, relative.abs(), 0).amax(
+        (1, 2)
+    )
     return (sums >= (sums.amax(-1) - tolerance).unsqueeze(-1)).byte().argmax(-1)
 
 
-def leads(position_logits: Logits, decision: Int[Tensor, "batch"]) -> Float[Tensor, "batch classes seq"]:
-    """d_t = z_t[k] − z_t[c]: what every position says for each class k against the decision c; 0 for c itself."""
-    own = position_logits.gather(-1, decision.view(-1, 1, 1).expand(-1, position_logits.shape[1], 1))
+def leads(
+    position_logits: Logits, decision: Int[Tensor, "batch"]
+) -> Float[Tensor, "batch classes seq"]:
+    """d_t = z_t[k] − z_t[c]: what every position says for each class k against the decision c; 0
+    for c itself."""
+    own = position_logits.gather(
+        -1, decision.view(-1, 1, 1).expand(-1, position_logits.shape[1], 1)
+    )
     return (position_logits - own).mT.contiguous()
 
 
-def least_lead(lead: Float[Tensor, "batch classes seq"], matters: Content) -> Float[Tensor, "batch classes"]:
-    """How large Σ α_t d_t over what is kept must be for a class to be ahead: more than 1e-12 of the largest |d_t|.
+def least_lead(
+    lead: Float[Tensor, "batch classes seq"], matters: Content
+) -> Float[Tensor, "batch classes"]:
+    """How large Σ α_t d_t over what is kept must be for a class to be ahead: more than 1e-12 of the
+    largest |d_t|.
 
-    Sums that are equal in exact arithmetic differ in float64 by some 1e-16 of that, differently on every processor.
-    The bound is the same for every set of one text, so that sorting stays optimal; and Σ α_t d_t ≤ (mass kept) ·
-    max |d_t|, so that no class is ahead where less than `LEAST_MASS` is kept.
-    """
+    Sums that are equal in exact arithmetic differ in float64 by some 1e-16 of that, differently on
+    every processor. The bound is the same for every set of one text, so that sorting stays optimal;
+    and Σ α_t d_t ≤ (mass kept) · max |d_t|, so that no class is ahead where less than `LEAST_MASS`
+    is kept."""
     return LEAST_MASS * torch.where(matters.unsqueeze(1), lead.abs(), 0).amax(-1)

@@ -16,8 +16,9 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class FlippingSet:
-    """The smallest set of positions whose erasure changes the decision: `size` 1 or more, or −1 where no set does, proved
-    up to rounding (`members` then all False). `flips_to` is the class predicted once it is erased, −1 where there is none."""
+    """The smallest set of positions whose erasure changes the decision: `size` 1 or more, or −1
+    where no set does, proved up to rounding (`members` then all False). `flips_to` is the class
+    predicted once it is erased, −1 where there is none."""
 
     size: Int[Tensor, "batch"]
     members: Bool[Tensor, "batch seq"]
@@ -26,11 +27,11 @@ class FlippingSet:
 
 @dataclass(frozen=True)
 class OvertakingSets:
-    """For every class, the smallest set after whose erasure its logit is above the decision's; a third may be higher still.
+    """For every class, the smallest set after whose erasure its logit is above the decision's; a
+    third may be higher still.
 
-    `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or more, −1 where no set
-    does it (proved up to rounding), and 0 for the decision itself.
-    """
+    `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or
+    more, −1 where no set does it (proved up to rounding), and 0 for the decision itself."""
 
     decision: Int[Tensor, "batch"]
     size: Int[Tensor, "batch classes"]
@@ -38,22 +39,27 @@ class OvertakingSets:
 
 
 def smallest_overtaking_sets(
-    attention: Float[Tensor, "..."], position_logits: Float[Tensor, "..."], content: Bool[Tensor, "..."]
+    attention: Float[Tensor, "..."],
+    position_logits: Float[Tensor, "..."],
+    content: Bool[Tensor, "..."],
 ) -> OvertakingSets:
     """For every class, the fewest content positions whose erasure lifts it above the decision.
 
-    Erase a set S and renormalise the rest. With decision c, rival k and d_t = z_t[k] − z_t[c], renormalising
-    multiplies by a positive number, so k is above c exactly when Σ_{t∉S} α_t d_t > 0. Of all sets of n positions, the
-    one that removes the n smallest α_t d_t keeps the largest sum; so positions go in increasing order of α_t d_t, and
-    the first n whose kept sum is positive is the smallest. If no n is, none exists (equivalently: no kept α_t d_t is
-    positive, not even together with what cannot be erased). O(classes · seq log seq).
+    Erase a set S and renormalise the rest. With decision c, rival k and d_t = z_t[k] − z_t[c],
+    renormalising multiplies by a positive number, so k is above c exactly when Σ_{t∉S} α_t d_t > 0.
+    Of all sets of n positions, the one that removes the n smallest α_t d_t keeps the largest sum;
+    so positions go in increasing order of α_t d_t, and the first n whose kept sum is positive is
+    the smallest. If no n is, none exists (equivalently: no kept α_t d_t is positive, not even
+    together with what cannot be erased). O(classes · seq log seq).
 
-    The kept part is summed from the far end of the order: no cancellation. Ties in the order go to the earlier
-    position. "Positive" means above 1e-12 of the largest |d_t| (`attnprobe.exact.checks`): what is less is a tie up to
-    rounding, or rests on less than 1e-12 of the attention. A tie is not ahead. So the sizes are proved up to rounding.
+    The kept part is summed from the far end of the order: no cancellation. Ties in the order go to
+    the earlier position. "Positive" means above 1e-12 of the largest |d_t|
+    (`attnprobe.exact.checks`): what is less is a tie up to rounding, or rests on less than 1e-12 of
+    the attention. A tie is not ahead. So the sizes are proved up to rounding.
 
     Args:
-        attention: weights of 0 or more, `[batch, seq]`, summing to 1. Weight outside `content` is never erased.
+        attention: weights of 0 or more, `[batch, seq]`, summing to 1. Weight outside `content` is
+            never erased.
         position_logits: z_t = W h_t + b, `[batch, seq, classes]`, 2 or more classes.
         content: True where a position may be erased, `[batch, seq]`.
 
@@ -61,8 +67,8 @@ def smallest_overtaking_sets(
         UserError: see `attnprobe.exact.checks.checked`.
 
     Note:
-        Erasing everything overtakes nothing: nothing is kept, so there is no prediction. (Serrano & Smith's code
-        counts the bias's own decision as a flip there.) All arithmetic is in float64.
+        Erasing everything overtakes nothing: nothing is kept, so there is no prediction. (Serrano &
+        Smith's code counts the bias's own decision as a flip there.) All arithmetic is in float64.
     """
     rivals = _rivals(attention, position_logits, content)
     members = _first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
@@ -70,13 +76,16 @@ def smallest_overtaking_sets(
 
 
 def smallest_flipping_set(
-    attention: Float[Tensor, "..."], position_logits: Float[Tensor, "..."], content: Bool[Tensor, "..."]
+    attention: Float[Tensor, "..."],
+    position_logits: Float[Tensor, "..."],
+    content: Bool[Tensor, "..."],
 ) -> FlippingSet:
-    """The fewest content positions whose erasure changes the decision: the best rival's overtaking set.
+    """The fewest content positions whose erasure changes the decision: the best rival's overtaking
+    set.
 
-    The decision c flips when some rival's logit is strictly above c's, so the optimum over all sets is the smallest of
-    the rivals' own optima (`smallest_overtaking_sets`, which has the proof, the arguments and the errors). Among
-    rivals that need equally few, the lowest class's set is given.
+    The decision c flips when some rival's logit is strictly above c's, so the optimum over all sets
+    is the smallest of the rivals' own optima (`smallest_overtaking_sets`, which has the proof, the
+    arguments and the errors). Among rivals that need equally few, the lowest class's set is given.
 
     >>> attention = torch.tensor([[0.6, 0.3, 0.1]])
     >>> margin = torch.tensor([[2.0, -1.0, -3.0]])  # of class 1 over class 0
@@ -93,12 +102,15 @@ def smallest_flipping_set(
     members = _first(size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content)
     kept = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
     kept[rows, rivals.decision] = -torch.inf
-    return FlippingSet(size=size, members=members, flips_to=torch.where(flips, kept.argmax(-1), NEVER))
+    return FlippingSet(
+        size=size, members=members, flips_to=torch.where(flips, kept.argmax(-1), NEVER)
+    )
 
 
 class _Rivals(NamedTuple):
-    """Every class against the decision: `advantage` is α_t (z_t[k] − z_t[c]) of every position, `ordered` the content's
-    negated, ascending, then +∞: what stays longest comes first; `size` that of the smallest overtaking set."""
+    """Every class against the decision: `advantage` is α_t (z_t[k] − z_t[c]) of every position,
+    `ordered` the content's negated, ascending, then +∞: what stays longest comes first; `size` that
+    of the smallest overtaking set."""
 
     decision: Int[Tensor, "batch"]
     advantage: Float[Tensor, "batch classes seq"]
@@ -117,7 +129,9 @@ def _rivals(attention: Tensor, position_logits: Tensor, content: Tensor) -> _Riv
     ordered = (-advantage).masked_fill_(~content[:, None], torch.inf)
     # on a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order
     on_cpu = ordered.device.type == "cpu"
-    ordered = torch.from_numpy(np.sort(ordered.numpy(), axis=-1)) if on_cpu else ordered.sort(-1).values
+    ordered = (
+        torch.from_numpy(np.sort(ordered.numpy(), axis=-1)) if on_cpu else ordered.sort(-1).values
+    )
     kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
     length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
@@ -135,8 +149,9 @@ def _first(
     ordered: Float[Tensor, "*rows seq"],
     content: Bool[Tensor, "*#rows seq"],
 ) -> Bool[Tensor, "*rows seq"]:
-    """The content positions that are erased first, `size` of them (none where it is not above 0): those below the
-    last one's advantage, and of those level with it the earliest. That takes no sorting order, only its values."""
+    """The content positions that are erased first, `size` of them (none where it is not above 0):
+    those below the last one's advantage, and of those level with it the earliest. That takes no
+    sorting order, only its values."""
     last = (content.sum(-1) - size).clamp(0, content.shape[-1] - 1).unsqueeze(-1)
     bound = -ordered.gather(-1, last)
     below = content & (advantage < bound)

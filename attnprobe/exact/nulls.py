@@ -1,5 +1,6 @@
-"""What a test says of the same model under attentions that mean nothing, and what it would say of the best one: without
-the first a number cannot be read, and with both it becomes a skill from 0 (meaningless) to 1 (as good as possible)."""
+"""What a test says of the same model under attentions that mean nothing, and what it would say of
+the best one: without the first a number cannot be read, and with both it becomes a skill from 0
+(meaningless) to 1 (as good as possible)."""
 
 from typing import NamedTuple
 
@@ -25,10 +26,11 @@ def permute_attention(attention: Weights, content: Content, noise: Samples) -> S
     Args:
         attention: weights; those outside content stay where they are.
         content: positions that take part.
-        noise: distinct numbers at the content positions; their order is the permutation. Independent uniform noise
-            gives every permutation the same probability.
+        noise: distinct numbers at the content positions; their order is the permutation.
+            Independent uniform noise gives every permutation the same probability.
     """
-    # the content positions first, in the noise's order, and in reading order, for the weights to move to
+    # the content positions first, in the noise's order, and in reading order, for the weights to
+    # move to
     shuffled = content_order(noise, content)
     reading = content_order(torch.zeros_like(noise[:1]), content).expand_as(shuffled)
     weights = attention.expand_as(noise)
@@ -36,11 +38,12 @@ def permute_attention(attention: Weights, content: Content, noise: Samples) -> S
 
 
 def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batch seq"]:
-    """Positions by ascending noise in [0, 1), those outside content last; equal noise in reading order.
+    """Positions by ascending noise in [0, 1), those outside content last; equal noise in reading
+    order.
 
-    Sorts whole numbers that hold the noise in their high and the position in their low bits: numpy sorts these ten times
-    faster than PyTorch finds a sorting order on a CPU, and this is nearly all the work of a permutation.
-    """
+    Sorts whole numbers that hold the noise in their high and the position in their low bits: numpy
+    sorts these ten times faster than PyTorch finds a sorting order on a CPU, and this is nearly all
+    the work of a permutation."""
     bits = max(1, (noise.shape[-1] - 1).bit_length())
     position = torch.arange(noise.shape[-1], device=noise.device)
     keys = (noise * 2**44).long().masked_fill_(~content, 2**44)
@@ -53,21 +56,23 @@ def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batc
 
 
 class Drawn(NamedTuple):
-    """Attentions without meaning, as peaked as the model's own, and each one's top position: a random one of level ones."""
+    """Attentions without meaning, as peaked as the model's own, and each one's top position: a
+    random one of level ones."""
 
     attention: Samples
     top: Items
 
 
 def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> Drawn:
-    """The text's own weights on other positions, all orders equally likely; `noise`, `ties`: independent uniform numbers."""
+    """The text's own weights on other positions, all orders equally likely; `noise`, `ties`:
+    independent uniform numbers."""
     weights = permute_attention(attention, content, noise)
     return Drawn(weights, top_of(weights, content, ties))
 
 
 def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
-    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of the text's own weights;
-    `noise`: independent standard normal numbers."""
+    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of
+    the text's own weights; `noise`: independent standard normal numbers."""
     count = content.sum(-1, keepdim=True).clamp(min=1)
     logarithm = torch.where(content, attention.clamp(min=LEAST).log(), 0)
     centred = torch.where(content, logarithm - logarithm.sum(-1, keepdim=True) / count, 0)
@@ -82,13 +87,17 @@ def even(content: Content) -> Weights:
 
 
 def top_of(attention: Samples, content: Content, ties: Samples) -> Items:
-    """The content position with the largest weight; of several, the one with the largest number of `ties`."""
+    """The content position with the largest weight; of several, the one with the largest number of
+    `ties`."""
     level = is_top(attention, content)
     return ties.masked_fill(~level, -torch.inf).argmax(-1)
 
 
-def is_top(attention: Float[Tensor, "*samples batch seq"], content: Content) -> Bool[Tensor, "*samples batch seq"]:
-    """Content positions whose weight is level with the largest, to nine digits: weights are stored in float32."""
+def is_top(
+    attention: Float[Tensor, "*samples batch seq"], content: Content
+) -> Bool[Tensor, "*samples batch seq"]:
+    """Content positions whose weight is level with the largest, to nine digits: weights are stored
+    in float32."""
     inside = attention.masked_fill(~content, -1)
     return content & (inside >= inside.amax(-1, keepdim=True) * (1 - 1e-9))
 
@@ -99,42 +108,55 @@ def over_ties(values: Weights, level: Content) -> PerText:
 
 
 class Erased(NamedTuple):
-    """`drop`: probability that the decision loses, −1 to 1. `flip`: 1 where the decision is another one afterwards, else 0.
-    NaN where less than 1e-12 of the attention is left."""
+    """`drop`: probability that the decision loses, −1 to 1. `flip`: 1 where the decision is another
+    one afterwards, else 0. NaN where less than 1e-12 of the attention is left."""
 
     drop: Float[Tensor, "*samples batch"]
     flip: Float[Tensor, "*samples batch"]
 
 
 def erased(readout: Readout, attention: Samples, item: Items) -> Erased:
-    """Erase one item of each attention and renormalise the rest. The decision is that under this attention, whole."""
+    """Erase one item of each attention and renormalise the rest. The decision is that under this
+    attention, whole."""
     before = readout.logits(attention)
     rest = attention.scatter(-1, item.unsqueeze(-1), 0)
     mass = rest.sum(-1, keepdim=True)
     defined = mass.squeeze(-1) >= LEAST_MASS
     after = readout.logits(torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), attention))
     decision = before.argmax(-1, keepdim=True)
-    lost = (probabilities(before, readout.task) - probabilities(after, readout.task)).gather(-1, decision).squeeze(-1)
+    lost = (
+        (probabilities(before, readout.task) - probabilities(after, readout.task))
+        .gather(-1, decision)
+        .squeeze(-1)
+    )
     lead = after.amax(-1) - after.gather(-1, decision).squeeze(-1)
     flips = lead > LEAST_MASS * after.abs().nan_to_num(posinf=0).amax(-1).clamp(min=1)
-    return Erased(torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan))
+    return Erased(
+        torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan)
+    )
 
 
-def each_erased(readout: Readout, attention: Weights, top: Int[Tensor, "batch"] | None = None) -> Erased:
+def each_erased(
+    readout: Readout, attention: Weights, top: Int[Tensor, "batch"] | None = None
+) -> Erased:
     """Each position erased alone: `[batch, seq]`; NaN outside content.
 
     Args:
-        top: the position of the largest weight, which is first put on each position in turn, in exchange for that position's
-            own. The best of them is then the most that erasing the top item can do in this model with these weights, wherever
-            the largest one lies.
+        top: the position of the largest weight, which is first put on each position in turn, in
+            exchange for that position's own. The best of them is then the most that erasing the top
+            item can do in this model with these weights, wherever the largest one lies.
     """
     parts = []
-    for places in torch.arange(attention.shape[1], device=attention.device).split(max(1, CHUNK // attention.numel())):
+    for places in torch.arange(attention.shape[1], device=attention.device).split(
+        max(1, CHUNK // attention.numel())
+    ):
         weights = attention.expand(len(places), -1, -1)
         item = places.unsqueeze(-1).expand(-1, len(attention))
         if top is not None:
-            at, of_top = item.unsqueeze(-1), top.view(1, -1, 1).expand(len(places), -1, 1)
-            largest, own = weights.gather(-1, of_top), weights.gather(-1, at)
+            at = item.unsqueeze(-1)
+            of_top = top.view(1, -1, 1).expand(len(places), -1, 1)
+            largest = weights.gather(-1, of_top)
+            own = weights.gather(-1, at)
             weights = weights.scatter(-1, of_top, own).scatter(-1, at, largest)
         parts.append(erased(readout, weights, item))
     joined = (torch.cat(column).T for column in zip(*parts, strict=True))

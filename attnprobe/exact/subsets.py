@@ -1,9 +1,9 @@
 """What follows exactly from the table of all subsets of a short text's words.
 
-A table holds one number for each of the 2^n subsets of n words, in the order of their bit masks: entry
-Σ_{i∈S} 2^i is that of S, so word i is in every entry whose bit i is set. Whether a set holds the words *removed* or the
-words *kept* is the caller's: `complement` turns one table into the other.
-"""
+A table holds one number for each of the 2^n subsets of n words, in the order of their bit masks:
+entry Σ_{i∈S} 2^i is that of S, so word i is in every entry whose bit i is set. Whether a set holds
+the words *removed* or the words *kept* is the caller's: `complement` turns one table into the
+other."""
 
 from dataclasses import dataclass
 from math import factorial
@@ -23,11 +23,12 @@ NONE = -1
 
 @dataclass(frozen=True)
 class PrefixLimits:
-    """The least and the greatest area that any order of removal can reach, and an order that reaches each.
+    """The least and the greatest area that any order of removal can reach, and an order that
+    reaches each.
 
-    `lower` and `upper` are the mean drop over an order's n prefixes (one word removed, two, …, all), the area over the
-    perturbation curve (AOPC). The orders name words, first removed first; of equally good ones the first in the dictionary.
-    """
+    `lower` and `upper` are the mean drop over an order's n prefixes (one word removed, two, …,
+    all), the area over the perturbation curve (AOPC). The orders name words, first removed first;
+    of equally good ones the first in the dictionary."""
 
     lower: Float[Tensor, "batch"]
     upper: Float[Tensor, "batch"]
@@ -37,25 +38,28 @@ class PrefixLimits:
 
 @dataclass(frozen=True)
 class SmallestSet:
-    """The fewest words for which something holds: `size` 0 or more, −1 where no set does it; `members` then all False."""
+    """The fewest words for which something holds: `size` 0 or more, −1 where no set does it;
+    `members` then all False."""
 
     size: Int[Tensor, "batch"]
     members: Bool[Tensor, "batch words"]
 
 
 def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
-    """AOPC between its true limits, by a shortest path in the lattice of subsets (Edin et al. 2025).
+    """AOPC between its true limits, by a shortest path in the lattice of subsets (Edin et al.
+    2025).
 
-    An order of removal is a path from the empty set to the full one. The best value-to-go of a set S is
-    V(S) = max_{i∉S} drop(S ∪ i) + V(S ∪ i), so 2^n · n steps find what trying all n! orders finds.
+    An order of removal is a path from the empty set to the full one. The best value-to-go of a set
+    S is V(S) = max_{i∉S} drop(S ∪ i) + V(S ∪ i), so 2^n · n steps find what trying all n! orders
+    finds.
 
     Args:
-        drop: fall of the target (its probability, say) when the words of the bit mask are removed, `[batch, 2**n]`,
-            `drop[:, 0] = 0`; a rise is negative.
+        drop: fall of the target (its probability, say) when the words of the bit mask are removed,
+            `[batch, 2**n]`, `drop[:, 0] = 0`; a rise is negative.
 
     Raises:
-        UserError: not two axes, a length that is not a power of 2 (or above 2^24), values that are not finite, or a drop
-            without removal.
+        UserError: not two axes, a length that is not a power of 2 (or above 2^24), values that are
+            not finite, or a drop without removal.
 
     >>> limits = prefix_limits(torch.tensor([[0.0, 0.1, 0.6, 0.7]]))  # nothing, word 0, word 1, both removed
     >>> limits.upper_order.tolist(), round(limits.upper.item(), 3)
@@ -65,20 +69,24 @@ def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
     started = drop[:, 0] != 0
     if started.any():
         row = int(started.nonzero()[0, 0])
-        raise UserError(f"drop[{row}, 0] is {drop[row, 0].item():.6g}: expected 0, since nothing is removed there")
+        raise UserError(
+            f"drop[{row}, 0] is {drop[row, 0].item():.6g}: expected 0, since nothing is removed there"
+        )
     upper, upper_order = _longest_path(drop)
     lower, lower_order = _longest_path(-drop)
     return PrefixLimits(-lower, upper, lower_order, upper_order)
 
 
 def shapley_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]:
-    """Each word's Shapley value: its mean contribution over all orders in which words may be added (Shapley 1953).
+    """Each word's Shapley value: its mean contribution over all orders in which words may be added
+    (Shapley 1953).
 
     φ_i = Σ_{S∌i} |S|! (n − |S| − 1)! / n! · (v(S ∪ i) − v(S)); their sum is v(all) − v(none).
 
     Args:
-        value: of every subset by bit mask, `[batch, 2**n]`. A table of *drops by words removed* gives the same values
-            as the table of the target by words kept: the dual of a game has its Shapley values.
+        value: of every subset by bit mask, `[batch, 2**n]`. A table of *drops by words removed*
+            gives the same values as the table of the target by words kept: the dual of a game has
+            its Shapley values.
 
     Raises:
         UserError: as `prefix_limits`, whatever `value[:, 0]` is.
@@ -93,7 +101,8 @@ def shapley_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
 
 
 def banzhaf_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]:
-    """Each word's Banzhaf value: its mean contribution over all 2^(n−1) sets of the other words (Banzhaf 1965).
+    """Each word's Banzhaf value: its mean contribution over all 2^(n−1) sets of the other words
+    (Banzhaf 1965).
 
     Arguments and errors as `shapley_values`. The values need not add up to v(all) − v(none).
     """
@@ -102,37 +111,43 @@ def banzhaf_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
 
 
 def shapley_interactions(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words words"]:
-    """The Shapley interaction index of every pair (Grabisch and Roubens 1999); symmetric, 0 on the diagonal.
+    """The Shapley interaction index of every pair (Grabisch and Roubens 1999); symmetric, 0 on the
+    diagonal.
 
-    I_ij = Σ_{S∌i,j} |S|! (n − |S| − 2)! / (n − 1)! · (v(S ∪ ij) − v(S ∪ i) − v(S ∪ j) + v(S)): above 0 where two words
-    do more together than each alone. Arguments and errors as `shapley_values`. A table by words *removed* gives the
-    same indices with the opposite sign.
-    """
+    I_ij = Σ_{S∌i,j} |S|! (n − |S| − 2)! / (n − 1)! · (v(S ∪ ij) − v(S ∪ i) − v(S ∪ j) + v(S)):
+    above 0 where two words do more together than each alone. Arguments and errors as
+    `shapley_values`. A table by words *removed* gives the same indices with the opposite sign."""
     value, words = _checked(value, "value")
     index = value.new_zeros(len(value), words, words)
     if words < 2:
         return index
-    pairs = [factorial(s) * factorial(words - s - 2) / factorial(words - 1) for s in range(words - 1)]
+    pairs = [
+        factorial(s) * factorial(words - s - 2) / factorial(words - 1) for s in range(words - 1)
+    ]
     weight = value.new_tensor(pairs)[_sizes(words - 2, value.device)]
     for second in range(1, words):
         without, with_second = _split(value, second)
         gain = (with_second - without).flatten(1)
         for first in range(second):
             alone, together = _split(gain, first)
-            index[:, first, second] = index[:, second, first] = (together - alone).flatten(1) @ weight
+            index[:, first, second] = index[:, second, first] = (together - alone).flatten(
+                1
+            ) @ weight
     return index
 
 
 def complement(table: Tensor) -> Tensor:
-    """The same table by the words that are *not* in the set: by words removed instead of kept, or back."""
+    """The same table by the words that are *not* in the set: by words removed instead of kept, or
+    back."""
     return table.flip(-1)  # the complement of mask m is 2^n − 1 − m
 
 
 def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
     """Those subsets for which something holds, but for none of their proper subsets.
 
-    With `holds` = "the decision differs once these words are removed" they are the minimal necessary sets (Carter et
-    al. 2019 search for one); with "the decision stands when only these are kept", the minimal sufficient sets.
+    With `holds` = "the decision differs once these words are removed" they are the minimal
+    necessary sets (Carter et al. 2019 search for one); with "the decision stands when only these
+    are kept", the minimal sufficient sets.
 
     Args:
         holds: by bit mask, `[batch, 2**n]`, bool. It need not be monotone.
@@ -152,14 +167,17 @@ def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
 
 
 def smallest_set(holds: Shaped[Tensor, "..."]) -> SmallestSet:
-    """The fewest words for which something holds; among equally few those with the smallest bit mask.
+    """The fewest words for which something holds; among equally few those with the smallest bit
+    mask.
 
-    Arguments and errors as `minimal_sets`. With "the decision differs once these words are removed" this is the
-    smallest flipping set of words *at the input*, which no linear decoder is needed for.
-    """
+    Arguments and errors as `minimal_sets`. With "the decision differs once these words are removed"
+    this is the smallest flipping set of words *at the input*, which no linear decoder is needed
+    for."""
     holds, words = _checked(holds, "holds", boolean=True)
     # one number orders sets by size first, by mask second
-    rank = _sizes(words, holds.device) * holds.shape[1] + torch.arange(holds.shape[1], device=holds.device)
+    rank = _sizes(words, holds.device) * holds.shape[1] + torch.arange(
+        holds.shape[1], device=holds.device
+    )
     mask = torch.where(holds, rank, torch.iinfo(torch.long).max).argmin(-1)
     exists = holds.any(-1)
     members = (mask[:, None] >> torch.arange(words, device=holds.device)) & 1 == 1
@@ -178,7 +196,9 @@ def _checked(table: Tensor, name: str, *, boolean: bool = False) -> tuple[Tensor
         raise UserError(f"{name} has the subsets of {words} words: expected {MOST_WORDS} or fewer")
     if boolean:
         if table.dtype != torch.bool:
-            raise UserError(f"{name} is of {table.dtype}: expected torch.bool, True where it holds for the subset")
+            raise UserError(
+                f"{name} is of {table.dtype}: expected torch.bool, True where it holds for the subset"
+            )
         return table.detach(), words
     refuse_integers(**{name: table})
     if (broken := ~table.isfinite().all(-1)).any():
@@ -196,7 +216,8 @@ def _sizes(words: int, device: torch.device) -> Int[Tensor, "subsets"]:
 
 
 def _split(table: Tensor, word: int) -> tuple[Tensor, Tensor]:
-    """Two views `[batch, …]`: the subsets without the word and, in the same order, the same subsets with it."""
+    """Two views `[batch, …]`: the subsets without the word and, in the same order, the same subsets
+    with it."""
     halves = table.view(len(table), -1, 2, 2**word)
     return halves[:, :, 0], halves[:, :, 1]
 
@@ -204,7 +225,8 @@ def _split(table: Tensor, word: int) -> tuple[Tensor, Tensor]:
 def _expected_gain(
     value: Float[Tensor, "batch subsets"], weight: Float[Tensor, "half"]
 ) -> Float[Tensor, "batch words"]:
-    """Σ_{S∌i} weight(S) · (v(S ∪ i) − v(S)) of every word i; `weight` by the bit mask of S among the other words."""
+    """Σ_{S∌i} weight(S) · (v(S ∪ i) − v(S)) of every word i; `weight` by the bit mask of S among
+    the other words."""
     gains = []
     for word in range(value.shape[1].bit_length() - 1):
         without, with_word = _split(value, word)
@@ -212,7 +234,9 @@ def _expected_gain(
     return torch.stack(gains, 1)
 
 
-def _longest_path(gain: Float[Tensor, "batch subsets"]) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
+def _longest_path(
+    gain: Float[Tensor, "batch subsets"],
+) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
     """The greatest mean of `gain` over the prefixes of an order, and the first such order."""
     words = gain.shape[1].bit_length() - 1
     best = torch.zeros_like(gain)  # of a set: the most that the words still to come can add
@@ -222,11 +246,17 @@ def _longest_path(gain: Float[Tensor, "batch subsets"]) -> tuple[Float[Tensor, "
     for size in range(words - 1, -1, -1):
         sets = masks[sizes == size]
         # the words that are not in each of these sets, ascending: argmax takes the first of equals
-        absent = ((sets[:, None] >> masks[:words]) & 1 == 0).nonzero()[:, 1].view(len(sets), words - size)
+        absent = (
+            ((sets[:, None] >> masks[:words]) & 1 == 0)
+            .nonzero()[:, 1]
+            .view(len(sets), words - size)
+        )
         larger = sets[:, None] | (1 << absent)
         reached, choice = (gain[:, larger] + best[:, larger]).max(-1)
         best[:, sets] = reached
-        following[:, sets] = absent.expand(len(gain), -1, -1).gather(-1, choice[..., None])[..., 0].byte()
+        following[:, sets] = (
+            absent.expand(len(gain), -1, -1).gather(-1, choice[..., None])[..., 0].byte()
+        )
     order = torch.zeros(len(gain), words, dtype=torch.long, device=gain.device)
     at = torch.zeros(len(gain), 1, dtype=torch.long, device=gain.device)
     for step in range(words):

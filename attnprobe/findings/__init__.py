@@ -1,4 +1,5 @@
-"""What the numbers of finished runs say: `findings(runs)` is the one place that decides; everything else shows its table."""
+"""What the numbers of finished runs say: `findings(runs)` is the one place that decides; everything
+else shows its table."""
 
 from attnprobe.findings.table import findings
 

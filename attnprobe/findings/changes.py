@@ -1,4 +1,5 @@
-"""Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts and examples."""
+"""Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts
+and examples."""
 
 import os
 from dataclasses import dataclass
@@ -33,14 +34,17 @@ class Changes:
     """What changed from one run to another.
 
     Attributes:
-        numbers: a row per headline number that both have: `probe metric title n first second change low high`; `change` with
-            its 95 % interval (paired bootstrap over the texts; NaN for numbers of a whole split).
-        verdicts: a row per criterion that either was tested on: `criterion first second`, the answers, `change`, and the
-            numbers that they go by: `first_value second_value`.
+        numbers: a row per headline number that both have: `probe metric title n first second change
+            low high`; `change` with its 95 % interval (paired bootstrap over the texts; NaN for
+            numbers of a whole split).
+        verdicts: a row per criterion that either was tested on: `criterion first second`, the
+            answers, `change`, and the numbers that they go by: `first_value second_value`.
         sentences: what each run's own page says first of its attention.
-        examples: a row per text that both have: `example_id text label first second attention`, the predicted classes, and
-            the JSD of the attentions in nats (NaN: over different units); other predictions first, then the largest.
-        shared, first_only, second_only, flipped: numbers of texts; `flipped`: with another prediction.
+        examples: a row per text that both have: `example_id text label first second attention`, the
+            predicted classes, and the JSD of the attentions in nats (NaN: over different units);
+            other predictions first, then the largest.
+        shared, first_only, second_only, flipped: numbers of texts; `flipped`: with another
+        prediction.
     """
 
     numbers: pd.DataFrame
@@ -54,7 +58,8 @@ class Changes:
 
 
 def run_at(place: str | os.PathLike) -> Run:
-    """The one finished run at a place: a run's directory, or a study's, whose examined run is meant.
+    """The one finished run at a place: a run's directory, or a study's, whose examined run is
+    meant.
 
     Raises:
         UserError: no finished run there, or several.
@@ -63,7 +68,9 @@ def run_at(place: str | os.PathLike) -> Run:
     runs = read_runs(read_study(path).runs[:1] if (path / STUDY).exists() else [place])
     if len(runs) > 1:
         names = ", ".join(str(run.directory) for run in runs[:3])
-        raise UserError(f"{place} holds {len(runs)} finished runs ({names}, …): name the directory of one")
+        raise UserError(
+            f"{place} holds {len(runs)} finished runs ({names}, …): name the directory of one"
+        )
     return runs[0]
 
 
@@ -102,7 +109,8 @@ def compare_runs(first: Run, second: Run) -> Changes:
 
 
 def examples_of(run: Run) -> pd.DataFrame:
-    """The probed texts, by number and words: the same number in another file would be another text."""
+    """The probed texts, by number and words: the same number in another file would be another
+    text."""
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
     table = run.files.examples(run.split, columns=wanted).to_pandas()
     table = table[~table["example_id"].isin(repeats_of(run.files))]
@@ -115,24 +123,39 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
     ids = one["example_id"].to_numpy()
     rows: list[dict[Any, Any]] = []
 
-    def add(probe: str, metric: str, title: str, values: "list[pd.Series[float]]", *, whole: bool = False) -> None:
-        """The number of both runs, and the mean of its paired differences, without an interval where it is of the whole
-        split; texts where either is undefined are left out."""
+    def add(
+        probe: str,
+        metric: str,
+        title: str,
+        values: "list[pd.Series[float]]",
+        *,
+        whole: bool = False,
+    ) -> None:
+        """The number of both runs, and the mean of its paired differences, without an interval
+        where it is of the whole split; texts where either is undefined are left out."""
         columns = zip(("first", "second"), values, strict=True)
         both = pd.DataFrame({name: own.to_numpy(float) for name, own in columns}).dropna()
         change, low, high = interval((both["second"] - both["first"]).to_numpy())
         spread = {"low": np.nan, "high": np.nan} if whole else {"low": low, "high": high}
         about = {"probe": probe, "metric": metric, "title": title, "n": 0 if whole else len(both)}
-        rows.append(about | {name: both[name].mean() for name in both} | {"change": change} | spread)
+        rows.append(
+            about | {name: both[name].mean() for name in both} | {"change": change} | spread
+        )
 
-    words = [table[["prediction", "label"]].map(lambda cell: label_text(cell, ())) for table in (one, other)]
+    words = [
+        table[["prediction", "label"]].map(lambda cell: label_text(cell, ()))
+        for table in (one, other)
+    ]
     right = [(table["prediction"] == table["label"]).astype(float) for table in words]
     add("performance", CORRECT, "accuracy (same texts)", right)
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
             if number.spread or (reading.probe == "performance" and number.metric in SAME):
                 continue
-            both = [number.values(run.numbers.rows(reading.probe, number.metrics)) for run in (first, second)]
+            both = [
+                number.values(run.numbers.rows(reading.probe, number.metrics))
+                for run in (first, second)
+            ]
             whole = all(WHOLE_SPLIT in series.index for series in both)
             values = both if whole else [series.reindex(ids) for series in both]
             if all(series.notna().any() for series in values):
@@ -141,7 +164,8 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
 
 
 def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """What each run's findings say of every criterion that either was tested on, with the number that it goes by."""
+    """What each run's findings say of every criterion that either was tested on, with the number
+    that it goes by."""
     sides = [
         card(table)[["answer", "value"]].set_axis([name, f"{name}_value"], axis=1)
         for name, table in (("first", first), ("second", second))
@@ -150,12 +174,16 @@ def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame
     both = both.fillna({"first": UNASKED, "second": UNASKED})
     there = both[["first", "second"]] != UNASKED
     changed = np.where(both["first"] == both["second"], "", "changed")
-    both["change"] = np.select([~there["second"], ~there["first"]], ["only in A", "only in B"], changed)
+    both["change"] = np.select(
+        [~there["second"], ~there["first"]], ["only in A", "only in B"], changed
+    )
     both = both[there.any(axis=1)].rename_axis("criterion").reset_index()
     return both[["criterion", "first", "second", "change", "first_value", "second_value"]]
 
 
-def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:
+def compared_examples(
+    one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]
+) -> pd.DataFrame:
     """Every text with both predictions and the distance of the attentions."""
     rows = pd.DataFrame(
         {

@@ -1,4 +1,5 @@
-"""The runs of a report, grouped by what may be pooled; their numbers are read when they are asked for."""
+"""The runs of a report, grouped by what may be pooled; their numbers are read when they are asked
+for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,8 @@ OF_THE_SEED = ("seed", "teacher")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked for; `split` is that of
-    the probed examples."""
+    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked
+    for; `split` is that of the probed examples."""
 
     directory: Path
     manifest: Mapping[str, Any]
@@ -53,11 +54,17 @@ class Run:
 
     @property
     def attention_on(self) -> str:
-        """Where the rows behind the attention have their weight, if a reader must know it before a heat map: of a pair, or if
-        most is on no word of the text, or most of the rest on its first word; mostly empty."""
+        """Where the rows behind the attention have their weight, if a reader must know it before a
+        heat map: of a pair, or if most is on no word of the text, or most of the rest on its first
+        word; mostly empty."""
         told = self.manifest.get("attention_on")
-        shares = {name: one for name, one in told.items() if isinstance(one, float)} if isinstance(told, dict) else {}
-        special, on_words = shares.get("special_mass", 0.0), 1 - shares.get("special_mass", 0.0)
+        shares = (
+            {name: one for name, one in told.items() if isinstance(one, float)}
+            if isinstance(told, dict)
+            else {}
+        )
+        special = shares.get("special_mass", 0.0)
+        on_words = 1 - shares.get("special_mass", 0.0)
         said = []
         if special >= MOSTLY:
             said.append(
@@ -65,16 +72,20 @@ class Run:
                 f"on the first piece that the model reads): the weights that are shown share out the rest"
             )
         if on_words > 0 and (first := shares.get("first_word_mass", 0.0) / on_words) >= MOSTLY:
-            said.append(f"{first:.0%} of what is on words is on the first one, which may take it whatever it is")
+            said.append(
+                f"{first:.0%} of what is on words is on the first one, which may take it whatever it is"
+            )
         if on_words > 0 and "second_mass" in shares:
-            said.append(f"{shares['second_mass'] / on_words:.0%} of what is on words is on the second text of the pair")
+            said.append(
+                f"{shares['second_mass'] / on_words:.0%} of what is on words is on the second text of the pair"
+            )
         return "; ".join(said)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but the seed. `note` says what sets them apart from others of the same data set and
-    model; empty where there are none."""
+    """Runs that differ in nothing but the seed. `note` says what sets them apart from others of the
+    same data set and model; empty where there are none."""
 
     data: str
     model: str
@@ -95,10 +106,12 @@ class Group:
 
 
 def read_runs(places: Any) -> list[Run]:
-    """Every sound finished run at or below the places, by data set, model and seed; a warning names the others.
+    """Every sound finished run at or below the places, by data set, model and seed; a warning names
+    the others.
 
     Raises:
-        UserError: no sound finished run there; two directories hold the same run; a run's tables hold no number.
+        UserError: no sound finished run there; two directories hold the same run; a run's tables
+            hold no number.
     """
     runs, skipped = read_sound_runs(places)
     warn_of(skipped)
@@ -130,7 +143,9 @@ def read_run(directory: Path) -> Run:
     run = RunDirectory(directory)
     numbers = Numbers.of([run])
     if not numbers.runs:
-        raise UserError(f"the tables of {directory} hold no number: leave it out of the report, or probe it again")
+        raise UserError(
+            f"the tables of {directory} hold no number: leave it out of the report, or probe it again"
+        )
     identity = {name: str(numbers.runs[0][name]) for name in RUN}
     named = identity | {"seed": int(identity["seed"]), "split": numbers.split or EXAMINED}
     return Run(directory, run.manifest(), numbers, **named)  # type: ignore[arg-type]
@@ -139,22 +154,39 @@ def read_run(directory: Path) -> Run:
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """The runs in groups: one per data set, model and settings, in which only the seed differs.
 
-    A note sets those of one data set and model apart: the settings in which they differ, `training.epochs=8`; else the
-    experiment; the end of the run's id where neither tells two runs of one seed apart.
-    """
+    A note sets those of one data set and model apart: the settings in which they differ,
+    `training.epochs=8`; else the experiment; the end of the run's id where neither tells two runs
+    of one seed apart."""
     groups = []
     for data, model in dict.fromkeys((run.data, run.model) for run in runs):
         alike = [run for run in runs if (run.data, run.model) == (data, model)]
         settings = [flattened(run.manifest.get("training", {})) for run in alike]
-        # a setting that one version wrote and another did not know is no difference that anybody chose
-        known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
-        told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
+        # a setting that one version wrote and another did not know is no difference that anybody
+        # chose
+        known = [
+            name
+            for name in settings[0]
+            if name not in OF_THE_SEED and all(name in one for one in settings)
+        ]
+        told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][
+            :MOST_DIFFERENCES
+        ]
         notes = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
-        for other in ([run.experiment for run in alike], [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in alike]):
-            if len({(run.seed, run.split, note) for run, note in zip(alike, notes, strict=True)}) < len(alike):
+        for other in (
+            [run.experiment for run in alike],
+            [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in alike],
+        ):
+            if len(
+                {(run.seed, run.split, note) for run, note in zip(alike, notes, strict=True)}
+            ) < len(alike):
                 notes = other
         groups += [
-            Group(data, model, note, tuple(run for run, own in zip(alike, notes, strict=True) if own == note))
+            Group(
+                data,
+                model,
+                note,
+                tuple(run for run, own in zip(alike, notes, strict=True) if own == note),
+            )
             for note in dict.fromkeys(notes)
         ]
     return groups

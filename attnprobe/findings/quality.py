@@ -1,4 +1,5 @@
-"""Has the classifier learnt anything? Accuracy against the share of the largest class, as context of all else."""
+"""Has the classifier learnt anything? Accuracy against the share of the largest class, as context
+of all else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +15,24 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import repeats_of
 
 SMALLEST = 0.05
-"""Share of the way from guessing to always right that a classifier must be ahead of guessing by, its whole interval."""
+"""Share of the way from guessing to always right that a classifier must be ahead of guessing by,
+its whole interval."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How a single-label classifier's decisions compare with always naming the largest class of the same texts.
+    """How a single-label classifier's decisions compare with always naming the largest class of the
+    same texts.
 
     Attributes:
-        accuracy: share of right decisions, 0 to 1, with Wilson's 95 % interval `low`, `high` over the `n` texts.
-        majority: share of the largest class among the labels, 0 to 1.
-        balanced, balanced_low, balanced_high: balanced accuracy with an interval out of Wilson's for each class (MOVER, Zou
-            & Donner 2008).
+        accuracy: share of right decisions, 0 to 1, with Wilson's 95 % interval `low`, `high` over
+            the `n` texts.
+        majority: share of the largest class among the labels, 0 to 1. balanced, balanced_low,
+        balanced_high: balanced accuracy with an interval out of Wilson's for each class (MOVER, Zou
+        & Donner 2008).
         chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
-        asked: what it has to be above, by its whole interval: chance and `SMALLEST` of what could be reached beyond it.
+        asked: what it has to be above, by its whole interval: chance and `SMALLEST` of what could
+            be reached beyond it.
         only: the one class that is predicted for every text; None where several are.
     """
 
@@ -62,7 +67,8 @@ class Quality:
 
     @property
     def warning(self) -> str:
-        """One sentence where the classifier is no better than guessing, as far as these texts can tell; else empty."""
+        """One sentence where the classifier is no better than guessing, as far as these texts can
+        tell; else empty."""
         if self.only is not None:
             return f"This classifier predicts one class for every text ({self.only}): {self.beside_majority}"
         if not self.better_than_guessing:
@@ -79,25 +85,42 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
         labels, predictions: class numbers `[examples]`; of no text there is no quality.
         names: of the classes; their numbers stand for them where there are none.
     """
-    given, said = np.asarray(labels, int), np.asarray(predictions, int)
+    given = np.asarray(labels, int)
+    said = np.asarray(predictions, int)
     if len(given) == 0:
         return None
     accuracy, low, high = wilson(int((given == said).sum()), len(given))
     only, (classes, counts) = np.unique(said), np.unique(given, return_counts=True)
     found = [int(((given == one) & (said == one)).sum()) for one in classes]
-    of_class = np.array([wilson(right, int(count)) for right, count in zip(found, counts, strict=True)])
+    of_class = np.array(
+        [wilson(right, int(count)) for right, count in zip(found, counts, strict=True)]
+    )
     balanced = float(of_class[:, 0].mean())
-    below, above = (float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class) for end in (1, 2))
+    below, above = (
+        float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class)
+        for end in (1, 2)
+    )
     one_class = None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}"
-    largest, chance = float(counts.max() / len(given)), 1 / max(2, len(of_class))
+    largest = float(counts.max() / len(given))
+    chance = 1 / max(2, len(of_class))
     asked = chance + SMALLEST * (1 - chance)
     around = (balanced, balanced - below, balanced + above, chance)
-    return Quality(accuracy, low, high, largest, len(given), one_class, *around, asked, balanced - below > asked)
+    return Quality(
+        accuracy,
+        low,
+        high,
+        largest,
+        len(given),
+        one_class,
+        *around,
+        asked,
+        balanced - below > asked,
+    )
 
 
 def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
-    """The quality of a finished run on its test texts; None where a text may have several labels, or has its own candidates,
-    so that there is no one largest class to name."""
+    """The quality of a finished run on its test texts; None where a text may have several labels,
+    or has its own candidates, so that there is no one largest class to name."""
     run = RunDirectory(run_dir)
     if split not in run.splits() or "candidates" in (columns := run.example_columns(split)).names:
         return None

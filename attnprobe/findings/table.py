@@ -1,22 +1,21 @@
-"""Decide once: every claim about every model of some runs, as one table that page, terminal, trackers and CI only show.
+"""Decide once: every claim about every model of some runs, as one table that page, terminal,
+trackers and CI only show.
 
-One row per group of runs (data set × model × settings, seeds pooled) and claim, and one for each criterion and level that
-nothing was tested for. Its columns:
+One row per group of runs (data set × model × settings, seeds pooled) and claim, and one for each
+criterion and level that nothing was tested for. Its columns:
 
-data, model, group    whose; `group` is unique in a table: data, model and what sets the settings apart
-chip, sentence        may this group's attention be read, and why, in one sentence; the same in all of its rows
-criterion, level      what is asked, and of what
-claim, statement      the claim's name and sentence; empty where nothing was tested
-value, low, high, n   its number, 95 % interval (NaN: none), examples or seeds
-threshold, smallest   asked for: more than their sum
-verdict, reason       one of `attnprobe.evidence.evidence.VERDICTS`, and why it is not decided
-p                     of a primary claim, adjusted for the card's others (Holm)
-track_record          how often this verdict was right where the truth is known
-interval_verdict      what the number says alone, before the card's corrections
-answer, ticked        the verdict as yes, no, open or untested; whether a yes has a track record behind it
-primary               the verdict on this criterion and level goes by it: these rows are the card
-speaks, quantity, source, section   of the claim, and the part of the page that shows it; `across`: it compares two models
-"""
+data, model, group    whose; `group` is unique in a table: data, model and what sets the settings
+apart chip, sentence        may this group's attention be read, and why, in one sentence; the same
+in all of its rows criterion, level      what is asked, and of what claim, statement      the
+claim's name and sentence; empty where nothing was tested value, low, high, n   its number, 95 %
+interval (NaN: none), examples or seeds threshold, smallest   asked for: more than their sum
+verdict, reason       one of `attnprobe.evidence.evidence.VERDICTS`, and why it is not decided p
+of a primary claim, adjusted for the card's others (Holm) track_record          how often this
+verdict was right where the truth is known interval_verdict      what the number says alone, before
+the card's corrections answer, ticked        the verdict as yes, no, open or untested; whether a yes
+has a track record behind it primary               the verdict on this criterion and level goes by
+it: these rows are the card speaks, quantity, source, section   of the claim, and the part of the
+page that shows it; `across`: it compares two models"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +61,8 @@ from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.writer import OwnFolder
 
 VERSION = 2
-"""Raised with every change of the rules or of the columns; claims and track record are compared by their content."""
+"""Raised with every change of the rules or of the columns; claims and track record are compared by
+their content."""
 ACROSS = "across"
 OF = b"attnprobe.of"
 COLUMNS = ("data", "model", "group", "chip", "sentence", *UNTESTED)
@@ -74,18 +74,23 @@ def findings(
     """Put every claim about these runs to the test.
 
     Args:
-        runs: read runs (`attnprobe.findings.groups.read_runs`); or where they are: directories, or glob patterns.
-        studies: what studies found of some of them, such as necessity and stability; these are rows like others.
+        runs: read runs (`attnprobe.findings.groups.read_runs`); or where they are: directories, or
+            glob patterns.
+        studies: what studies found of some of them, such as necessity and stability; these are rows
+            like others.
         tell: called with a line about every step.
 
     Raises:
         UserError: no finished run there.
     """
     are_read = not isinstance(runs, str | os.PathLike) and all(isinstance(one, Run) for one in runs)
-    groups, tables = grouped(list(runs) if are_read else read_runs(runs)), []
+    groups = grouped(list(runs) if are_read else read_runs(runs))
+    tables = []
     for group in groups:
         tell(f"claims on {group.title}")
-        tested, first, numbers = [], group.runs[0].manifest, group.numbers
+        tested = []
+        first = group.runs[0].manifest
+        numbers = group.numbers
         for reading in present(numbers):
             own = [
                 one
@@ -108,18 +113,25 @@ def findings(
         for finding in compare_models(alike):
             model = DOT.join([finding.model, note]) if note else finding.model
             whose = {"data": finding.data, "model": model, "group": f"{finding.data}{DOT}{model}"}
-            tables.append(pd.DataFrame([row_of(ACROSS, finding) | whose | {"chip": "", "sentence": ""}]))
+            tables.append(
+                pd.DataFrame([row_of(ACROSS, finding) | whose | {"chip": "", "sentence": ""}])
+            )
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
-    """The group with the first of a study's own runs, which the others refer to; None where it is not there."""
+    """The group with the first of a study's own runs, which the others refer to; None where it is
+    not there."""
     bases = {Path(run).resolve() for run in study.runs[:1]}
-    return next((group for group in groups if any(run.directory.resolve() in bases for run in group.runs)), None)
+    return next(
+        (group for group in groups if any(run.directory.resolve() in bases for run in group.runs)),
+        None,
+    )
 
 
-# Claims that need two models of one data set: does context, or the kind of encoder, change what attention is worth? The
-# models are compared within the example. Such findings speak neither for nor against reading one model's attention.
+# Claims that need two models of one data set: does context, or the kind of encoder, change what
+# attention is worth? The models are compared within the example. Such findings speak neither for
+# nor against reading one model's attention.
 
 
 CONTEXT_FREE = {
@@ -128,13 +140,17 @@ CONTEXT_FREE = {
     "average_additive": ("lstm_additive", "cnn_additive"),
     "average_dot": ("lstm_dot", "cnn_dot"),
 }
-"""Model whose encoder sees one word (or sentence) at a time → the same model with an encoder that sees the others."""
+"""Model whose encoder sees one word (or sentence) at a time → the same model with an encoder that
+sees the others."""
 CONVOLUTIONAL = {"flanconv": "flanrnn", "hanconv": "hanrnn"}
 
 
-def difference(first: str, second: str, metrics: Sequence[str], value: Callable[..., np.ndarray]) -> Measure:
-    """A measure: mean over the examples that both models have of the first one's `value(*columns)` minus the second's,
-    each the mean over its seeds; bootstrap interval over the examples. Examples where either is NaN are left out."""
+def difference(
+    first: str, second: str, metrics: Sequence[str], value: Callable[..., np.ndarray]
+) -> Measure:
+    """A measure: mean over the examples that both models have of the first one's `value(*columns)`
+    minus the second's, each the mean over its seeds; bootstrap interval over the examples. Examples
+    where either is NaN are left out."""
 
     def measure(table: pd.DataFrame) -> Evidence | None:
         of_model = []
@@ -153,55 +169,77 @@ SERRANO = "Serrano & Smith 2019, section"
 TAU = "Kendall's τ-b, the second model's minus the first's, mean of the examples"
 COMPARED: dict[str, tuple[str, str, str, str, str, tuple[str, ...], Callable[..., np.ndarray]]] = {
     "order_worse": (
-        "erasure", "erasure", "Attention's order is farther from the smallest set with {first} than with {second}",
-        f"{SERRANO} 5: attention is a worse order with contextual encoders", "share of the items removed beyond the optimum, "
+        "erasure",
+        "erasure",
+        "Attention's order is farther from the smallest set with {first} than with {second}",
+        f"{SERRANO} 5: attention is a worse order with contextual encoders",
+        "share of the items removed beyond the optimum, "
         "difference of the models, mean of the examples that both can flip, −1 to 1",
         ("removed_fraction_attention", "removed_fraction_optimal", "never_flips"),
-        lambda attention, optimal, never: removal_share(attention, never) - removal_share(optimal, never),
+        lambda attention, optimal, never: (
+            removal_share(attention, never) - removal_share(optimal, never)
+        ),
     ),
     "effects_follow_less": (
-        "single_weight", "erasure",
+        "single_weight",
+        "erasure",
         "What erasing each item does follows the weights less closely with {first} than with {second}",
-        f"{SERRANO} 4, asked of every item", TAU.replace("τ-b,", "τ-b of weight and effect,"), ("tau_attention_effect",),
+        f"{SERRANO} 4, asked of every item",
+        TAU.replace("τ-b,", "τ-b of weight and effect,"),
+        ("tau_attention_effect",),
         np.negative,
     ),
     "agrees_less": (
-        "correlation", "agreement", "Attention agrees less with the importance “{title}” in {first} than in {second}",
-        "Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context", f"{TAU}, −2 to 2",
-        ("tau_attention_{importance}",), np.negative,
+        "correlation",
+        "agreement",
+        "Attention agrees less with the importance “{title}” in {first} than in {second}",
+        "Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
+        f"{TAU}, −2 to 2",
+        ("tau_attention_{importance}",),
+        np.negative,
     ),
     "needs_more": (
-        "erasure", "erasure", "By attention's order {first} needs more items removed than {second}",
+        "erasure",
+        "erasure",
+        "By attention's order {first} needs more items removed than {second}",
         f"{SERRANO} 5: convolutional models need more removals than recurrent ones",
         "difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
-        ("removed_fraction_attention", "never_flips"), removal_share,
+        ("removed_fraction_attention", "never_flips"),
+        removal_share,
     ),
-}  # fmt: skip
-"""Claim → its probe, criterion, statement, source and quantity; the metrics that it compares, and what of them."""
+}
+"""Claim → its probe, criterion, statement, source and quantity; the metrics that it compares, and
+what of them."""
 
 
 def comparisons(importances: Mapping[str, str]) -> Iterator[tuple[str, str, str, Claim]]:
-    """A probe, two models as the results' column `model` calls them, and a claim about its long table of both; with one about
-    the agreement of attention and each of the importances, name → title."""
+    """A probe, two models as the results' column `model` calls them, and a claim about its long
+    table of both; with one about the agreement of attention and each of the importances, name →
+    title."""
     asked = [("order_worse", "", ""), ("effects_follow_less", "", "")]
     asked += [("agrees_less", name, title) for name, title in importances.items()]
-    pairs = [(first, second, asked) for second, several in CONTEXT_FREE.items() for first in several]
+    pairs = [
+        (first, second, asked) for second, several in CONTEXT_FREE.items() for first in several
+    ]
     pairs += [(first, second, [("needs_more", "", "")]) for first, second in CONVOLUTIONAL.items()]
     for first, second, several in pairs:
         for kind, importance, title in several:
             probe, criterion, statement, source, quantity, metrics, value = COMPARED[kind]
-            measure = difference(first, second, [one.format(importance=importance) for one in metrics], value)
+            measure = difference(
+                first, second, [one.format(importance=importance) for one in metrics], value
+            )
             name = "_".join(filter(None, (importance, kind, first, second)))
             said = statement.format(first=first, second=second, title=title)
             yield probe, first, second, Claim(name, criterion, said, source, measure, quantity)
 
 
 def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
-    """Test `comparisons` on each data set of which both models are there; seeds are pooled. The findings' `model` names both,
-    such as "flanrnn, flannoenc"."""
+    """Test `comparisons` on each data set of which both models are there; seeds are pooled. The
+    findings' `model` names both, such as "flanrnn, flannoenc"."""
     numbers = numbers_of(results)
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
-    there, findings = importances_in(numbers.outline("correlation"), "correlation", "tau_attention_"), []
+    there = importances_in(numbers.outline("correlation"), "correlation", "tau_attention_")
+    findings = []
     every = [*comparisons({name: facts.title for name, facts in there.items()})]
     for data, (probe, first, second, claim) in product(sorted({data for data, _ in models}), every):
         if {(data, first), (data, second)} <= models:
@@ -223,11 +261,18 @@ def kept_findings(
     again: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """The table of these runs, as it is stored in the folder, or with the one run or study that it is about; computed where
-    there is none of this version and these runs, or `again`. It is in the folder afterwards, unless a file of the user is."""
-    here, own, table = None if folder is None else folder / FINDINGS, _identity(runs, studies), None
+    """The table of these runs, as it is stored in the folder, or with the one run or study that it
+    is about; computed where there is none of this version and these runs, or `again`. It is in the
+    folder afterwards, unless a file of the user is."""
+    here = None if folder is None else folder / FINDINGS
+    own = _identity(runs, studies)
+    table = None
     places = [*(study.directory for study in studies), *(run.directory for run in runs[:1])]
-    for path in [] if again else [*([] if here is None else [here]), *(place / FINDINGS for place in places)]:
+    for path in (
+        []
+        if again
+        else [*([] if here is None else [here]), *(place / FINDINGS for place in places)]
+    ):
         with suppress(OSError, pa.ArrowException, ValueError):
             stored = pq.read_table(path, page_checksum_verification=True)
             if (stored.schema.metadata or {}).get(OF) == _sealed(own, stored.to_pandas()):
@@ -243,12 +288,14 @@ def kept_findings(
 
 
 def findings_of(run: Run) -> pd.DataFrame:
-    """The table of one run: what is stored with it, computed (and not stored) where that is of another version."""
+    """The table of one run: what is stored with it, computed (and not stored) where that is of
+    another version."""
     return kept_findings([run], None)
 
 
 def findings_of_study(reading: StudyReading) -> pd.DataFrame:
-    """The rows about the model of one finished study: what it found together with what its own runs' probes did."""
+    """The rows about the model of one finished study: what it found together with what its own
+    runs' probes did."""
     runs = read_runs(reading.runs)
     group = group_of(reading, grouped(runs))
     assert group is not None  # the study is made of these runs
@@ -257,11 +304,14 @@ def findings_of_study(reading: StudyReading) -> pd.DataFrame:
 
 
 def _sealed(own: str, table: pd.DataFrame) -> bytes:
-    return f"{own} {fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])}".encode()
+    return (
+        f"{own} {fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])}".encode()
+    )
 
 
 def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
-    """What the table depends on: the claims, the track record, the runs' content, and what the studies found."""
+    """What the table depends on: the claims, the track record, the runs' content, and what the
+    studies found."""
     claims = [
         {name: value for name, value in vars(claim).items() if name != "measure"}
         for reading in readings().values()
@@ -272,7 +322,9 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
     places = {run.directory.resolve(): run.run_id for run in runs}
     of_studies = []
     for study in studies:
-        found = [[one.claim.name, one.claim.smallest, asdict(one.evidence)] for one in study.findings]
+        found = [
+            [one.claim.name, one.claim.smallest, asdict(one.evidence)] for one in study.findings
+        ]
         of_studies.append([[places.get(Path(run).resolve()) for run in study.runs[:1]], found])
     return fingerprint([VERSION, claims, known, of_runs, of_studies])
 
@@ -282,10 +334,11 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """May the attention of one group be read? Chip and sentence, and what stands behind them: the row whose number stands
-    between chance, 0, and the best that is possible, 1 (`gauge`; None where none is known well enough to be shown); the rows
-    with a yes or a no, each with what a yes says; what a yes would say of the others, those that were not tested with the
-    setting that tests them; and what was shown to be better than attention."""
+    """May the attention of one group be read? Chip and sentence, and what stands behind them: the
+    row whose number stands between chance, 0, and the best that is possible, 1 (`gauge`; None where
+    none is known well enough to be shown); the rows with a yes or a no, each with what a yes says;
+    what a yes would say of the others, those that were not tested with the setting that tests them;
+    and what was shown to be better than attention."""
 
     chip: str
     sentence: str
@@ -302,7 +355,8 @@ class Answer:
 
 def answer(own: pd.DataFrame) -> Answer:
     """The answer of a table of one group; of a model that may be guessing no more than that."""
-    chip, sentence = own["chip"].iloc[0], own["sentence"].iloc[0]
+    chip = own["chip"].iloc[0]
+    sentence = own["sentence"].iloc[0]
     if chip == POOR:
         return Answer(chip, sentence)
     card: list[Any] = [*own[own["primary"]].itertuples(index=False)]
@@ -312,7 +366,9 @@ def answer(own: pd.DataFrame) -> Answer:
     return Answer(
         chip,
         sentence,
-        gauge=word if word.answer != UNASKED and is_readable(word.value, word.low, word.high) else None,
+        gauge=word
+        if word.answer != UNASKED and is_readable(word.value, word.low, word.high)
+        else None,
         answered=[(name, row) for name, row in rows if row.answer not in (OPEN, UNASKED)],
         open=[name for name, row in rows if row.answer == OPEN],
         untested=[(name, row.reason) for name, row in rows if row.answer == UNASKED],
@@ -320,21 +376,25 @@ def answer(own: pd.DataFrame) -> Answer:
     )
 
 
-# By name: what a condition of `--fail-if`, or a comparison, calls the numbers and verdicts of one group.
+# By name: what a condition of `--fail-if`, or a comparison, calls the numbers and verdicts of one
+# group.
 
 
 def card(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a group's card by the name that conditions and comparisons use: the criterion, `erasure.word` where several
-    levels are asked."""
+    """The rows of a group's card by the name that conditions and comparisons use: the criterion,
+    `erasure.word` where several levels are asked."""
     rows = table[table["primary"]]
     levels = rows.groupby("criterion")["level"].transform("nunique")
-    return rows.set_index(rows["criterion"].where(levels == 1, rows["criterion"] + "." + rows["level"]))
+    return rows.set_index(
+        rows["criterion"].where(levels == 1, rows["criterion"] + "." + rows["level"])
+    )
 
 
 def named_verdicts(table: pd.DataFrame) -> dict[str, tuple[float, str]]:
-    """The number and the verdict of every line and claim that was tested, of a table of one group: `agreement`,
-    `erasure.word`, and `criterion.claim`."""
-    tested, lines = table[table["claim"] != ""], card(table)
+    """The number and the verdict of every line and claim that was tested, of a table of one group:
+    `agreement`, `erasure.word`, and `criterion.claim`."""
+    tested = table[table["claim"] != ""]
+    lines = card(table)
     by_claim = tested.set_index(tested["criterion"] + "." + tested["claim"])
     rows = pd.concat([by_claim, lines[lines["claim"] != ""]])[["value", "verdict"]]
     return {str(name): (value, verdict) for name, value, verdict in rows.itertuples()}

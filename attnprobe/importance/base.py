@@ -1,8 +1,8 @@
 """What an importance is: scores per position, and the subject that they are asked of.
 
-To add one: a class in the file of its family or in one of its own, and `conf/importance/NAME.yaml`; no list is edited.
-From outside: a class and a YAML, or an entry point of the group `attnprobe.importances` (docs/extending.md).
-"""
+To add one: a class in the file of its family or in one of its own, and `conf/importance/NAME.yaml`;
+no list is edited. From outside: a class and a YAML, or an entry point of the group
+`attnprobe.importances` (docs/extending.md)."""
 
 import importlib
 import inspect
@@ -35,8 +35,8 @@ GROUP = "attnprobe.importances"
 
 
 class Note(NamedTuple):
-    """How a batch was measured, for the table's entry in the manifest: one number by name, and how those of two batches
-    become one (`max`, `operator.add`)."""
+    """How a batch was measured, for the table's entry in the manifest: one number by name, and how
+    those of two batches become one (`max`, `operator.add`)."""
 
     name: str
     value: float
@@ -45,18 +45,23 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class Importance(metaclass=Checked):
-    """How important is each position for the prediction? Subclasses are frozen dataclasses, their settings as fields.
+    """How important is each position for the prediction? Subclasses are frozen dataclasses, their
+    settings as fields.
 
     Attributes:
         name: of the file, the YAML, the metrics; `a_b`.
         title: in figures, tables and pages.
         colour: in figures, `#RRGGBB`.
-        signed: below 0 speaks against the decision; what compares strengths (correlation, plausibility) takes |score|.
-        shares: the unit of the scores says nothing: heat maps show them as shares of the text's sum.
+        signed: below 0 speaks against the decision; what compares strengths (correlation,
+            plausibility) takes |score|.
+        shares: the unit of the scores says nothing: heat maps show them as shares of the text's
+            sum.
         complete: its scores of a text add up to what `total` says, or should.
         drawn: random numbers are in it, so that it need not agree with itself.
-        of_words: it removes or differentiates single words, so that it is undefined for a model that attends to sentences.
-        of_layers: it follows layers of self-attention, so that it is undefined for a model without any.
+        of_words: it removes or differentiates single words, so that it is undefined for a model
+            that attends to sentences.
+        of_layers: it follows layers of self-attention, so that it is undefined for a model without
+            any.
     """
 
     settings_place: ClassVar[str] = "importance.{name}"
@@ -70,10 +75,12 @@ class Importance(metaclass=Checked):
     of_words: ClassVar[bool] = False
     of_layers: ClassVar[bool] = False
     total: ClassVar[Callable[..., Float[Tensor, "batch"]]]
-    """What complete scores of each text of a subject add up to; only a `complete` importance has it."""
+    """What complete scores of each text of a subject add up to; only a `complete` importance has
+    it."""
 
     def refuse(self, classifier: Model) -> None:
-        """Called before anything is trained: raises `UserError` for a classifier that it is not defined for."""
+        """Called before anything is trained: raises `UserError` for a classifier that it is not
+        defined for."""
         if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
                 f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
@@ -86,25 +93,29 @@ class Importance(metaclass=Checked):
             )
 
     def files(self) -> Mapping[str, Path]:
-        """The files that it reads, by the setting that names them: tables are measured again once one has changed. Raises
-        `UserError` where one is not there."""
+        """The files that it reads, by the setting that names them: tables are measured again once
+        one has changed. Raises `UserError` where one is not there."""
         return {}
 
     def prepare(self, data: TextDataModule, split: str) -> None:
-        """Called once before training, with data that are set up; what scores examples that it knows checks them here, and
-        raises `UserError` where it cannot score them."""
+        """Called once before training, with data that are set up; what scores examples that it
+        knows checks them here, and raises `UserError` where it cannot score them."""
 
-    def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
-        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are numbered from 0. Raises
-        `UserError` where it cannot score one of them."""
+    def prepare_texts(
+        self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]
+    ) -> None:
+        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are
+        numbered from 0. Raises `UserError` where it cannot score one of them."""
 
     def is_defined(self, subject: "Subject") -> bool:
-        """Whether there are scores for this model at all; where not, it is left out of the tables."""
+        """Whether there are scores for this model at all; where not, it is left out of the
+        tables."""
         return True
 
     @abstractmethod
     def scores(self, subject: "Subject") -> Scores:
-        """The higher, the more important. Any number outside content; NaN in content where it is undefined."""
+        """The higher, the more important. Any number outside content; NaN in content where it is
+        undefined."""
 
     def notes(self, subject: "Subject") -> Iterator[Note]:
         """How the batch's scores were measured."""
@@ -118,15 +129,17 @@ class Importance(metaclass=Checked):
 
 @dataclass
 class Subject:
-    """What probes and importances examine: a trained classifier in eval mode and one batch that went through it.
+    """What probes and importances examine: a trained classifier in eval mode and one batch that
+    went through it.
 
     Attributes:
         words: the vocabulary in the order of the ids, None where it is not known.
         classes: the names of the classes, where they are known.
-        importances: those that this run has settings for, by name; built-in ones that are missing have their defaults.
+        importances: those that this run has settings for, by name; built-in ones that are missing
+            have their defaults.
         seed: of random importances.
-        seconds: where to add up the wall time of each importance. What two need in common counts for the first that asks;
-            what one asks of another counts for both.
+        seconds: where to add up the wall time of each importance. What two need in common counts
+            for the first that asks; what one asks of another counts for both.
     """
 
     classifier: Model
@@ -158,7 +171,8 @@ class Subject:
         return replace(self, seed=self.seed + 1, seconds={}, _results={})
 
     def cached(self, compute: "Callable[[Subject], Result]") -> Result:
-        """What several probes or importances need of this batch, computed for the first one that asks."""
+        """What several probes or importances need of this batch, computed for the first one that
+        asks."""
         if compute not in self._results:
             self._results[compute] = compute(self)
         return self._results[compute]
@@ -166,21 +180,30 @@ class Subject:
 
 @cache
 def built_in(name: str) -> Importance:
-    """The importance of this name, built-in or installed, with its default settings; raises `UserError` for others."""
+    """The importance of this name, built-in or installed, with its default settings; raises
+    `UserError` for others."""
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.load()()
     if name not in classes():
-        raise UserError(f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}")
+        raise UserError(
+            f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}"
+        )
     return classes()[name]()
 
 
 @cache
 def classes() -> dict[str, type[Importance]]:
-    """The built-in classes by name: whatever the modules of this room hold that has a name of its own."""
+    """The built-in classes by name: whatever the modules of this room hold that has a name of its
+    own."""
     package = importlib.import_module("attnprobe.importance")
     modules = [f"{package.__name__}.{one.name}" for one in pkgutil.iter_modules(package.__path__)]
-    held = [one for module in modules for one in vars(importlib.import_module(module)).values() if inspect.isclass(one)]
+    held = [
+        one
+        for module in modules
+        for one in vars(importlib.import_module(module)).values()
+        if inspect.isclass(one)
+    ]
     return {one.name: one for one in held if issubclass(one, Importance) and "name" in vars(one)}
 
 

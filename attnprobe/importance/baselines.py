@@ -1,4 +1,5 @@
-"""The attention itself, and what an importance must beat: orders that read no word, and counts of the training texts."""
+"""The attention itself, and what an importance must beat: orders that read no word, and counts of
+the training texts."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -22,7 +23,9 @@ from attnprobe.importance.base import Importance, Scores, Subject
 class Attention(Importance):
     """α_t, 0 to 1."""
 
-    name, title, colour = "attention", "attention", "#E69F00"
+    name = "attention"
+    title = "attention"
+    colour = "#E69F00"
 
     def scores(self, subject: Subject) -> Scores:
         return -subject.readout.attention if self.signed else subject.readout.attention
@@ -31,14 +34,18 @@ class Attention(Importance):
 class Ascending(Attention):
     """The attention upside down: what an importance must beat by far."""
 
-    name, title, colour = "ascending", "lowest attention", "#56B4E9"
+    name = "ascending"
+    title = "lowest attention"
+    colour = "#56B4E9"
     signed = True
 
 
 class Position(Importance):
     """1 / (number of the position from 1), 0 to 1: the first item first."""
 
-    name, title, colour = "position", "position, first first", "#777777"
+    name = "position"
+    title = "position, first first"
+    colour = "#777777"
     shares = True
 
     def scores(self, subject: Subject) -> Scores:
@@ -49,11 +56,15 @@ class Position(Importance):
 class Random(Importance):
     """Uniform numbers that belong to (seed, example): what an order without meaning gets."""
 
-    name, title, colour = "random", "random", "#222222"
+    name = "random"
+    title = "random"
+    colour = "#222222"
     shares = drawn = True
 
     def scores(self, subject: Subject) -> Scores:
-        return Draws(subject.seed, self.name).uniform(1, subject.readout.content, subject.readout.example_id)[0]
+        return Draws(subject.seed, self.name).uniform(
+            1, subject.readout.content, subject.readout.example_id
+        )[0]
 
 
 class Contribution(Importance):
@@ -62,7 +73,9 @@ class Contribution(Importance):
     With two classes this is the order of the smallest flipping set.
     """
 
-    name, title, colour = "contribution", "contribution", "#999933"
+    name = "contribution"
+    title = "contribution"
+    colour = "#999933"
     signed = True
 
     def is_defined(self, subject: Subject) -> bool:
@@ -74,7 +87,8 @@ class Contribution(Importance):
 
 @dataclass(frozen=True)
 class TrainingWords(Importance):
-    """An importance that is a table of the vocabulary's words, filled from the training texts before anything is trained."""
+    """An importance that is a table of the vocabulary's words, filled from the training texts
+    before anything is trained."""
 
     of_words: ClassVar[bool] = True
     _table: list[Tensor] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -104,9 +118,12 @@ class TrainingWords(Importance):
 
 
 class Idf(TrainingWords):
-    """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more; n of N texts have the word."""
+    """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more; n of
+    N texts have the word."""
 
-    name, title, colour = "idf", "rarity (idf)", "#AAAA00"
+    name = "idf"
+    title = "rarity (idf)"
+    colour = "#AAAA00"
     shares = True
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
@@ -117,13 +134,16 @@ class Idf(TrainingWords):
 
 
 class LogOdds(TrainingWords):
-    """Log-odds ratio of the word for the predicted class against all other classes, in the training texts, signed.
+    """Log-odds ratio of the word for the predicted class against all other classes, in the training
+    texts, signed.
 
-    ln of the odds that a text of the class has the word, over the odds that a text of another class has it, each count
-    with ½ added (Haldane 1956). A lexicon as Jain & Wallace's (2019, section 4) last model attends by.
-    """
+    ln of the odds that a text of the class has the word, over the odds that a text of another class
+    has it, each count with ½ added (Haldane 1956). A lexicon as Jain & Wallace's (2019, section 4)
+    last model attends by."""
 
-    name, title, colour = "log_odds", "log-odds of the word", "#44BB99"
+    name = "log_odds"
+    title = "log-odds of the word"
+    colour = "#44BB99"
     signed = True
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
@@ -138,10 +158,13 @@ def is_function_word(
 
     Args:
         words: the vocabulary in the order of its ids.
-        function_words: lower case; None: spaCy's English stop words (326, "not" and "n't" among them).
+        function_words: lower case; None: spaCy's English stop words (326, "not" and "n't" among
+            them).
     """
     from spacy.lang.en.stop_words import STOP_WORDS
 
     excluded = STOP_WORDS if function_words is None else set(function_words)
-    marked = [word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words]
+    marked = [
+        word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words
+    ]
     return torch.tensor(marked, dtype=torch.bool)

@@ -18,7 +18,9 @@ from attnprobe.data.sources import read_file
 from attnprobe.importance.base import Importance, Scores, Subject
 
 ENDINGS = (".parquet", ".jsonl", ".json")
-BY_NUMBER, BY_TOKENS, BY_TEXT = "example_id", "tokens", "text"
+BY_NUMBER = "example_id"
+BY_TOKENS = "tokens"
+BY_TEXT = "text"
 """Columns that say which text a row is about."""
 
 
@@ -31,7 +33,8 @@ class ScoredTexts:
         key: the column that says which text a row is about.
         keys: what each row's cell of it is; tokens as a tuple.
         tokens: each row's words, where the file has them beside the ids.
-        values: each row's scores, null in them as NaN; None where the row says that its text has none.
+        values: each row's scores, null in them as NaN; None where the row says that its text has
+            none.
     """
 
     path: Path
@@ -42,10 +45,13 @@ class ScoredTexts:
 
     @classmethod
     def read(cls, path: Path, column: str, keys: Sequence[str]) -> "ScoredTexts":
-        """Read a parquet or JSON-lines file; raises `UserError` where it cannot be read, has no such columns, or something
-        else in them. `keys`: columns that may say which text a row is about, of those that are there the first counts."""
+        """Read a parquet or JSON-lines file; raises `UserError` where it cannot be read, has no
+        such columns, or something else in them. `keys`: columns that may say which text a row is
+        about, of those that are there the first counts."""
         if ending_of(path) not in ENDINGS:
-            raise UserError(f"{path}: expected scores in a file that ends in .parquet, .jsonl or .jsonl.gz")
+            raise UserError(
+                f"{path}: expected scores in a file that ends in .parquet, .jsonl or .jsonl.gz"
+            )
         table: pa.Table = read_file(path).data.table
         names = table.column_names
         if column not in names:
@@ -60,18 +66,32 @@ class ScoredTexts:
                 f"{visible(', '.join(names))}"
             )
         kind = table.schema.field(column).type
-        inner = kind.value_type if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType) else kind
-        if inner is kind or not (pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)):
-            raise UserError(f"{path}: the column {column} has the type {kind}: expected a list of numbers in every row")
+        inner = (
+            kind.value_type
+            if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
+            else kind
+        )
+        if inner is kind or not (
+            pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)
+        ):
+            raise UserError(
+                f"{path}: the column {column} has the type {kind}: expected a list of numbers in every row"
+            )
         values = table[column].cast(pa.large_list(pa.float64())).to_pandas().tolist()
         tokens = _cells(table, BY_TOKENS, path) if BY_TOKENS in names and key == BY_NUMBER else None
         return cls(path, key, _cells(table, key, path), tokens, values)
 
     def matched(
-        self, texts: Mapping[int, Sequence[str]], keys: Mapping[int, Any], where: str, *, others: bool = False
+        self,
+        texts: Mapping[int, Sequence[str]],
+        keys: Mapping[int, Any],
+        where: str,
+        *,
+        others: bool = False,
     ) -> dict[int, np.ndarray | None]:
-        """The scores of every text, by its number; None where the file says that there are none. Raises `UserError` where a
-        text has no row, a row no text, a text two rows, or a row does not fit its text.
+        """The scores of every text, by its number; None where the file says that there are none.
+        Raises `UserError` where a text has no row, a row no text, a text two rows, or a row does
+        not fit its text.
 
         Args:
             texts: the words of each text, by its number.
@@ -83,8 +103,14 @@ class ScoredTexts:
         for row, key in enumerate(self.keys):
             # of equal rows about equal words the first
             first = row_of.setdefault(key, row)
-            if first != row and (self.key == BY_NUMBER or not np.array_equal(self.values[first], self.values[row])):
-                what = "the same example" if self.key == BY_NUMBER else "the same words, with other scores"
+            if first != row and (
+                self.key == BY_NUMBER or not np.array_equal(self.values[first], self.values[row])
+            ):
+                what = (
+                    "the same example"
+                    if self.key == BY_NUMBER
+                    else "the same words, with other scores"
+                )
                 raise UserError(
                     f"{self.path}: {self._name(first)} and row {row + 1} are about {what}: expected one row for each text"
                 )
@@ -103,7 +129,8 @@ class ScoredTexts:
             )
         found = {number: self.values[row_of[key]] for number, key in keys.items()}
         for number, values in found.items():
-            row, words = row_of[keys[number]], texts[number]
+            row = row_of[keys[number]]
+            words = texts[number]
             if self.tokens is not None and self.tokens[row] != tuple(words):
                 theirs, ours = (visible(" ".join(some[:8])) for some in (self.tokens[row], words))
                 raise UserError(
@@ -129,7 +156,9 @@ class ScoredTexts:
 
 def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
     expected = {BY_NUMBER: "a whole number", BY_TOKENS: "a list of words", BY_TEXT: "text"}[name]
-    cells: list[Any] = [tuple(one) if isinstance(one, list) else one for one in table[name].to_pylist()]
+    cells: list[Any] = [
+        tuple(one) if isinstance(one, list) else one for one in table[name].to_pylist()
+    ]
     for cell in cells:
         if name == BY_TOKENS:
             fits = isinstance(cell, tuple) and all(isinstance(word, str) for word in cell)
@@ -137,7 +166,9 @@ def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
             fits = type(cell) is (int if name == BY_NUMBER else str)
         if not fits:
             given = "no value" if cell is None else f"the type {table[name].type}"
-            raise UserError(f"{path}: the column {name} has {given} in some row: expected {expected} in every one")
+            raise UserError(
+                f"{path}: the column {name} has {given} in some row: expected {expected} in every one"
+            )
     return cells
 
 
@@ -145,12 +176,13 @@ def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
 class File(Importance):
     """One score per word from a parquet or JSON-lines file (also `.jsonl.gz`), one row per text.
 
-    A row says which text it is about by `example_id` (as in the tables and in `attnprobe.read_examples`), by `tokens` (the
-    words, as there) or by `text` (as in the data). `tokens` beside `example_id` are compared with the run's own, so that
-    scores of another tokenisation are noticed. A row whose list is null says that its text has no scores: undefined.
+    A row says which text it is about by `example_id` (as in the tables and in
+    `attnprobe.read_examples`), by `tokens` (the words, as there) or by `text` (as in the data).
+    `tokens` beside `example_id` are compared with the run's own, so that scores of another
+    tokenisation are noticed. A row whose list is null says that its text has no scores: undefined.
 
-    Whatever leaves a doubt is refused. Rows by `tokens` or `text` may be about other texts as well: one file serves all
-    splits.
+    Whatever leaves a doubt is refused. Rows by `tokens` or `text` may be about other texts as well:
+    one file serves all splits.
 
     Attributes:
         path: the file, in the working directory or in `ATTNPROBE_DATA_DIR`.
@@ -166,7 +198,9 @@ class File(Importance):
     title: str = "scores from a file"  # type: ignore[misc]
     colour: str = "#661100"  # type: ignore[misc]
     signed: bool = False  # type: ignore[misc]
-    _scores: dict[int, np.ndarray | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _scores: dict[int, np.ndarray | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def files(self) -> dict[str, Path]:
         if self.path is None:
@@ -180,17 +214,28 @@ class File(Importance):
         rows = ScoredTexts.read(self.files()["path"], self.column, (BY_NUMBER, BY_TOKENS, BY_TEXT))
         part = data.splits[split]
         if rows.key == BY_TEXT:  # the original text is gone by now, its tokens are not
-            rows.key, rows.keys = BY_TOKENS, [tuple(data.pipeline.tokens(text)) for text in rows.keys]
+            rows.key = BY_TOKENS
+            rows.keys = [tuple(data.pipeline.tokens(text)) for text in rows.keys]
         texts = {number: part.tokens(number) for number in part.example_id.tolist()}
-        keys = {number: number if rows.key == BY_NUMBER else tuple(words) for number, words in texts.items()}
+        keys = {
+            number: number if rows.key == BY_NUMBER else tuple(words)
+            for number, words in texts.items()
+        }
         self._scores.clear()
-        self._scores.update(rows.matched(texts, keys, f"the {split} split", others=rows.key != BY_NUMBER))
+        self._scores.update(
+            rows.matched(texts, keys, f"the {split} split", others=rows.key != BY_NUMBER)
+        )
 
-    def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
+    def prepare_texts(
+        self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]
+    ) -> None:
         """Read the file and find every text's scores; it may hold those of other texts as well."""
-        rows, words = ScoredTexts.read(self.files()["path"], self.column, (BY_TOKENS, BY_TEXT)), dict(enumerate(tokens))
+        rows = ScoredTexts.read(self.files()["path"], self.column, (BY_TOKENS, BY_TEXT))
+        words = dict(enumerate(tokens))
         given: Sequence[str | Sequence[str]] = tokens if rows.key == BY_TOKENS else texts
-        keys = {number: one if isinstance(one, str) else tuple(one) for number, one in enumerate(given)}
+        keys = {
+            number: one if isinstance(one, str) else tuple(one) for number, one in enumerate(given)
+        }
         self._scores.clear()
         self._scores.update(rows.matched(words, keys, "those to explain", others=True))
 
@@ -199,5 +244,7 @@ class File(Importance):
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         for row, number in enumerate(subject.batch.example_id.tolist()):
             values = self._scores[number]
-            scores[row, content[row]] = torch.nan if values is None else torch.tensor(values, device=content.device)
+            scores[row, content[row]] = (
+                torch.nan if values is None else torch.tensor(values, device=content.device)
+            )
         return scores

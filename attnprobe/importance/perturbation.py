@@ -18,18 +18,22 @@ from attnprobe.importance.attribution import Explained, Perturbation, TextByText
 
 @dataclass(frozen=True)
 class Occlusion(TextByText):
-    """target(text) − target(text without the window), signed, mean over the windows that hold the word (captum).
+    """target(text) − target(text without the window), signed, mean over the windows that hold the
+    word (captum).
 
     Attributes:
         window: words in a row that are replaced together; a shorter text is replaced as a whole.
     """
 
-    name, title, colour = "occlusion", "occlusion", "#6699CC"
+    name = "occlusion"
+    title = "occlusion"
+    colour = "#6699CC"
     window: Count = 1
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         words = whole.shape[1]
-        window, attribute = (min(self.window, words),), CaptumOcclusion(explained.keeping).attribute
+        window = (min(self.window, words),)
+        attribute = CaptumOcclusion(explained.keeping).attribute
         return attribute(whole, window, baselines=0.0, perturbations_per_eval=words)[0]
 
 
@@ -37,8 +41,8 @@ class Occlusion(TextByText):
 class Lime(Perturbation):
     """Coefficients of a ridge regression of the target on which words are kept, signed (captum).
 
-    Each of `samples` texts keeps every word with probability 1/2; texts count by exp(−d² / 2 width²), d their cosine
-    distance from the whole text.
+    Each of `samples` texts keeps every word with probability 1/2; texts count by exp(−d² / 2
+    width²), d their cosine distance from the whole text.
 
     Attributes:
         samples: texts that are drawn.
@@ -46,7 +50,9 @@ class Lime(Perturbation):
         alpha: of the ridge (the authors' code: 1).
     """
 
-    name, title, colour = "lime", "LIME", "#BB5566"
+    name = "lime"
+    title = "LIME"
+    colour = "#BB5566"
     samples: Count = 500
     width: Positive = 0.25
     alpha: Positive = 1.0
@@ -54,7 +60,9 @@ class Lime(Perturbation):
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         kernel = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
         method = CaptumLime(explained.keeping, SkLearnRidge(alpha=self.alpha), kernel)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[
+            0
+        ]
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,9 @@ class KernelShap(Perturbation):
         samples: sets of words that are drawn, the empty and the whole one among them.
     """
 
-    name, title, colour = "kernel_shap", "KernelSHAP", "#AA4499"
+    name = "kernel_shap"
+    title = "KernelSHAP"
+    colour = "#AA4499"
     complete = True
     samples: Count = 500
 
@@ -73,40 +83,50 @@ class KernelShap(Perturbation):
         if whole.shape[1] == 1:  # nothing to draw: a set of its own would be empty or whole
             return explained.keeping(whole) - explained.keeping(whole * 0)
         method = CaptumKernelShap(explained.keeping)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[
+            0
+        ]
 
 
 @dataclass(frozen=True)
 class ShapleySampling(Perturbation):
-    """Mean contribution of each word over `samples` random orders in which the words are added, signed (captum).
+    """Mean contribution of each word over `samples` random orders in which the words are added,
+    signed (captum).
 
     Attributes:
         samples: orders that are drawn; each takes as many predictions as the text has words.
     """
 
-    name, title, colour = "shapley_sampling", "Shapley, sampled", "#997700"
+    name = "shapley_sampling"
+    title = "Shapley, sampled"
+    colour = "#997700"
     complete = True
     samples: Count = 25
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         method = ShapleyValueSampling(explained.keeping)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=whole.shape[1])[0]
+        return method.attribute(
+            whole, n_samples=self.samples, perturbations_per_eval=whole.shape[1]
+        )[0]
 
 
 class SufficientSubset(TextByText):
-    """Backward selection: at every step the word goes without which the target stays highest; the last one left is the most
-    important. Scores are the step at which a word went over the number of words, above 0 to 1.
+    """Backward selection: at every step the word goes without which the target stays highest; the
+    last one left is the most important. Scores are the step at which a word went over the number of
+    words, above 0 to 1.
 
-    The first words from the top that keep the target above a threshold are a sufficient input subset (algorithm 1 to 3).
-    Takes n (n + 1) / 2 predictions of a text of n words.
-    """
+    The first words from the top that keep the target above a threshold are a sufficient input
+    subset (algorithm 1 to 3). Takes n (n + 1) / 2 predictions of a text of n words."""
 
-    name, title, colour = "sufficient_subset", "backward selection (SIS)", "#225522"
+    name = "sufficient_subset"
+    title = "backward selection (SIS)"
+    colour = "#225522"
     signed = False
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
         # of equal words the first goes first
-        kept, words = whole[0].clone(), whole.shape[1]
+        kept = whole[0].clone()
+        words = whole.shape[1]
         went = torch.zeros_like(kept)
         for step in range(1, words + 1):
             left = kept.nonzero()[:, 0]

@@ -1,5 +1,5 @@
-"""What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
-together and tokenised again."""
+"""What a model predicts once words are gone, for each way in which they can be made to go. All on
+ids: no text is put together and tokenised again."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -27,11 +27,15 @@ OPERATORS = {
 AT_ONCE = 8192
 """Parts of changed texts that go through a model at a time."""
 KnownTexts = dict[tuple[int, bytes], Float[Tensor, "classes"]]
-"""What is predicted of a batch's texts without some words, by the number of the text, the operator and the words."""
+"""What is predicted of a batch's texts without some words, by the number of the text, the operator
+and the words."""
 
 
-def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
-    """Refuse the operator `mask` where the model's tokenizer has no mask token: raises `UserError`."""
+def refuse_mask(
+    probe: str, operators: Sequence[str], known: Collection[str], classifier: Model
+) -> None:
+    """Refuse the operator `mask` where the model's tokenizer has no mask token: raises
+    `UserError`."""
     if "mask" in operators and getattr(classifier, "mask", 0) is None:
         *others, last = (one for one in known if one != "mask")
         raise UserError(
@@ -41,18 +45,22 @@ def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], cl
 
 def removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
     """Example and position of every content token that is not its text's only one."""
-    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
+    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(
+        as_tuple=True
+    )
     return example, removed
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-    """The texts without some of their words, padded at the end to the longest that is left (of few words a pass then costs
-    little); what a teacher said of the whole texts is left out."""
+    """The texts without some of their words, padded at the end to the longest that is left (of few
+    words a pass then costs little); what a teacher said of the whole texts is left out."""
     order = gone.long().argsort(dim=-1, stable=True)
     count = (batch.mask & ~gone).sum(-1, keepdim=True)
     padding = torch.arange(order.shape[1], device=order.device) >= count
     alone = replace(batch, teacher_attention=None, teacher_probability=None)
-    shorter = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
+    shorter = alone.changed(
+        lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column
+    )
     sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
     return replace(
         without_pieces(shorter, batch, gone),
@@ -67,7 +75,8 @@ def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch token
     """The same with the pieces of these words gone as well, the others moved up."""
     if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
         return shorter
-    word, of_gone = batch.piece_word, _parts_of(batch, gone)
+    word = batch.piece_word
+    of_gone = _parts_of(batch, gone)
     order = of_gone.long().argsort(dim=1, stable=True)
     filled = of_gone.gather(1, order)
     moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
@@ -96,16 +105,22 @@ def keys_of(
 ) -> list[tuple[int, bytes]]:
     """Under which changed texts are known."""
     packed = np.packbits(gone.cpu().numpy(), axis=-1)
-    return [(row, operator.encode() + one.tobytes()) for row, one in zip(example.tolist(), packed, strict=True)]
+    return [
+        (row, operator.encode() + one.tobytes())
+        for row, one in zip(example.tolist(), packed, strict=True)
+    ]
 
 
 def predictions_keeping(
     subject: Subject, keep: Bool[Tensor, "*samples batch tokens"], operator: str
 ) -> Float[Tensor, "*samples batch classes"]:
-    """Class probabilities of the texts with some of their words gone, by one of the `OPERATORS`; the words of `keep`, markers
-    and padding stay. float64; NaN where no word is left and the operator needs one (`delete`, `attention`), and where the
-    word that is asked about would be deleted."""
-    model, batch, readout = subject.classifier, subject.batch, subject.readout
+    """Class probabilities of the texts with some of their words gone, by one of the `OPERATORS`;
+    the words of `keep`, markers and padding stay. float64; NaN where no word is left and the
+    operator needs one (`delete`, `attention`), and where the word that is asked about would be
+    deleted."""
+    model = subject.classifier
+    batch = subject.batch
+    readout = subject.readout
     needs_one = operator in ("delete", "attention")
     undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
     if operator == "delete" and batch.asked is not None:  # the word whose class is asked for
@@ -116,10 +131,15 @@ def predictions_keeping(
             left = readout.attention.masked_fill(gone, 0)
             predicted = readout.predict(left / left.sum(-1, keepdim=True))
         else:
-            known, texts = subject.cached(known_texts), gone.reshape(-1, gone.shape[-1])
+            known = subject.cached(known_texts)
+            texts = gone.reshape(-1, gone.shape[-1])
             example = torch.arange(len(texts), device=texts.device) % len(batch)
             asked = keys_of(example, texts, operator)
-            new = [place for key, place in dict(zip(asked, range(len(asked)), strict=True)).items() if key not in known]
+            new = [
+                place
+                for key, place in dict(zip(asked, range(len(asked)), strict=True)).items()
+                if key not in known
+            ]
             # read together: texts of about the same length
             lengths = batch.lengths[example[new]]
             if operator == "delete":
@@ -128,28 +148,43 @@ def predictions_keeping(
                 some = [new[place] for place in places]
                 part = batch.rows(example[some])
                 part = part.cut(int(part.mask.sum(1).max()))
-                logits = outputs_without(model, part, texts[some][:, : part.ids.shape[1]], operator).logits
-                known.update(zip((asked[place] for place in some), probabilities(logits, model.task), strict=True))
+                logits = outputs_without(
+                    model, part, texts[some][:, : part.ids.shape[1]], operator
+                ).logits
+                known.update(
+                    zip(
+                        (asked[place] for place in some),
+                        probabilities(logits, model.task),
+                        strict=True,
+                    )
+                )
             predicted = torch.stack([known[key] for key in asked]).unflatten(0, gone.shape[:-1])
     return torch.where(undefined, torch.nan, predicted.double())
 
 
-def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str) -> Outputs:
-    """What the model makes of the texts with some of their words gone, by an operator that changes the text."""
+def outputs_without(
+    model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str
+) -> Outputs:
+    """What the model makes of the texts with some of their words gone, by an operator that changes
+    the text."""
     if operator == "delete":
         return model(deleted(batch, gone))
     if operator == "mask":
         return model(model.masked(batch, gone))
-    inputs, words = model.inputs(batch), (model.word_of(batch) >= 0).unsqueeze(-1)
+    inputs = model.inputs(batch)
+    words = (model.word_of(batch) >= 0).unsqueeze(-1)
     mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
     replacement = mean if operator == "mean" else torch.zeros_like(mean)
-    return model.outputs_from(batch, torch.where(_parts_of(batch, gone).unsqueeze(-1), replacement, inputs))
+    return model.outputs_from(
+        batch, torch.where(_parts_of(batch, gone).unsqueeze(-1), replacement, inputs)
+    )
 
 
 def top_words(
     scores: Float[Tensor, "batch tokens"], content: Bool[Tensor, "batch tokens"], share: float
 ) -> Bool[Tensor, "batch tokens"]:
-    """The highest-scored words, that share of each text's, rounded up; of equal ones the earlier first."""
+    """The highest-scored words, that share of each text's, rounded up; of equal ones the earlier
+    first."""
     order = scores.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
     rank = order.argsort(dim=-1)
     # rounding of share × n must not add a word

@@ -1,4 +1,5 @@
-"""Attention: hidden states (and a question's state) → one score per position, before the softmax."""
+"""Attention: hidden states (and a question's state) → one score per position, before the
+softmax."""
 
 import math
 from collections.abc import Callable
@@ -22,17 +23,18 @@ Content = Bool[Tensor, "batch seq"]
 
 
 class Attention(nn.Module, metaclass=Checked):
-    """Scores positions: `forward(hidden: States, query: Query | None = None)` gives unmasked scores, any real number, unless
-    the attention is `given`. `query_size` is the size of the question's state, None for tasks without a question."""
+    """Scores positions: `forward(hidden: States, query: Query | None = None)` gives unmasked
+    scores, any real number, unless the attention is `given`. `query_size` is the size of the
+    question's state, None for tasks without a question."""
 
     settings_place: ClassVar[str] = "model.attention"
 
     imposed: ClassVar[bool] = False
     """The attention is a teacher's, taken as it is."""
     positionwise: ClassVar[bool] = False
-    """A position's score is a function of its own state (and the question's) alone, and the weights are their softmax:
-    leave-one-out then computes only the states that a removed token changes. Not inherited by a class with another
-    `forward`."""
+    """A position's score is a function of its own state (and the question's) alone, and the weights
+    are their softmax: leave-one-out then computes only the states that a removed token changes. Not
+    inherited by a class with another `forward`."""
 
     def __init__(self, hidden_size: int = 0, query_size: int | None = None) -> None:
         super().__init__()
@@ -43,8 +45,8 @@ class Attention(nn.Module, metaclass=Checked):
             cls.positionwise = False
 
     def given(self, batch: Batch) -> Scores | None:
-        """The attention where it does not come from the states: 0 or more, sums to 1 over `batch.content`, no gradient.
-        None: `forward` scores the states."""
+        """The attention where it does not come from the states: 0 or more, sums to 1 over
+        `batch.content`, no gradient. None: `forward` scores the states."""
         return None
 
     def read_training_texts(self, data: TextDataModule) -> None:
@@ -56,12 +58,14 @@ class Attention(nn.Module, metaclass=Checked):
 
 
 class AdditiveAttention(Attention):
-    """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) with W₁: m → m/2 and v without bias (Jain & Wallace's "tanh"; Bahdanau
-    et al. 2015)."""
+    """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) with W₁: m → m/2 and v without bias (Jain &
+    Wallace's "tanh"; Bahdanau et al. 2015)."""
 
     positionwise: ClassVar[bool] = True
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None) -> None:
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None
+    ) -> None:
         super().__init__(hidden_size, query_size)
         inner = max(1, hidden_size // 2) if inner_size is None else inner_size
         self.states = nn.Linear(hidden_size, inner)
@@ -76,7 +80,8 @@ class AdditiveAttention(Attention):
 
 
 class DotAttention(Attention):
-    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product)."""
+    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot
+    product)."""
 
     positionwise: ClassVar[bool] = True
 
@@ -98,7 +103,8 @@ class DotAttention(Attention):
 
 
 class UniformAttention(Attention):
-    """The same weight for every position, with nothing to learn (Wiegreffe & Pinter 2019, section 3.2)."""
+    """The same weight for every position, with nothing to learn (Wiegreffe & Pinter 2019, section
+    3.2)."""
 
     positionwise: ClassVar[bool] = True
 
@@ -118,7 +124,8 @@ class GivenAttention(Attention):
 
 
 class ImposedAttention(GivenAttention):
-    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019, section 3.4)."""
+    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019,
+    section 3.4)."""
 
     imposed: ClassVar[bool] = True
 
@@ -133,7 +140,8 @@ class ImposedAttention(GivenAttention):
 
 
 OUT_OF_REACH = 10.0
-"""Scores this far below the largest one get no weight in either map: 1 (sparsemax) or 2 (entmax) would do."""
+"""Scores this far below the largest one get no weight in either map: 1 (sparsemax) or 2 (entmax)
+would do."""
 
 
 class SparseAttention(AdditiveAttention):
@@ -145,18 +153,21 @@ class SparseAttention(AdditiveAttention):
     def weights(self, scores: Scores, content: Content) -> Scores:
         # finite scores stand for what is left out: −inf would make NaN
         largest = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True).detach()
-        weights = type(self).to_weights(torch.where(content, scores, largest - OUT_OF_REACH), dim=-1)
+        weights = type(self).to_weights(
+            torch.where(content, scores, largest - OUT_OF_REACH), dim=-1
+        )
         return weights.masked_fill(~content, 0)
 
 
 class SparsemaxAttention(SparseAttention):
-    """The point of the simplex that is nearest to the scores, argmin ‖a − scores‖² (Martins & Astudillo 2016)."""
+    """The point of the simplex that is nearest to the scores, argmin ‖a − scores‖² (Martins &
+    Astudillo 2016)."""
 
     to_weights = staticmethod(sparsemax)
 
 
 class EntmaxAttention(SparseAttention):
-    """The scores' 1.5-entmax, between softmax and sparsemax: a_t = max(0, scores_t / 2 − τ)², τ such that they sum to 1
-    (Peters et al. 2019)."""
+    """The scores' 1.5-entmax, between softmax and sparsemax: a_t = max(0, scores_t / 2 − τ)², τ
+    such that they sum to 1 (Peters et al. 2019)."""
 
     to_weights = staticmethod(entmax15)

@@ -1,4 +1,5 @@
-"""What a model is to everything that examines it: probes, importances and the run ask for nothing else."""
+"""What a model is to everything that examines it: probes, importances and the run ask for nothing
+else."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -36,8 +37,9 @@ class AtSite(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt of each of its rows alone.
-    `word` is the position of the word that a part belongs to, −1 for none; `there` says which parts may have weight."""
+    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt
+    of each of its rows alone. `word` is the position of the word that a part belongs to, −1 for
+    none; `there` says which parts may have weight."""
 
     weights: Float[Tensor, "batch rows parts"]
     values: Float[Tensor, "batch rows parts size"]
@@ -46,9 +48,10 @@ class Summed(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """The self-attention of every layer on a batch, first layer first, all over the same parts. `row` is the part of each
-    text whose state decides; None: the mean of all. `mask` says which parts are no padding, `own` of each layer whether it
-    adds its own input to what it attends to."""
+    """The self-attention of every layer on a batch, first layer first, all over the same parts.
+    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which
+    parts are no padding, `own` of each layer whether it adds its own input to what it attends
+    to."""
 
     weights: Sequence[Float[Tensor, "batch heads parts parts"]]
     row: Int[Tensor, "batch"] | None
@@ -71,9 +74,12 @@ class Model(nn.Module, metaclass=Checked):
         classes: their number, 2 or more.
         precision: what it is examined in: float64, unless the model is too large for that.
         unit: what a position of its attention is.
-        sites: names of the attentions that can be meant, as tables call them; one unnamed where there is only one.
-        tags: whether it gives a class to every word, of which a text comes with one that is asked about.
-        has_layers: whether it is a stack of layers of self-attention, as far as is known before it has read a text.
+        sites: names of the attentions that can be meant, as tables call them; one unnamed where
+            there is only one.
+        tags: whether it gives a class to every word, of which a text comes with one that is asked
+            about.
+        has_layers: whether it is a stack of layers of self-attention, as far as is known before it
+            has read a text.
         is_summed: whether `summed` is known, after `prepare`.
         halving: what splits a batch that does not fit into memory.
     """
@@ -91,12 +97,15 @@ class Model(nn.Module, metaclass=Checked):
     halving: Halving
 
     at_sites: Callable[[Batch], Iterator[AtSite]]
-    """Of several `sites` each of these attentions on this batch, all of them seen in one pass of the model."""
+    """Of several `sites` each of these attentions on this batch, all of them seen in one pass of
+    the model."""
     summed: Callable[[Batch, Outputs], Summed]
     """What the attention sums up, where `is_summed`."""
-    states_silencing: Callable[[Batch, int | None, int], Sequence[Float[Tensor, "batch parts hidden"]]]
-    """Of a model with `layers` the states before the first layer and after each, where in one layer (None: in none) the value
-    of one part counts as 0."""
+    states_silencing: Callable[
+        [Batch, int | None, int], Sequence[Float[Tensor, "batch parts hidden"]]
+    ]
+    """Of a model with `layers` the states before the first layer and after each, where in one layer
+    (None: in none) the value of one part counts as 0."""
 
     def layers(self, batch: Batch) -> Layers | None:
         """The attention of all layers; None for what is no stack of layers of self-attention."""
@@ -104,7 +113,12 @@ class Model(nn.Module, metaclass=Checked):
         if isinstance(linearised, str):
             return None
         mixings = [one.mixing for one in linearised.blocks]
-        return Layers([one.weights for one in mixings], linearised.row, linearised.mask, [one.own for one in mixings])
+        return Layers(
+            [one.weights for one in mixings],
+            linearised.row,
+            linearised.mask,
+            [one.own for one in mixings],
+        )
 
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors; else why that is not known."""
@@ -122,14 +136,18 @@ class Model(nn.Module, metaclass=Checked):
     def inputs(self, batch: Batch) -> Float[Tensor, "batch parts embed"]:
         """The vectors that gradients are taken at: one per word, or per piece of a word."""
 
-    def per_position(self, batch: Batch, values: Float[Tensor, "batch parts"]) -> Float[Tensor, "batch seq"]:
-        """What belongs to the parts that `inputs` has, words or pieces of words, summed for each word."""
+    def per_position(
+        self, batch: Batch, values: Float[Tensor, "batch parts"]
+    ) -> Float[Tensor, "batch seq"]:
+        """What belongs to the parts that `inputs` has, words or pieces of words, summed for each
+        word."""
         if batch.piece_word is None:
             return values
         return torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
 
     def word_of(self, batch: Batch) -> Int[Tensor, "batch parts"]:
-        """The position of the word that each part of `inputs` belongs to, −1 for what is no word of the text."""
+        """The position of the word that each part of `inputs` belongs to, −1 for what is no word of
+        the text."""
         if batch.piece_word is not None:
             return batch.piece_word.clamp(min=-1)
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
@@ -142,32 +160,44 @@ class Model(nn.Module, metaclass=Checked):
         inputs: Float[Tensor, "batch parts embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """As `forward`, on request with other vectors in the place of the text's own, and under another attention."""
+        """As `forward`, on request with other vectors in the place of the text's own, and under
+        another attention."""
 
     def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch parts"], Outputs]:
-        """A factor of 1 for each of the `inputs`, and what `forward` gives where each is multiplied by its factor. Only to be
-        differentiated by the factors, and by states on the way: the derivative is input · ∂/∂input."""
+        """A factor of 1 for each of the `inputs`, and what `forward` gives where each is multiplied
+        by its factor. Only to be differentiated by the factors, and by states on the way: the
+        derivative is input · ∂/∂input."""
         inputs = self.inputs(batch).detach()
         scale = torch.ones_like(inputs[..., 0]).requires_grad_()
         return scale, self.outputs_from(batch, inputs * scale.unsqueeze(-1))
 
     def under(
-        self, batch: Batch, scale: Float[Tensor, "batch parts"], outputs: Outputs, attention: Float[Tensor, "batch seq"]
+        self,
+        batch: Batch,
+        scale: Float[Tensor, "batch parts"],
+        outputs: Outputs,
+        attention: Float[Tensor, "batch seq"],
     ) -> Outputs:
-        """As `scaled`, under another attention; `outputs` are those that came with the factors: a model that need not
-        compute again what lies before its attention takes it from there."""
-        return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention)
+        """As `scaled`, under another attention; `outputs` are those that came with the factors: a
+        model that need not compute again what lies before its attention takes it from there."""
+        return self.outputs_from(
+            batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention
+        )
 
-    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
+    def without(
+        self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]
+    ) -> Batch:
         """The texts of `example`, each without its token at `position`."""
         return batch.without(example, position)
 
     def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the model's mask in the place of these words: the unknown word, or a tokenizer's mask token."""
+        """The texts with the model's mask in the place of these words: the unknown word, or a
+        tokenizer's mask token."""
         return replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN))
 
     def stages(self) -> dict[str, list[str]]:
-        """The names of the parameters by the part that they belong to, parts from the output down."""
+        """The names of the parameters by the part that they belong to, parts from the output
+        down."""
         found: dict[str, list[str]] = {}
         for name, _ in reversed(list(self.named_parameters())):
             found.setdefault(name.partition(".")[0], []).append(name)
@@ -178,11 +208,12 @@ Built = TypeVar("Built")
 
 
 def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> Built:
-    """Construct a configured part, called `place` in the settings (`model.encoder`): its class, or what Hydra makes of
-    `_partial_: true`; `given` and `facts` follow from the data or the model.
+    """Construct a configured part, called `place` in the settings (`model.encoder`): its class, or
+    what Hydra makes of `_partial_: true`; `given` and `facts` follow from the data or the model.
 
     Raises:
-        UserError: a configured class refuses its settings; what one that is passed in Python raises is raised as it is.
+        UserError: a configured class refuses its settings; what one that is passed in Python raises
+            is raised as it is.
     """
     try:
         return part(*given, **facts)

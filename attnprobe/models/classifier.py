@@ -18,25 +18,36 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
 from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.linearised_layers import Affine, Block, Linearised, Mixing, Stage, affine_of, norm_of
+from attnprobe.models.linearised_layers import (
+    Affine,
+    Block,
+    Linearised,
+    Mixing,
+    Stage,
+    affine_of,
+    norm_of,
+)
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 from attnprobe.models.transformer import Layer, PooledRowDecoder, TransformerEncoder, fed_forward
 
 EXCLUDED = 64.0
-"""By how much the logit of a class that is no candidate lies below all others: e^−64 is nothing in float64."""
+"""By how much the logit of a class that is no candidate lies below all others: e^−64 is nothing in
+float64."""
 
 
 class AttentionClassifier(TrainedModel):
-    """Embeddings → encoder → `attend` → decoder. Every experiment of the field replaces one stage's result.
+    """Embeddings → encoder → `attend` → decoder. Every experiment of the field replaces one stage's
+    result.
 
     Args:
         embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
-        encoder: input_size → TextEncoder (of tokens, or of sentences: attnprobe.models.hierarchical).
+        encoder: input_size → TextEncoder (of tokens, or of sentences:
+            attnprobe.models.hierarchical).
         attention: hidden_size, query_size → Attention.
         decoder: hidden_size, classes, query_size, exclusive → Decoder.
-        question_encoder: input_size → Encoder of the question, with word vectors of its own, or None.
-        classes, task, class_weight, recipe: see `TrainedModel`.
+        question_encoder: input_size → Encoder of the question, with word vectors of its own, or
+        None. classes, task, class_weight, recipe: see `TrainedModel`.
     """
 
     is_summed = True
@@ -56,15 +67,22 @@ class AttentionClassifier(TrainedModel):
     ) -> None:
         super().__init__(classes, task, class_weight, recipe)
         # copied, so that two classifiers started from one matrix do not train each other
-        self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
+        self.embedding = nn.Embedding.from_pretrained(
+            embeddings.clone(), freeze=False, padding_idx=0
+        )
         self.encoder = build("model.encoder", encoder, input_size=embeddings.shape[1])
-        self.unit, self.has_layers = self.encoder.unit, isinstance(self.encoder, TransformerEncoder)
+        self.unit = self.encoder.unit
+        self.has_layers = isinstance(self.encoder, TransformerEncoder)
         self.question_embedding: nn.Embedding | None = None
         self.question_encoder: Encoder | None = None
         query_size = None
         if question_encoder is not None:
-            self.question_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
-            self.question_encoder = build("model.question_encoder", question_encoder, input_size=embeddings.shape[1])
+            self.question_embedding = nn.Embedding.from_pretrained(
+                embeddings.clone(), freeze=False, padding_idx=0
+            )
+            self.question_encoder = build(
+                "model.question_encoder", question_encoder, input_size=embeddings.shape[1]
+            )
             query_size = self.question_encoder.size
         if self.encoder.asks:
             if question_encoder is not None:
@@ -72,14 +90,25 @@ class AttentionClassifier(TrainedModel):
                     "model/pooling=cls asks with the text's first state, and task=qa with a question: take one of them"
                 )
             query_size = self.encoder.size
-        self.attention = build("model.attention", attention, hidden_size=self.encoder.size, query_size=query_size)
-        size, exclusive = self.encoder.size, task is Task.SINGLE_LABEL
+        self.attention = build(
+            "model.attention", attention, hidden_size=self.encoder.size, query_size=query_size
+        )
+        size = self.encoder.size
+        exclusive = task is Task.SINGLE_LABEL
         self.decoder = build(
-            "model.decoder", decoder, hidden_size=size, classes=classes, query_size=query_size, exclusive=exclusive
+            "model.decoder",
+            decoder,
+            hidden_size=size,
+            classes=classes,
+            query_size=query_size,
+            exclusive=exclusive,
         )
 
-    def query(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch query"] | None:
-        """What the attention is asked with: a pooled row's own state, the question's last one, or nothing."""
+    def query(
+        self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]
+    ) -> Float[Tensor, "batch query"] | None:
+        """What the attention is asked with: a pooled row's own state, the question's last one, or
+        nothing."""
         if self.question_encoder is None or self.question_embedding is None:
             if batch.question is not None:
                 raise UserError(
@@ -92,7 +121,8 @@ class AttentionClassifier(TrainedModel):
                 "this model reads a question, but the data set gives none: set data.question to its column, or take a "
                 "data set with questions, such as data=stories"
             )
-        vectors, mask = self.question_embedding(batch.question), batch.question_mask
+        vectors = self.question_embedding(batch.question)
+        mask = batch.question_mask
         return self.question_encoder.summary(self.question_encoder(vectors, mask, mask), mask)
 
     def attend(
@@ -126,8 +156,11 @@ class AttentionClassifier(TrainedModel):
         inputs: Float[Tensor, "batch tokens embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """Encode, attend, decode, on request from other word vectors; `attention` takes the place of the model's own."""
-        hidden, content, within = self.encoder.states(self.inputs(batch) if inputs is None else inputs, batch)
+        """Encode, attend, decode, on request from other word vectors; `attention` takes the place
+        of the model's own."""
+        hidden, content, within = self.encoder.states(
+            self.inputs(batch) if inputs is None else inputs, batch
+        )
         query = self.query(batch, hidden)
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
@@ -143,11 +176,13 @@ class AttentionClassifier(TrainedModel):
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
         hidden = outputs.hidden.detach().double()
         attention = outputs.attention.detach().double()
-        # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
+        # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own
+        # weights.
         decoder = deepcopy(self.decoder).double().requires_grad_(False)
         query = None if outputs.query is None else outputs.query.detach().double()
         facts: dict[str, Any] = {
-            # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
+            # float32 rounding: renormalise once, so that everything downstream may rely on a sum of
+            # 1
             "attention": attention / attention.sum(-1, keepdim=True),
             "content": outputs.content,
             "example_id": batch.example_id,
@@ -155,11 +190,15 @@ class AttentionClassifier(TrainedModel):
             "recorded": outputs.logits.detach().double(),
         }
         if decoder.linear:
-            logits, bias = decoder(hidden.transpose(0, 1), query), decoder(torch.zeros_like(hidden[:, 0]), query)
+            logits = decoder(hidden.transpose(0, 1), query)
+            bias = decoder(torch.zeros_like(hidden[:, 0]), query)
             if batch.candidates is not None:
-                # −∞ has no mean with a weight of 0: the same finite number at every position, which no mixture moves
+                # −∞ has no mean with a weight of 0: the same finite number at every position, which
+                # no mixture moves
                 never = torch.minimum(logits.amin((0, 2)), bias.amin(-1)).unsqueeze(-1) - EXCLUDED
-                logits, bias = (torch.where(batch.candidates, each, never) for each in (logits, bias))
+                logits, bias = (
+                    torch.where(batch.candidates, each, never) for each in (logits, bias)
+                )
             return Readout(position_logits=logits.transpose(0, 1), unattended=bias, **facts)
         # the attended vectors, and what the decoder makes of them
         facts["activations"] = 2 * len(hidden) * hidden.shape[-1]
@@ -167,14 +206,17 @@ class AttentionClassifier(TrainedModel):
         return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), **facts)
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """The states; with a linear decoder what each gives to the classes, of exclusive ones against the first."""
+        """The states; with a linear decoder what each gives to the classes, of exclusive ones
+        against the first."""
         values = self.readout(batch, outputs).position_logits
         if values is None:
             values = outputs.hidden.detach().double()
         elif self.task is Task.SINGLE_LABEL:
             values = values[..., 1:] - values[..., :1]
         place = torch.arange(values.shape[1], device=values.device).expand(values.shape[:2])
-        return Summed(outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content)
+        return Summed(
+            outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content
+        )
 
     def linearised(self, batch: Batch) -> Linearised | str:
         return self._followed(batch)[0] if self.has_layers else super().linearised(batch)
@@ -184,10 +226,15 @@ class AttentionClassifier(TrainedModel):
     ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
         return self._followed(batch, layer, part)[1]
 
-    def _followed(self, batch: Batch, silenced: int | None = None, part: int = 0) -> tuple[Linearised, list[Tensor]]:
-        """What the layers do, and the states before the first and after each; in the layer that is `silenced` the value of a
-        part is 0. The classifier's attention and decoder are the last layer, each row of which is the one that decides."""
-        encoder, decoder, device = self.encoder, self.decoder, batch.ids.device
+    def _followed(
+        self, batch: Batch, silenced: int | None = None, part: int = 0
+    ) -> tuple[Linearised, list[Tensor]]:
+        """What the layers do, and the states before the first and after each; in the layer that is
+        `silenced` the value of a part is 0. The classifier's attention and decoder are the last
+        layer, each row of which is the one that decides."""
+        encoder = self.encoder
+        decoder = self.decoder
+        device = batch.ids.device
         assert isinstance(encoder, TransformerEncoder)
         part_of_layer = {silenced: torch.tensor([part], device=device)}
         none = torch.zeros(0, dtype=torch.long, device=device)
@@ -196,7 +243,9 @@ class AttentionClassifier(TrainedModel):
             states = [encoder.below(self.inputs(batch))]
             for number, layer in enumerate(encoder.layers):
                 assert isinstance(layer, Layer)
-                block, after = layer.linearised(states[-1], batch.mask, part_of_layer.get(number, none))
+                block, after = layer.linearised(
+                    states[-1], batch.mask, part_of_layer.get(number, none)
+                )
                 blocks.append(block)
                 states.append(after)
             assert blocks[-1].inner is not None
@@ -205,23 +254,43 @@ class AttentionClassifier(TrainedModel):
             hidden = states[-1] = encoder.norm(states[-1]) * batch.mask.unsqueeze(-1)
             query = self.query(batch, hidden)
             attention = self.attend(hidden, batch.content, query, self.attention.given(batch))[1]
-            moved = (attention.unsqueeze(-1) * hidden).index_fill(1, part_of_layer.get(len(encoder.layers), none), 0)
+            moved = (attention.unsqueeze(-1) * hidden).index_fill(
+                1, part_of_layer.get(len(encoder.layers), none), 0
+            )
             attended = moved.sum(1, keepdim=True).expand_as(hidden)
-            wide, size = hidden.double(), hidden.shape[-1]
+            wide = hidden.double()
+            size = hidden.shape[-1]
             same = Affine(torch.eye(size, dtype=torch.float64, device=device), wide.new_zeros(size))
             weights = attention.double()[:, None, None].expand(-1, 1, hidden.shape[1], -1)
-            mixing = Mixing(wide, None, same, weights, wide.unsqueeze(1), same, None, encoder.asks, attended.double())
-            last, head, unknown = Block(mixing, None), list[Stage](), ""
+            mixing = Mixing(
+                wide,
+                None,
+                same,
+                weights,
+                wide.unsqueeze(1),
+                same,
+                None,
+                encoder.asks,
+                attended.double(),
+            )
+            last = Block(mixing, None)
+            head = list[Stage]()
+            unknown = ""
             if isinstance(decoder, PooledRowDecoder) and encoder.asks:
                 total = hidden + decoder.values(attended)
-                inner, attended = fed_forward(decoder.before_inner, decoder.inner[0], decoder.inner[2], total)
+                inner, attended = fed_forward(
+                    decoder.before_inner, decoder.inner[0], decoder.inner[2], total
+                )
                 inner = inner._replace(after=norm_of(decoder.norm, attended))
                 mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
-                last, head, attended = Block(mixing, inner), [affine_of(decoder.output)], decoder.norm(attended)
+                last = Block(mixing, inner)
+                head = [affine_of(decoder.output)]
+                attended = decoder.norm(attended)
             elif type(decoder) is LinearDecoder and batch.candidates is None:
                 weight, bias = affine_of(decoder.output)
                 if decoder.single_logit:
-                    weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
+                    weight = F.pad(weight, (0, 0, 1, 0))
+                    bias = F.pad(bias, (1, 0))
                 head = [Affine(weight, bias)]
             else:
                 unknown = f"{type(decoder).__name__} is not taken apart"

@@ -1,4 +1,5 @@
-"""Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are calibrated on."""
+"""Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are
+calibrated on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,18 +31,22 @@ class FocusedAttention(GivenAttention):
     def given(self, batch: Batch) -> Scores:
         content = batch.content
         chosen = self.focus(batch) & content
-        inside, outside = chosen.sum(-1, keepdim=True), (content & ~chosen).sum(-1, keepdim=True)
+        inside = chosen.sum(-1, keepdim=True)
+        outside = (content & ~chosen).sum(-1, keepdim=True)
         # even where none or all are in focus
         share = torch.where(inside == 0, 0.0, torch.where(outside == 0, 1.0, self.mass))
-        weights = torch.where(chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1))
+        weights = torch.where(
+            chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1)
+        )
         return torch.where(content, weights, 0.0)
 
 
 @dataclass(eq=False, repr=False)
 class RationaleAttention(FocusedAttention):
-    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it avoids them. It lies `shift`
-    places to the right of them (negative: to the left), and is even where that is off the text: off by one under an encoder
-    that reads its neighbours is right about states, and wrong about words."""
+    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it
+    avoids them. It lies `shift` places to the right of them (negative: to the left), and is even
+    where that is off the text: off by one under an encoder that reads its neighbours is right about
+    states, and wrong about words."""
 
     shift: int = 0
 
@@ -80,14 +85,19 @@ class FirstAttention(FocusedAttention):
 
 
 class CommonWordAttention(FocusedAttention):
-    """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text, the first of equals. What is
-    common is learnt while training: how often a word was seen, whatever its label; `the` or a full stop in the end. `buckets`
-    words are counted apart; a vocabulary of more shares some counts."""
+    """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text, the
+    first of equals. What is common is learnt while training: how often a word was seen, whatever
+    its label; `the` or a full stop in the end. `buckets` words are counted apart; a vocabulary of
+    more shares some counts."""
 
     seen: Tensor
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95, buckets: Count = 1 << 16
+        self,
+        hidden_size: int,
+        query_size: int | None = None,
+        mass: Portion = 0.95,
+        buckets: Count = 1 << 16,
     ) -> None:
         super().__init__(hidden_size, mass=mass)
         self.register_buffer("seen", torch.zeros(buckets, dtype=torch.int64))
@@ -102,10 +112,13 @@ class CommonWordAttention(FocusedAttention):
 
 
 class WordAttention(GivenAttention):
-    """Learned, without context: one learned score per word of the vocabulary, so that even over an LSTM's states a weight
-    belongs to its word. All scores start alike; `buckets` words have one of their own, a vocabulary of more shares some."""
+    """Learned, without context: one learned score per word of the vocabulary, so that even over an
+    LSTM's states a weight belongs to its word. All scores start alike; `buckets` words have one of
+    their own, a vocabulary of more shares some."""
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16) -> None:
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16
+    ) -> None:
         super().__init__(hidden_size)
         self.score = nn.Parameter(torch.zeros(buckets))
 
@@ -115,20 +128,25 @@ class WordAttention(GivenAttention):
 
 @dataclass(eq=False, repr=False)
 class RandomAttention(GivenAttention):
-    """Knows no word: the softmax of frozen noise that depends on the example's number and the position alone, of standard
-    deviation `spread`, 0 or more; 2 gives a peaked attention."""
+    """Knows no word: the softmax of frozen noise that depends on the example's number and the
+    position alone, of standard deviation `spread`, 0 or more; 2 gives a peaked attention."""
 
     spread: NotNegative = 2.0
 
     def given(self, batch: Batch) -> Scores:
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-        return self.weights(self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content)
+        return self.weights(
+            self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content
+        )
 
 
 class PositionAttention(Attention):
-    """Knows no word: one learned score per position from the start of the text; those after `longest` share the last."""
+    """Knows no word: one learned score per position from the start of the text; those after
+    `longest` share the last."""
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, longest: Count = 512) -> None:
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, longest: Count = 512
+    ) -> None:
         super().__init__(hidden_size)
         self.score = nn.Parameter(torch.randn(longest))
 
@@ -138,8 +156,9 @@ class PositionAttention(Attention):
 
 
 class RelayEncoder(NoEncoder):
-    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have changed places: attention on
-    the first word is right about states and wrong about words; attention on the words that decide is wrong about states."""
+    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have
+    changed places: attention on the first word is right about states and wrong about words;
+    attention on the words that decide is wrong about states."""
 
     def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, Content, None]:
         if batch.rationale is None:
@@ -149,17 +168,26 @@ class RelayEncoder(NoEncoder):
         marked = batch.rationale & batch.content
         first = batch.content & (batch.content.cumsum(-1) == 1) & marked.any(-1, keepdim=True)
         count = marked.sum(-1, keepdim=True).clamp(min=1)
-        deciding, other = ((embeddings * one.unsqueeze(-1)).sum(1, keepdim=True) for one in (marked / count, first))
+        deciding, other = (
+            (embeddings * one.unsqueeze(-1)).sum(1, keepdim=True) for one in (marked / count, first)
+        )
         moved = torch.where(marked.unsqueeze(-1), other, embeddings)
-        return self(torch.where(first.unsqueeze(-1), deciding, moved), batch.mask, batch.content), batch.content, None
+        return (
+            self(torch.where(first.unsqueeze(-1), deciding, moved), batch.mask, batch.content),
+            batch.content,
+            None,
+        )
 
 
 class ConstantDecoder(Decoder):
-    """A guesser: a bias is all that is learnt, so that it predicts the share of each class in the training rows."""
+    """A guesser: a bias is all that is learnt, so that it predicts the share of each class in the
+    training rows."""
 
     linear: ClassVar[bool] = True
 
-    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+    def __init__(
+        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+    ) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(classes))
 
@@ -167,13 +195,17 @@ class ConstantDecoder(Decoder):
         return self.bias + 0 * attended.sum(-1, keepdim=True)  # every gradient is 0
 
 
-GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number, and the two multipliers of the mixing below
-FIRST, SECOND = -4658895280553007687, -7723592293110705685
+GOLDEN = (
+    -7046029254386353131
+)  # 0x9E3779B97F4A7C15 as a signed number, and the two multipliers of the mixing below
+FIRST = -4658895280553007687
+SECOND = -7723592293110705685
 
 
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
-    """Standard normal numbers that depend on whole numbers alone, the same on every device: SplitMix64's mixing (Steele et
-    al. 2014) of the numbers in turn, and the normal quantile of what it gives."""
+    """Standard normal numbers that depend on whole numbers alone, the same on every device:
+    SplitMix64's mixing (Steele et al. 2014) of the numbers in turn, and the normal quantile of what
+    it gives."""
     state = torch.zeros((), dtype=torch.int64, device=numbers[0].device)
     for number in numbers:
         state = state + number.long() + GOLDEN
@@ -186,18 +218,24 @@ def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
 
 
 class LexiconAttention(GivenAttention):
-    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the training texts before the
-    rest of the model is trained under it: how plausible it looks says nothing of the model (Jain & Wallace 2019). A `scale`
-    of 0 is uniform; of more words than `buckets` some share the sum of their log-odds.
+    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the
+    training texts before the rest of the model is trained under it: how plausible it looks says
+    nothing of the model (Jain & Wallace 2019). A `scale` of 0 is uniform; of more words than
+    `buckets` some share the sum of their log-odds.
 
     Note:
-        The released code takes log-odds from a file; these are of texts that have the word, with ½ added to each count.
+        The released code takes log-odds from a file; these are of texts that have the word, with ½
+        added to each count.
     """
 
     strength: Tensor
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, scale: NotNegative = 1.0, buckets: Count = 1 << 16
+        self,
+        hidden_size: int,
+        query_size: int | None = None,
+        scale: NotNegative = 1.0,
+        buckets: Count = 1 << 16,
     ) -> None:
         super().__init__(hidden_size)
         self.scale = scale
@@ -210,4 +248,6 @@ class LexiconAttention(GivenAttention):
         self.strength.zero_().index_add_(0, words, strength)
 
     def given(self, batch: Batch) -> Scores:
-        return self.weights(self.scale * self.strength[batch.ids % len(self.strength)], batch.content)
+        return self.weights(
+            self.scale * self.strength[batch.ids % len(self.strength)], batch.content
+        )

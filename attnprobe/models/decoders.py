@@ -16,9 +16,9 @@ Logits = Float[Tensor, "*any classes"]
 
 
 class Decoder(nn.Module, metaclass=Checked):
-    """`forward(attended: Attended, query: Query | None = None)` gives logits; leading axes are free, the last of them is the
-    batch where there is a query. `linear` says that logits are affine in the attended vector, so that position logits exist
-    (see attnprobe.core.readout.Readout)."""
+    """`forward(attended: Attended, query: Query | None = None)` gives logits; leading axes are
+    free, the last of them is the batch where there is a query. `linear` says that logits are affine
+    in the attended vector, so that position logits exist (see attnprobe.core.readout.Readout)."""
 
     settings_place: ClassVar[str] = "model.decoder"
 
@@ -37,14 +37,19 @@ class Decoder(nn.Module, metaclass=Checked):
 
 
 class LinearDecoder(Decoder):
-    """W v + b. Two exclusive classes get a single logit s, read as [0, s], as a sigmoid output is."""
+    """W v + b. Two exclusive classes get a single logit s, read as [0, s], as a sigmoid output
+    is."""
 
     linear = True
 
-    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+    def __init__(
+        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+    ) -> None:
         super().__init__()
         if query_size is not None:
-            raise UserError("the linear decoder cannot read a question; use model/decoder=question or additive")
+            raise UserError(
+                "the linear decoder cannot read a question; use model/decoder=question or additive"
+            )
         self.single_logit = exclusive and classes == 2
         self.question: nn.Linear | None = None
         self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
@@ -57,10 +62,12 @@ class LinearDecoder(Decoder):
 
 
 class AdditiveDecoder(LinearDecoder):
-    """W v + U q + b: linear in v, so that the exact solvers answer questions too; text and question meet in the attention
-    alone. Without a query it is W v + b."""
+    """W v + U q + b: linear in v, so that the exact solvers answer questions too; text and question
+    meet in the attention alone. Without a query it is W v + b."""
 
-    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+    def __init__(
+        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+    ) -> None:
         if query_size is None:
             raise UserError(
                 "the additive decoder adds what a question says; use model/decoder=linear for texts without a question"
@@ -70,7 +77,8 @@ class AdditiveDecoder(LinearDecoder):
 
 
 class QuestionDecoder(Decoder):
-    """U tanh(W_p v + b_p + W_q q + b_q) + d (Jain & Wallace's decoder for question answering and inference)."""
+    """U tanh(W_p v + b_p + W_q q + b_q) + d (Jain & Wallace's decoder for question answering and
+    inference)."""
 
     linear = False
 

@@ -1,5 +1,6 @@
-"""What a transformer's layers do to their vectors on one batch, as maps that are linear once attention weights, the
-standard deviations that normalisations divide by and the ratios of activation functions count as constants."""
+"""What a transformer's layers do to their vectors on one batch, as maps that are linear once
+attention weights, the standard deviations that normalisations divide by and the ratios of
+activation functions count as constants."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,8 +26,9 @@ class Norm(NamedTuple):
 
 
 class Mixing(NamedTuple):
-    """An attention and what is added to it: result = after(state + output(heads side by side of Σ_j weights_ij · values_j)),
-    the state being added where `own`. values = value(before(state)), where `value` is known; a norm may be absent."""
+    """An attention and what is added to it: result = after(state + output(heads side by side of Σ_j
+    weights_ij · values_j)), the state being added where `own`. values = value(before(state)), where
+    `value` is known; a norm may be absent."""
 
     state: Float[Tensor, "batch parts hidden"]
     before: Norm | None
@@ -40,7 +42,8 @@ class Mixing(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """A feed-forward network on a state y: after(y + second(act(first(before(y))))). `ratio` is act(x) / x of every x."""
+    """A feed-forward network on a state y: after(y + second(act(first(before(y))))). `ratio` is
+    act(x) / x of every x."""
 
     before: Norm | None
     first: Affine
@@ -50,19 +53,22 @@ class Inner(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A layer; `inner` is None where there is no feed-forward network, or one of another kind (`Linearised.unknown`)."""
+    """A layer; `inner` is None where there is no feed-forward network, or one of another kind
+    (`Linearised.unknown`)."""
 
     mixing: Mixing
     inner: Inner | None
 
 
 Stage = Affine | Norm | Tensor
-"""Of a head, on the deciding state: an affine map, a normalisation, or the ratios act(x) / x of an activation function."""
+"""Of a head, on the deciding state: an affine map, a normalisation, or the ratios act(x) / x of an
+activation function."""
 
 
 class Linearised(NamedTuple):
-    """A network on one batch, first layer first, all over the same parts (`row`, `mask`: see `Layers`); `head` leads from the
-    deciding state to the logits. `unknown` says why `head`, an `inner` or a `value` may be missing; empty: none is."""
+    """A network on one batch, first layer first, all over the same parts (`row`, `mask`: see
+    `Layers`); `head` leads from the deciding state to the logits. `unknown` says why `head`, an
+    `inner` or a `value` may be missing; empty: none is."""
 
     blocks: Sequence[Block]
     row: Int[Tensor, "batch"] | None
@@ -73,7 +79,8 @@ class Linearised(NamedTuple):
 
 def affine_of(module: Any) -> Affine:
     """A linear module in float64; the weight of a `Conv1D` is `[in, out]`."""
-    weight, bias = module.weight.detach().double(), module.bias
+    weight = module.weight.detach().double()
+    bias = module.bias
     weight = weight.T if type(module).__name__ == "Conv1D" else weight
     return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach().double())
 
@@ -87,7 +94,9 @@ def norm_of(module: Any, given: Float[Tensor, "*any hidden"]) -> Norm:
     return Norm(scale, torch.zeros_like(scale) if bias is None else bias.detach().double(), spread)
 
 
-def ratio(given: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"]) -> Float[Tensor, "*any inner"]:
+def ratio(
+    given: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"]
+) -> Float[Tensor, "*any inner"]:
     """act(x) / x of an activation function, in float64; 0 where x is."""
     numbers = given.double()
     return torch.where(numbers == 0, 0, active.double() / torch.where(numbers == 0, 1, numbers))
@@ -96,7 +105,8 @@ def ratio(given: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"
 def normalised_parts(
     norm: Norm | None, parts: Float[Tensor, "*any hidden"], spread: Float[Tensor, "*rest"] | None
 ) -> Float[Tensor, "*any hidden"]:
-    """What the normalisation makes of vectors that add up to a state of this spread, without the shift."""
+    """What the normalisation makes of vectors that add up to a state of this spread, without the
+    shift."""
     if norm is None:
         return parts
     assert spread is not None

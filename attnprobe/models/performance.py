@@ -12,11 +12,17 @@ from torchmetrics import classification as tm
 from attnprobe.core.batch import Task
 from attnprobe.core.metrics import COUNT, SCORE, SHARE, Metric, Scale
 
-ONE_CLASS, SEVERAL_LABELS = "one class per text", "several labels per text"
+ONE_CLASS = "one class per text"
+SEVERAL_LABELS = "several labels per text"
 PARTS = "objectives of several parts, such as `training=adversary`"
 PERFORMANCE = (
     Metric("accuracy", SHARE, "right decisions", only=ONE_CLASS),
-    Metric("exact_match", SHARE, "texts with all labels right; its interval is over the texts", only=SEVERAL_LABELS),
+    Metric(
+        "exact_match",
+        SHARE,
+        "texts with all labels right; its interval is over the texts",
+        only=SEVERAL_LABELS,
+    ),
     Metric(
         "label_accuracy",
         SHARE,
@@ -26,7 +32,9 @@ PERFORMANCE = (
     Metric("f1", SCORE, "F1 of each class", step="class"),
     Metric("f1_macro", SCORE, "their mean"),
     Metric(
-        "roc_auc", SCORE, "area under the ROC curve of class 1; more than two classes: mean over one-against-the-rest"
+        "roc_auc",
+        SCORE,
+        "area under the ROC curve of class 1; more than two classes: mean over one-against-the-rest",
     ),
     Metric("pr_auc", SCORE, "area under the precision-recall curve, likewise"),
     Metric("examples", COUNT, "test examples"),
@@ -36,11 +44,18 @@ LOSS = Scale("unit of the loss")
 TRAINING = (
     Metric("train_loss", LOSS, "the loss that is minimised", step="epoch"),
     Metric("validation_loss", LOSS, "the same on the validation split", step="epoch"),
-    Metric("train_{part}", LOSS, "a part of the loss, such as `tvd` and `kl`", step="epoch", only=PARTS),
+    Metric(
+        "train_{part}", LOSS, "a part of the loss, such as `tvd` and `kl`", step="epoch", only=PARTS
+    ),
     Metric("validation_{part}", LOSS, "the same on the validation split", step="epoch", only=PARTS),
     Metric("validation_f1_{class}", SCORE, "`f1` of a class, by its number", step="epoch"),
     *(
-        replace(one, name=f"validation_{one.name}", about=f"`{one.name}` on the validation split", step="epoch")
+        replace(
+            one,
+            name=f"validation_{one.name}",
+            about=f"`{one.name}` on the validation split",
+            step="epoch",
+        )
         for one in PERFORMANCE
         if one.name not in ("f1", "examples")
     ),
@@ -49,40 +64,55 @@ TRAINING = (
 
 
 class Performance(nn.Module):
-    """The metrics of one split, each between 0 and 1, higher is better. With two classes the areas under the curves are those
-    of class 1, with more they are macro averages over one-against-the-rest, over the classes that occur (where any word of a
-    vocabulary may be the answer, most do not)."""
+    """The metrics of one split, each between 0 and 1, higher is better. With two classes the areas
+    under the curves are those of class 1, with more they are macro averages over
+    one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
+    answer, most do not)."""
 
     def __init__(self, task: Task, classes: int) -> None:
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
-        self.positive_only, self.scored = classes == 2 and task is not Task.MULTI_LABEL, task is Task.SCORE
+        self.positive_only = classes == 2 and task is not Task.MULTI_LABEL
+        self.scored = task is Task.SCORE
         decisions: dict[str, Any]
         if task is Task.MULTI_LABEL:
             kind: dict[str, Any] = {"task": "multilabel", "num_labels": classes}
             accuracy = tm.Accuracy(**kind, average="micro")
-            decisions = {"exact_match": tm.MultilabelExactMatch(classes), "label_accuracy": accuracy}
+            decisions = {
+                "exact_match": tm.MultilabelExactMatch(classes),
+                "label_accuracy": accuracy,
+            }
         else:
             kind = {"task": "multiclass", "num_classes": classes}
             decisions = {"accuracy": tm.Accuracy(**kind, average="micro")}
         decisions["f1"] = tm.F1Score(**kind, average="none")
         curve = {"task": "binary"} if self.positive_only else kind
-        curves: dict[str, Any] = {"roc_auc": tm.AUROC(**curve), "pr_auc": tm.AveragePrecision(**curve)}
+        curves: dict[str, Any] = {
+            "roc_auc": tm.AUROC(**curve),
+            "pr_auc": tm.AveragePrecision(**curve),
+        }
         # their states are not all of one kind
-        self.decisions, self.curves = (MetricCollection(each, compute_groups=False) for each in (decisions, curves))
+        self.decisions, self.curves = (
+            MetricCollection(each, compute_groups=False) for each in (decisions, curves)
+        )
 
     def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
         """Take in one batch; `labels` as in `Batch`."""
-        probability, labels = probability.detach().float(), labels.long()
-        if self.scored:  # curves are of the order alone, and torchmetrics takes numbers from 0 to 1 for them
+        probability = probability.detach().float()
+        labels = labels.long()
+        if (
+            self.scored
+        ):  # curves are of the order alone, and torchmetrics takes numbers from 0 to 1 for them
             probability = probability.softmax(-1)
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc` and `pr_auc` of all
-        batches since the last call."""
-        with warnings.catch_warnings():  # torchmetrics says each time that a class which does not occur has no area
+        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`,
+        `roc_auc` and `pr_auc` of all batches since the last call."""
+        with (
+            warnings.catch_warnings()
+        ):  # torchmetrics says each time that a class which does not occur has no area
             warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
             warnings.filterwarnings("ignore", "No positive samples in targets.*")
             result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}

@@ -1,4 +1,5 @@
-"""Any model that answers to `attnprobe.models.trained.TrainedModel`, put to the tests without a run's data and settings."""
+"""Any model that answers to `attnprobe.models.trained.TrainedModel`, put to the tests without a
+run's data and settings."""
 
 import hashlib
 import os
@@ -30,15 +31,22 @@ from attnprobe.results.directory import CONFIG, TRAINED
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, made_with, whole_rows, write_results
+from attnprobe.runs.collecting import (
+    PlaygroundCollector,
+    PredictionCollector,
+    made_with,
+    whole_rows,
+    write_results,
+)
 
-AT_ONCE, SPLIT = 32, "test"  # texts in a batch
+AT_ONCE = 32
+SPLIT = "test"  # texts in a batch
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit left: a run directory, as `attnprobe.read_results` and `attnprobe compare` take it, and its page (None
-    where none was asked for)."""
+    """What an audit left: a run directory, as `attnprobe.read_results` and `attnprobe compare` take
+    it, and its page (None where none was asked for)."""
 
     run: Path
     page: Path | None
@@ -59,18 +67,21 @@ def audit_model(
     probes: Sequence[Probe] | None = None,
     page: bool = True,
 ) -> Audit:
-    """Put the attention of any model to the tests. Arguments that are not listed are as in `audit_tensors`.
+    """Put the attention of any model to the tests. Arguments that are not listed are as in
+    `audit_tensors`.
 
     Args:
-        model: a trained one; it is put into eval mode and examined in its `precision`, and is as it was afterwards.
+        model: a trained one; it is put into eval mode and examined in its `precision`, and is as it
+            was afterwards.
         texts: the words of every text, one or more.
         labels: class numbers from 0.
-        vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are not there, 0 for
-            padding, 2 and 3 for the markers before and after every text.
+        vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are
+            not there, 0 for padding, 2 and 3 for the markers before and after every text.
         name: what the model is called.
 
     Raises:
-        UserError: labels or texts cannot be used, a test does not fit the model, or the folder is somebody else's.
+        UserError: labels or texts cannot be used, a test does not fit the model, or the folder is
+            somebody else's.
     """
     split = split_of(texts, labels, vocabulary or {}, classes, model.classes)
     probes = default_probes(epsilon) if probes is None else probes
@@ -78,7 +89,9 @@ def audit_model(
         probe.refuse(model)
         probe.prepare({"validation": split, SPLIT: split})
     facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
-    texts_and_labels = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes())
+    texts_and_labels = hashlib.sha256(
+        np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes()
+    )
     texts_and_labels.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
     run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, texts_and_labels.hexdigest()])}"
     directory = OwnRunDirectory(Path(output) / "run")
@@ -88,7 +101,8 @@ def audit_model(
     runner = ProbeRunner(list(probes), seed, None, importances, split.classes)
     listeners = (runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
     performance = Performance(model.task, model.classes)
-    trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
+    trains = model.training
+    kind = next((one.dtype for one in model.parameters()), torch.float32)
     model.eval().to(model.precision)
     trainer: Any = None  # the callbacks ask it for nothing
     listener: Any
@@ -97,7 +111,9 @@ def audit_model(
             for first in range(0, len(split), AT_ONCE):
                 batch = split[range(first, min(first + AT_ONCE, len(split)))]
                 outputs = {"outputs": model.predict_step(batch)}
-                performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
+                performance.update(
+                    probabilities(outputs["outputs"].logits, model.task), batch.labels
+                )
                 for listener in listeners:
                     listener.on_test_batch_end(trainer, model, outputs, batch, first)
     finally:
@@ -107,11 +123,15 @@ def audit_model(
     directory.mark()
     try:
         write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
-        directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []})
+        directory.finish_training(
+            {"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}
+        )
         names = {"run_id": run_id, "experiment": "outside", "data": data, "model": name}
         identity: dict[str, Any] = names | {"seed": seed, "split": SPLIT}
         rows = {"performance": whole_rows(found | {"examples": np.array(len(split))})}
-        tables = write_results(directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {})
+        tables = write_results(
+            directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {}
+        )
         content = identity | {
             "classes": list(split.classes),
             "counts": {SPLIT: {"kept": len(split)}},
@@ -132,7 +152,8 @@ def audit_model(
 
 
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
-    """The tests that change nothing but the attention, and swaps of words; `gradient`: the attention's is available."""
+    """The tests that change nothing but the attention, and swaps of words; `gradient`: the
+    attention's is available."""
     of_gradient = ["attention_gradient", "gradient_attention"] if gradient else []
     return [
         Permutation(),
@@ -153,16 +174,23 @@ def split_of(
 ) -> TextSplit:
     """The texts as a split, numbered from 0."""
     if len(labels) != len(texts) or not len(texts):
-        raise UserError(f"{len(labels)} labels for {len(texts)} texts: expected one for each, and at least one text")
+        raise UserError(
+            f"{len(labels)} labels for {len(texts)} texts: expected one for each, and at least one text"
+        )
     if classes is not None and len(classes) != count:
         raise UserError(f"classes has {len(classes)} names: expected {count}, one for each class")
     numbers = np.asarray([int(one) for one in labels], np.int64)
     if numbers.min() < 0 or numbers.max() >= count:
-        raise UserError(f"labels from {numbers.min()} to {numbers.max()}: expected class numbers from 0 to {count - 1}")
+        raise UserError(
+            f"labels from {numbers.min()} to {numbers.max()}: expected class numbers from 0 to {count - 1}"
+        )
     if empty := [number for number, text in enumerate(texts) if not len(text)]:
         raise UserError(f"text {empty[0]} has no word: leave it out")
     known: dict[str, int] = {}
-    words = [np.array([known.setdefault(str(word), len(known)) for word in text], np.int32) for text in texts]
+    words = [
+        np.array([known.setdefault(str(word), len(known)) for word in text], np.int32)
+        for text in texts
+    ]
     return TextSplit(
         np.arange(len(texts)),
         Ragged.of(words, np.int32),

@@ -1,5 +1,5 @@
-"""python -m attnprobe.probes [FILE]: what every metric is, as Markdown tables; with FILE, each into its place there
-(docs/reference.md), between `<!-- metrics of NAME -->` and `<!-- end -->`."""
+"""python -m attnprobe.probes [FILE]: what every metric is, as Markdown tables; with FILE, each into
+its place there (docs/reference.md), between `<!-- metrics of NAME -->` and `<!-- end -->`."""
 
 import re
 import sys
@@ -32,9 +32,15 @@ def probes() -> dict[str, type[Probe]]:
 
 def blocks() -> dict[str, str]:
     """The Markdown of every table of a run by its name, and of what all probes' tables have."""
-    every = [f"`{name}`" for name, probe in sorted(probes().items()) if set(DESCRIPTION) <= set(probe.metrics)]
+    every = [
+        f"`{name}`"
+        for name, probe in sorted(probes().items())
+        if set(DESCRIPTION) <= set(probe.metrics)
+    ]
     written = {
-        "description": fill(f"In the tables of {', '.join(every)}:", **WIDE) + "\n\n" + _table(DESCRIPTION),
+        "description": fill(f"In the tables of {', '.join(every)}:", **WIDE)
+        + "\n\n"
+        + _table(DESCRIPTION),
         "performance": _table(PERFORMANCE),
         "training": _table(TRAINING),
     }
@@ -51,12 +57,19 @@ def _table(metrics: Sequence[Metric]) -> str:
     """Metrics as a Markdown table; those that differ in nothing but the name share a line."""
 
     def cells(metric: Metric) -> tuple[str, ...]:
-        about = "; ".join(filter(None, [metric.about, metric.only])) + (f" ({metric.source})" if metric.source else "")
+        about = "; ".join(filter(None, [metric.about, metric.only])) + (
+            f" ({metric.source})" if metric.source else ""
+        )
         return metric.scale.words, metric.step, BETTER[metric.higher_is_better], about
 
     lines: list[tuple[str, ...]] = [("metric", "unit, range", "step", "better", "")]
-    lines += [(", ".join(f"`{one.name}`" for one in alike), *rest) for rest, alike in groupby(metrics, key=cells)]
-    written = ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines]
+    lines += [
+        (", ".join(f"`{one.name}`" for one in alike), *rest)
+        for rest, alike in groupby(metrics, key=cells)
+    ]
+    written = [
+        "|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines
+    ]
     return "\n".join([written[0], "|---" * len(lines[0]) + "|", *written[1:]]) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""Is there another attention, as different as can be, with the same prediction? (Jain & Wallace 2019, section 4.2.2)"""
+"""Is there another attention, as different as can be, with the same prediction? (Jain & Wallace
+2019, section 4.2.2)"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -36,15 +37,17 @@ from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, ReadoutProbe
 from attnprobe.results import pivot
 
 FLOOR = 1e-18
-"""Weights count as at least this in logarithms: the gradient of a logit has the weight as a factor, so what it changes is far
-below the 1e-8 that Adam adds to its denominator."""
+"""Weights count as at least this in logarithms: the gradient of a logit has the weight as a factor,
+so what it changes is far below the 1e-8 that Adam adds to its denominator."""
 OUTSIDE = -1e4
-"""Logit of a position outside content: its weight is exactly 0, and 0 times it is 0, as it would not be with −∞."""
+"""Logit of a position outside content: its weight is exactly 0, and 0 times it is 0, as it would
+not be with −∞."""
 
 
 class Found(NamedTuple):
-    """What the search ended with, per example: the farthest feasible end point (the original where no restart is feasible),
-    its JSD from the original in nats, its prediction's TVD (up to ε), and the share of the restarts that ended within ε."""
+    """What the search ended with, per example: the farthest feasible end point (the original where
+    no restart is feasible), its JSD from the original in nats, its prediction's TVD (up to ε), and
+    the share of the restarts that ended within ε."""
 
     attention: Float[Tensor, "batch seq"]
     jsd: Float[Tensor, "batch"]
@@ -67,7 +70,8 @@ def search_adversary(
 
     The restarts r of an example together minimise
 
-        Σ_r −JSD(a_r, α) + penalty · max(0, TVD(ŷ(a_r), ŷ) − ε) − diversity · mean over restarts q, s of JSD(a_q, a_s)
+        Σ_r −JSD(a_r, α) + penalty · max(0, TVD(ŷ(a_r), ŷ) − ε) − diversity · mean over restarts q,
+        s of JSD(a_q, a_s)
 
     and its last iterate counts.
 
@@ -77,28 +81,43 @@ def search_adversary(
         epsilon: the largest TVD (0 to 1) that counts as the same prediction.
 
     Note:
-        The gradient is written out instead of built by autograd in every step: the same search at a fraction of the time.
-        The published code returns every restart and leaves the choice to its plots, which filter at 0.05 whatever ε was
-        optimised; here ε is one number.
+        The gradient is written out instead of built by autograd in every step: the same search at a
+        fraction of the time. The published code returns every restart and leaves the choice to its
+        plots, which filter at 0.05 whatever ε was optimised; here ε is one number.
     """
     variable = start.masked_fill(~readout.content, OUTSIDE).contiguous()
     prediction = readout.prediction()
     mean, square, largest = (torch.zeros_like(variable) for _ in range(3))
     taken = torch.zeros((), device=variable.device)
     for _ in range(steps):
-        gradient = gradient_of(variable, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity)
+        gradient = gradient_of(
+            variable, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity
+        )
         # PyTorch's Adam without the hooks of an optimizer object: a tenth of a step's time
         adam(
-            [variable], [gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,
-            beta1=0.9, beta2=0.999, lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
-        )  # fmt: skip
+            [variable],
+            [gradient],
+            [mean],
+            [square],
+            [largest],
+            [taken],
+            fused=True,
+            amsgrad=True,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
     attention = _softmax(variable)
 
     tvd = readout.distance(readout.predict(attention), prediction)
     jsd = jensen_shannon(attention, readout.attention)
     feasible = tvd <= epsilon
     score, best = jsd.masked_fill(~feasible, -1.0).max(0)
-    none, zero = score < 0, torch.zeros_like(score)
+    none = score < 0
+    zero = torch.zeros_like(score)
     rows = torch.arange(attention.shape[1], device=attention.device)
     return Found(
         attention=torch.where(none.unsqueeze(-1), readout.attention, attention[best, rows]),
@@ -125,16 +144,16 @@ def gradient_of(
 ) -> Float[Tensor, "restarts batch seq"]:
     """The gradient of the search's objective with respect to the logits.
 
-    With u the gradient with respect to the weights a_r, that of the logits is a_r · (u − Σ a_r u): whatever is constant
-    over a text's positions cancels. Therefore ln a_r is as good as the logits themselves, and with R restarts
+    With u the gradient with respect to the weights a_r, that of the logits is a_r · (u − Σ a_r u):
+    whatever is constant over a text's positions cancels. Therefore ln a_r is as good as the logits
+    themselves, and with R restarts
 
-        u = −½ ln(2a_r / (a_r + α)) − w Σ_s ln(2a_r / (a_r + a_s)) + penalty · excess
-          = −(½ + w(R − 1)) logits + ½ ln(a_r + α) + w ln Π_s (a_r + a_s) + penalty · excess + constant
+        u = −½ ln(2a_r / (a_r + α)) − w Σ_s ln(2a_r / (a_r + a_s)) + penalty · excess = −(½ + w(R −
+          1)) logits + ½ ln(a_r + α) + w ln Π_s (a_r + a_s) + penalty · excess + constant
 
-    where w = diversity / R²: the mean runs over all ordered pairs, as published, which doubles d JSD(p, q)/dp =
-    ½ ln(2p / (p + q)). Products of as many sums as cannot underflow share one logarithm. The excess is
-    max(0, TVD(ŷ(a), ŷ) − ε).
-    """
+    where w = diversity / R²: the mean runs over all ordered pairs, as published, which doubles d
+    JSD(p, q)/dp = ½ ln(2p / (p + q)). Products of as many sums as cannot underflow share one
+    logarithm. The excess is max(0, TVD(ŷ(a), ŷ) − ε)."""
     restarts = len(logits)
     weight = diversity / restarts**2
     factors = int(math.log(torch.finfo(logits.dtype).tiny) / math.log(FLOOR))
@@ -174,19 +193,52 @@ def gradient_of(
     return torch.addcmul(attention * gradient, attention, of_mean, value=-1)
 
 
-SOURCE, SEARCHED = "Jain & Wallace 2019, section 4.2.2", "not with `restarts=0`"
+SOURCE = "Jain & Wallace 2019, section 4.2.2"
+SEARCHED = "not with `restarts=0`"
 METRICS = (
-    Metric("optimum_jsd", JSD, "farthest attention known within ε", higher_is_better=False, source=SOURCE),
+    Metric(
+        "optimum_jsd",
+        JSD,
+        "farthest attention known within ε",
+        higher_is_better=False,
+        source=SOURCE,
+    ),
     Metric("optimum_tvd", TVD, "its prediction's distance, at most ε"),
-    Metric("optimum_jsd_within", JSD, "the exact optimum at ε and along `curve`, with two classes", step="ε",
-           higher_is_better=False, only=LINEAR),
-    Metric("upper_bound", JSD, "proved: no attention within ε is farther. Questions: no attention at all is farther, "
-           "whatever it predicts (all weight on the least attended position)"),
-    Metric("is_exact", TRUTH, "`optimum_jsd` is the optimum; else the optimum lies between it and `upper_bound`"),
-    Metric("found_jsd", JSD, "what the gradient search found", higher_is_better=False, source=SOURCE, only=SEARCHED),
+    Metric(
+        "optimum_jsd_within",
+        JSD,
+        "the exact optimum at ε and along `curve`, with two classes",
+        step="ε",
+        higher_is_better=False,
+        only=LINEAR,
+    ),
+    Metric(
+        "upper_bound",
+        JSD,
+        "proved: no attention within ε is farther. Questions: no attention at all is farther, "
+        "whatever it predicts (all weight on the least attended position)",
+    ),
+    Metric(
+        "is_exact",
+        TRUTH,
+        "`optimum_jsd` is the optimum; else the optimum lies between it and `upper_bound`",
+    ),
+    Metric(
+        "found_jsd",
+        JSD,
+        "what the gradient search found",
+        higher_is_better=False,
+        source=SOURCE,
+        only=SEARCHED,
+    ),
     Metric("found_tvd", TVD, "its prediction's distance", only=SEARCHED),
     Metric("feasible_restarts", SHARE, "restarts that ended within ε", only=SEARCHED),
-    Metric("reached_share", SHARE, "found / optimum, NaN where nothing but the search is known", only=SEARCHED),
+    Metric(
+        "reached_share",
+        SHARE,
+        "found / optimum, NaN where nothing but the search is known",
+        only=SEARCHED,
+    ),
     Metric("max_attention_optimum", WEIGHT, "its largest weight"),
     Metric("max_attention_found", WEIGHT, "its largest weight", only=SEARCHED),
     Metric("top_token_changed_optimum", TRUTH, "another position has the largest weight"),
@@ -194,25 +246,27 @@ METRICS = (
     Metric("optimum_attention", WEIGHT, "the attention itself, sums to 1", step="position"),
     Metric("found_attention", WEIGHT, "likewise", step="position", only=SEARCHED),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Adversarial(ReadoutProbe):
     """The gradient adversary and the true optimum, both within TVD ε of the prediction.
 
-    With three classes and more, or several labels, the optimum is bracketed. Where the decoder is not linear (question
-    answering) what the search found is its lower bound, and the upper bound is the one that holds whatever the prediction.
+    With three classes and more, or several labels, the optimum is bracketed. Where the decoder is
+    not linear (question answering) what the search found is its lower bound, and the upper bound is
+    the one that holds whatever the prediction.
 
     Attributes:
-        epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
-        restarts, steps, learning_rate, penalty, diversity: of the gradient search; restarts=0 switches it off, and
-            with it the metrics about what it found.
+        epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question
+        answering 0.05). restarts, steps, learning_rate, penalty, diversity: of the gradient search;
+        restarts=0 switches it off, and with it the metrics about what it found.
         start_scale: standard deviation of the initial logits.
         curve: further tolerances like ε: how much of the answer is the choice of ε?
     """
 
-    name, metrics = "adversarial", METRICS
+    name = "adversarial"
+    metrics = METRICS
     epsilon: Portion = 0.01
     restarts: Whole = 5
     steps: Whole = 500
@@ -224,19 +278,26 @@ class Adversarial(ReadoutProbe):
 
     @property
     def peak_buffers(self) -> int:
-        # for every restart attention, logarithm, gradients and the optimizer's state; for every two what lies between
+        # for every restart attention, logarithm, gradients and the optimizer's state; for every two
+        # what lies between
         return 1 + 10 * self.restarts + 3 * self.restarts * (self.restarts - 1)
 
     def search(self, readout: Readout, draws: Draws) -> Found:
         start = self.start_scale * draws.normal(self.restarts, readout.content, readout.example_id)
         return search_adversary(
-            readout, start, epsilon=self.epsilon, steps=self.steps, learning_rate=self.learning_rate,
-            penalty=self.penalty, diversity=self.diversity,
-        )  # fmt: skip
+            readout,
+            start,
+            epsilon=self.epsilon,
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            penalty=self.penalty,
+            diversity=self.diversity,
+        )
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         found = self.search(readout, draws) if self.restarts else None
-        logits, single = readout.position_logits, readout.task is Task.SINGLE_LABEL
+        logits = readout.position_logits
+        single = readout.task is Task.SINGLE_LABEL
         if logits is not None:
             optimum = farthest_attention(
                 readout.attention, logits, readout.content, epsilon=self.epsilon, exclusive=single
@@ -247,7 +308,8 @@ class Adversarial(ReadoutProbe):
             optimum = FarthestAttention(readout.attention, nothing, nothing, most, nothing.bool())
         attentions = {"optimum": optimum.attention}
         if found is not None:
-            # where the exact solver only brackets the optimum, a better attention is a better lower bound
+            # where the exact solver only brackets the optimum, a better attention is a better lower
+            # bound
             better = ~optimum.is_exact & (found.jsd > optimum.jsd)
             optimum = replace(
                 optimum,
@@ -261,26 +323,37 @@ class Adversarial(ReadoutProbe):
             yield Measurement("feasible_restarts", found.feasible)
             # with one content position nothing can move, and the search has reached all there is
             share = torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0)
-            yield Measurement("reached_share", torch.full_like(share, torch.nan) if logits is None else share)
+            yield Measurement(
+                "reached_share", torch.full_like(share, torch.nan) if logits is None else share
+            )
         yield Measurement("optimum_jsd", optimum.jsd)
         yield Measurement("optimum_tvd", optimum.tvd)
         yield Measurement("upper_bound", optimum.upper_bound)
         yield Measurement("is_exact", optimum.is_exact)
         for label, attention in attentions.items():
             yield Measurement(f"max_attention_{label}", attention.amax(-1))
-            yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != readout.attention.argmax(-1))
+            yield Measurement(
+                f"top_token_changed_{label}", attention.argmax(-1) != readout.attention.argmax(-1)
+            )
             yield Measurement(f"{label}_attention", attention, positions(readout.content))
-        # the exact optimum for every tolerance; with more than two classes it is none, or takes long
+        # the exact optimum for every tolerance; with more than two classes it is none, or takes
+        # long
         if self.curve and logits is not None and single and logits.shape[-1] == 2:
             tolerances = sorted({self.epsilon, *self.curve})
             jsd = [
-                farthest_attention(readout.attention, logits, readout.content, epsilon=one).jsd for one in tolerances
+                farthest_attention(readout.attention, logits, readout.content, epsilon=one).jsd
+                for one in tolerances
             ]
-            yield Measurement("optimum_jsd_within", torch.stack(jsd, -1), torch.tensor(tolerances, dtype=torch.float64))
+            yield Measurement(
+                "optimum_jsd_within",
+                torch.stack(jsd, -1),
+                torch.tensor(tolerances, dtype=torch.float64),
+            )
 
 
 def unconstrained_maximum(readout: Readout) -> Tensor:
-    """The largest JSD of any attention at all: everything on the content position with the least weight."""
+    """The largest JSD of any attention at all: everything on the content position with the least
+    weight."""
     least = readout.attention.masked_fill(~readout.content, torch.inf).argmin(-1, keepdim=True)
     alone = torch.zeros_like(readout.attention).scatter(-1, least, 1.0)
     return jensen_shannon(alone, readout.attention)
@@ -288,18 +361,26 @@ def unconstrained_maximum(readout: Readout) -> Tensor:
 
 EDGES = np.linspace(0, 0.7, 41)
 MOST_PANELS = 12
-FIGURE_METRICS = ("found_jsd", "optimum_jsd", "upper_bound", "is_exact", "max_attention", "predicted_class")
+FIGURE_METRICS = (
+    "found_jsd",
+    "optimum_jsd",
+    "upper_bound",
+    "is_exact",
+    "max_attention",
+    "predicted_class",
+)
 FAR = 0.4
-"""Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69: the bound above which Wiegreffe &
-Pinter list their best adversaries. Attentions on different words altogether have ln 2."""
+"""Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69: the bound
+above which Wiegreffe & Pinter list their best adversaries. Attentions on different words altogether
+have ln 2."""
 
 
 def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """How far an attention with the same prediction may be from the model's, in JSD. Filled: what the gradient search
-    found. Lines: the true largest one, or the limits that are proved for it.
+    """How far an attention with the same prediction may be from the model's, in JSD. Filled: what
+    the gradient search found. Lines: the true largest one, or the limits that are proved for it.
 
-    Jain & Wallace's figure 7, with the truth next to the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
-    """
+    Jain & Wallace's figure 7, with the truth next to the search: 40 bins from 0 to 0.7 nats, ln 2
+    marked."""
     figure, panels = facet_grid(results, "adversarial", FIGURE_METRICS, panel_height=1.75)
     bounded = [bool((facet.rows["is_exact"] == 0).any()) for _, facet in panels]
     for (panel, facet), has_bound in zip(panels, bounded, strict=True):
@@ -311,7 +392,9 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
         panel.stairs(shares["found_jsd"], EDGES, fill=True, color=FOUND, alpha=0.55, linewidth=0)
         panel.stairs(shares["optimum_jsd"], EDGES, color=OPTIMUM, linewidth=1.2)
         if has_bound:
-            panel.stairs(shares["upper_bound"], EDGES, color=INK, linewidth=0.8, linestyle=(0, (2, 1.5)))
+            panel.stairs(
+                shares["upper_bound"], EDGES, color=INK, linewidth=0.8, linestyle=(0, (2, 1.5))
+            )
         panel.axvline(LN2, lw=0.6, color=FAINT, zorder=0)
         panel.set_xlim(0, 0.7)
         # below the axis, where no histogram can run into it
@@ -321,20 +404,33 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
     from_zero([panel for panel, _ in panels])
     handles: list[Patch | Line2D] = [
         Patch(facecolor=FOUND, alpha=0.55, label="gradient adversary"),
-        Line2D([], [], color=OPTIMUM, lw=1.2, label="farthest known" if any(bounded) else "exact optimum"),
+        Line2D(
+            [],
+            [],
+            color=OPTIMUM,
+            lw=1.2,
+            label="farthest known" if any(bounded) else "exact optimum",
+        ),
     ]
     if any(bounded):
-        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (2, 1.5)), label="certified upper bound"))
-    around(figure, x="largest JSD with the same prediction (nats)", y="share of examples", handles=handles)
+        handles.append(
+            Line2D([], [], color=INK, lw=0.8, ls=(0, (2, 1.5)), label="certified upper bound")
+        )
+    around(
+        figure,
+        x="largest JSD with the same prediction (nats)",
+        y="share of examples",
+        handles=handles,
+    )
     return figure
 
 
 def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Each dot is a text. Higher: another attention would do as well. The largest JSD against the largest attention
-    weight. Boxes are quartiles and median, whiskers the 5th and 95th percentiles.
+    """Each dot is a text. Higher: another attention would do as well. The largest JSD against the
+    largest attention weight. Boxes are quartiles and median, whiskers the 5th and 95th percentiles.
 
-    Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the optimum (right ones).
-    """
+    Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the
+    optimum (right ones)."""
     together = pivot.facets(pivot.per_example(results, "adversarial", FIGURE_METRICS))
     panels = [
         (f"{facet.title} · {name}", rows)
@@ -352,7 +448,16 @@ def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | Non
             values = rows[metric].to_numpy()
             # thousands of points as pixels: the file stays small, all else stays vector
             panel.plot(
-                weight, values, ".", ms=2.5, mew=0, alpha=faint, color=colour, rasterized=True, zorder=1, clip_on=False
+                weight,
+                values,
+                ".",
+                ms=2.5,
+                mew=0,
+                alpha=faint,
+                color=colour,
+                rasterized=True,
+                zorder=1,
+                clip_on=False,
             )
             for b, (low, high) in enumerate(pairwise(pivot.MAX_ATTENTION_EDGES)):
                 box(panel, values[bins == b], (low + high) / 2 + side * 0.035, 0.05, colour)
@@ -365,15 +470,20 @@ def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | Non
     exact = not (results.loc[results["metric"] == "is_exact", "value"] == 0).any()
     handles = [
         Patch(facecolor="white", edgecolor=FOUND, label="gradient adversary"),
-        Patch(facecolor="white", edgecolor=OPTIMUM, label="exact optimum" if exact else "farthest known"),
+        Patch(
+            facecolor="white",
+            edgecolor=OPTIMUM,
+            label="exact optimum" if exact else "farthest known",
+        ),
     ]
     around(figure, x="largest attention weight", y="largest JSD (nats)", handles=handles)
     return figure
 
 
 def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the texts for which no attention farther than 0.2, 0.4 (the claim's) or 0.6 nats keeps the prediction.
-    Along ε, with 95 % intervals: how much does the choice of either number matter?"""
+    """Share of the texts for which no attention farther than 0.2, 0.4 (the claim's) or 0.6 nats
+    keeps the prediction. Along ε, with 95 % intervals: how much does the choice of either number
+    matter?"""
     own = (results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")
     panels = pivot.facets(results[own])
     figure, axes = grid(len(panels), panel_height=1.75)
@@ -381,26 +491,35 @@ def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None)
     for panel, facet in zip(axes, panels, strict=True):
         for bound, colour in colours.items():
             table = shares_along(facet.rows, bound)
-            panel.fill_between(table["epsilon"], table["low"], table["high"], color=colour, alpha=0.2, lw=0)
+            panel.fill_between(
+                table["epsilon"], table["low"], table["high"], color=colour, alpha=0.2, lw=0
+            )
             panel.plot(table["epsilon"], table["share"], "o-", ms=2.5, lw=1, color=colour)
         panel.axhline(0.5, lw=0.6, color=FAINT, zorder=0)
         title(panel, counted(facet.title, len(np.unique(facet.rows["example_id"].to_numpy()))))
     axes[0].set_ylim(0, 1)
     handles = [
-        Line2D([], [], color=colour, marker="o", ms=3, label=f"{bound:g} nats") for bound, colour in colours.items()
+        Line2D([], [], color=colour, marker="o", ms=3, label=f"{bound:g} nats")
+        for bound, colour in colours.items()
     ]
     around(
-        figure, x="tolerance ε (TVD of the prediction)", y="share without a far attention", handles=handles,
+        figure,
+        x="tolerance ε (TVD of the prediction)",
+        y="share without a far attention",
+        handles=handles,
         heading="farther than",
-    )  # fmt: skip
+    )
     return figure
 
 
 def shares_along(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
-    """`epsilon share low high`: of the texts whose farthest attention within that tolerance is no farther than the bound;
-    several seeds of a text count as their mean."""
+    """`epsilon share low high`: of the texts whose farthest attention within that tolerance is no
+    farther than the bound; several seeds of a text count as their mean."""
     near = rows.assign(near=rows["value"] <= bound).groupby(["step", "example_id"])["near"].mean()
-    lines = [(epsilon, *wilson(float(own.sum()), len(own))) for epsilon, own in near.groupby(level="step")]
+    lines = [
+        (epsilon, *wilson(float(own.sum()), len(own)))
+        for epsilon, own in near.groupby(level="step")
+    ]
     return pd.DataFrame(lines, columns=["epsilon", "share", "low", "high"])
 
 
@@ -408,9 +527,12 @@ near = as_truth(lambda jsd: jsd <= FAR)
 
 
 def _near_share(table: pd.DataFrame) -> Evidence | None:
-    # where the optimum is only bracketed, the best attention known counts for the upper end of the interval and the
-    # certified upper bound for the lower end: that none was found does not say that there is none
-    known, proved = (share_of(metric, value=near)(table) for metric in ("optimum_jsd", "upper_bound"))
+    # where the optimum is only bracketed, the best attention known counts for the upper end of the
+    # interval and the certified upper bound for the lower end: that none was found does not say
+    # that there is none
+    known, proved = (
+        share_of(metric, value=near)(table) for metric in ("optimum_jsd", "upper_bound")
+    )
     return None if known is None or proved is None else replace(known, low=proved.low)
 
 
@@ -423,7 +545,11 @@ CLAIMS = (
         measure=Measure(("optimum_jsd", "upper_bound"), _near_share),
         quantity=f"share of the texts without such an attention, JSD > {FAR} nats within ε; more than half is asked for. "
         "That a search found none is no proof: what is not proved counts against the lower end",
-        threshold=0.5, speaks="for", level="state", smallest=0.01, primary=True,
+        threshold=0.5,
+        speaks="for",
+        level="state",
+        smallest=0.01,
+        primary=True,
     ),
     Claim(
         name="the_search_falls_short",
@@ -431,17 +557,23 @@ CLAIMS = (
         statement="The published gradient search ends below the largest JSD that there is",
         source=f"attnprobe: the search of {SOURCE}, compared with the exact solver",
         measure=mean_of(
-            "found_jsd", "optimum_jsd", "reached_share",
-            value=lambda found, optimum, share: np.where(np.isnan(share), np.nan, optimum - found), ends=(-LN2, LN2),
+            "found_jsd",
+            "optimum_jsd",
+            "reached_share",
+            value=lambda found, optimum, share: np.where(np.isnan(share), np.nan, optimum - found),
+            ends=(-LN2, LN2),
         ),
         # 0.01 nats is the smallest relevant difference, far below what the figures can show
         quantity="JSD of the farthest attention known minus that of the one found, nats; more than 0.01 is asked for",
-        threshold=0.01, level="state",
+        threshold=0.01,
+        level="state",
     ),
-)  # fmt: skip
+)
 
 READING = Reading(
-    probe="adversarial", order=20, claims=CLAIMS,
+    probe="adversarial",
+    order=20,
+    claims=CLAIMS,
     title="Adversarial attention: how different can it be with the same prediction?",
     about=(
         "How far can another attention be and keep the prediction? The prediction may move by ε (TVD). How far is said in "
@@ -451,9 +583,16 @@ READING = Reading(
         "attention exists does not mean that a model would learn it (Wiegreffe & Pinter 2019): see the spread over seeds."
     ),
     maps=(
-        HeatMap("found_attention", "Adversary, found by search",
-                "gradient search for a distant attention with the same prediction"),
-        HeatMap("optimum_attention", "Farthest attention", "the most distant attention known with the same prediction"),
+        HeatMap(
+            "found_attention",
+            "Adversary, found by search",
+            "gradient search for a distant attention with the same prediction",
+        ),
+        HeatMap(
+            "optimum_attention",
+            "Farthest attention",
+            "the most distant attention known with the same prediction",
+        ),
     ),
     columns=(
         Column("optimum_jsd", "replaceable by another attention", leads=True),
@@ -464,7 +603,12 @@ READING = Reading(
         Column("optimum_tvd", "TVD of the farthest attention", 4, sorts=False),
     ),
     headlines=(
-        Headline("found_jsd", "largest JSD, gradient adversary", published="adversarial_max_jsd_mean", by_class=True),
+        Headline(
+            "found_jsd",
+            "largest JSD, gradient adversary",
+            published="adversarial_max_jsd_mean",
+            by_class=True,
+        ),
         Headline("optimum_jsd", "largest JSD, farthest attention known", by_class=True),
         Headline("upper_bound", "largest JSD, certified upper bound"),
         Headline("is_exact", "share of examples solved exactly"),
@@ -475,11 +619,16 @@ READING = Reading(
     drawings=(
         Drawing("adversarial_jsd", adversarial_jsd, FIGURE_METRICS, optional=()),
         Drawing("adversarial_by_attention", adversarial_by_attention, FIGURE_METRICS, optional=()),
-        Drawing("exclusivity_by_epsilon", exclusivity_by_epsilon, ("optimum_jsd_within",), optional=()),
         Drawing(
-            "adversarial_heatmaps", heatmaps,
+            "exclusivity_by_epsilon", exclusivity_by_epsilon, ("optimum_jsd_within",), optional=()
+        ),
+        Drawing(
+            "adversarial_heatmaps",
+            heatmaps,
             ("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention"),
-            words=True, optional=HEATMAP_METRICS, examples=telling_examples,
+            words=True,
+            optional=HEATMAP_METRICS,
+            examples=telling_examples,
         ),
     ),
-)  # fmt: skip
+)

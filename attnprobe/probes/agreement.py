@@ -1,4 +1,5 @@
-"""Does attention agree with gradients and leave-one-out more than an attention without meaning would?"""
+"""Does attention agree with gradients and leave-one-out more than an attention without meaning
+would?"""
 
 import math
 from collections.abc import Iterator
@@ -23,22 +24,39 @@ from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject
 
 METRICS = (
-    Metric("tau_{measure}_own", TAU, "of attention and the measure (`gradient`, which is gradient × input, or "
-           "`leave_one_out`), taken with the attention held fixed", higher_is_better=True),
-    Metric("tau_{measure}_null", TAU, "the same under the own weights in random order, mean of the orders"),
+    Metric(
+        "tau_{measure}_own",
+        TAU,
+        "of attention and the measure (`gradient`, which is gradient × input, or "
+        "`leave_one_out`), taken with the attention held fixed",
+        higher_is_better=True,
+    ),
+    Metric(
+        "tau_{measure}_null",
+        TAU,
+        "the same under the own weights in random order, mean of the orders",
+    ),
     Metric("tau_{measure}_spread", Scale("τ-b", 0, math.sqrt(2)), "their standard deviation"),
-    Metric("tau_{measure}_best", TAU, "of the own weights in the measure's order: below 1 where weights are level"),
-    Metric("tau_free_gradient", TAU, "of attention and the gradient under equal weights, of which attention is not a factor",
-           higher_is_better=True),
+    Metric(
+        "tau_{measure}_best",
+        TAU,
+        "of the own weights in the measure's order: below 1 where weights are level",
+    ),
+    Metric(
+        "tau_free_gradient",
+        TAU,
+        "of attention and the gradient under equal weights, of which attention is not a factor",
+        higher_is_better=True,
+    ),
     Metric("tau_ceiling", TAU, "of gradient and leave-one-out"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Agreement(Probe):
-    """Kendall's τ-b of attention with gradient × input and with leave-one-out; and the same in the same model under other
-    attentions, each compared with the measure taken under it.
+    """Kendall's τ-b of attention with gradient × input and with leave-one-out; and the same in the
+    same model under other attentions, each compared with the measure taken under it.
 
     Attributes:
         samples: permuted attentions per text, each with a backward pass of its own.
@@ -46,7 +64,8 @@ class Agreement(Probe):
         removals: with leave-one-out, for which every shortened text is encoded.
     """
 
-    name, metrics = "agreement", METRICS
+    name = "agreement"
+    metrics = METRICS
     of_words = True
     buffers_per_sample = 8  # noise, weights, and both measures
     samples: Annotated[int, Ge(2)] = 9
@@ -56,29 +75,45 @@ class Agreement(Probe):
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         # which texts take part depends on the text's number alone
         numbers = subject.batch.example_id.tolist()
-        lots = torch.tensor([float(torch.rand(1, generator=draws.generator(number))) for number in numbers])
+        lots = torch.tensor(
+            [float(torch.rand(1, generator=draws.generator(number))) for number in numbers]
+        )
         chosen = (lots < self.share).to(subject.batch.content.device)
         measures = ["gradient", *(["leave_one_out"] if self.removals else [])]
-        metrics = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
+        metrics = [
+            f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")
+        ]
         statistics: dict[str, Float[Tensor, " some"]] = {}
         if chosen.any():
             rows = chosen.nonzero().squeeze(-1)
-            batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
+            batch = subject.batch.rows(rows)
+            outputs = subject.outputs.rows(rows)
             readout = subject.classifier.readout(batch, outputs)
-            attention, content = readout.attention, readout.content
-            noise, ties = draws.uniform(2 * self.samples, content, readout.example_id).split(self.samples)
+            attention = readout.attention
+            content = readout.content
+            noise, ties = draws.uniform(2 * self.samples, content, readout.example_id).split(
+                self.samples
+            )
             nulls = permuted(attention, content, noise, ties).attention
             under = torch.cat([attention.unsqueeze(0), nulls])
-            gradient = gradients_under(subject.classifier, batch, torch.cat([under, even(content).unsqueeze(0)]))
+            gradient = gradients_under(
+                subject.classifier, batch, torch.cat([under, even(content).unsqueeze(0)])
+            )
             taken = {"gradient": gradient[:-1]}
             statistics["tau_free_gradient"] = kendall_tau(attention, gradient[-1], content)
             if self.removals:
                 taken["leave_one_out"] = removals_under(subject.classifier, batch, readout, under)
-                statistics["tau_ceiling"] = kendall_tau(gradient[0], taken["leave_one_out"][0], content)
+                statistics["tau_ceiling"] = kendall_tau(
+                    gradient[0], taken["leave_one_out"][0], content
+                )
             for name, measure in taken.items():
-                taus, best = kendall_tau(under, measure, content), aligned(attention, measure[0], content)
+                taus = kendall_tau(under, measure, content)
+                best = aligned(attention, measure[0], content)
                 statistics[f"tau_{name}_own"] = taus[0]
-                statistics[f"tau_{name}_null"], statistics[f"tau_{name}_spread"] = taus[1:].mean(0), taus[1:].std(0)
+                statistics[f"tau_{name}_null"], statistics[f"tau_{name}_spread"] = (
+                    taus[1:].mean(0),
+                    taus[1:].std(0),
+                )
                 statistics[f"tau_{name}_best"] = kendall_tau(best, measure[0], content)
         for name in ["tau_free_gradient", *metrics, *(["tau_ceiling"] if self.removals else [])]:
             values = torch.full(chosen.shape, torch.nan, dtype=torch.float64, device=chosen.device)
@@ -88,24 +123,31 @@ class Agreement(Probe):
 
 
 SMALLEST = 0.1
-"""Smallest relevant difference, as a share of the way from permuted weights to the best order of the same weights."""
+"""Smallest relevant difference, as a share of the way from permuted weights to the best order of
+the same weights."""
 
 
 def _skill(measure: str) -> Measure:
     # skill of τ; not asked where gradient and leave-one-out do not agree with each other
-    skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0, ends=(-1, 1))
+    skill = skill_of(f"tau_{measure}", reach=2.0)
+    ceiling = mean_of("tau_ceiling", reach=2.0, ends=(-1, 1))
 
     def measured(table: pd.DataFrame) -> Evidence | None:
-        own, most = skill(table), ceiling(table)
+        own = skill(table)
+        most = ceiling(table)
         if own is None or most is None or most.value >= CEILING:
             return own
-        return replace(own, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
+        return replace(
+            own,
+            unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})",
+        )
 
     return Measure((*skill.metrics, *ceiling.metrics), measured)
 
 
 READING = Reading(
-    probe="agreement", order=45,
+    probe="agreement",
+    order=45,
     title="Agreement beyond chance: more than an attention without meaning would?",
     about=(
         "A gradient with the attention held fixed has each weight as a factor, and leave-one-out nearly has. So both "
@@ -117,12 +159,18 @@ READING = Reading(
     ),
     claims=tuple(
         Claim(
-            name=f"agrees_with_{measure}", criterion="agreement", level="word", speaks="for", smallest=SMALLEST,
+            name=f"agrees_with_{measure}",
+            criterion="agreement",
+            level="word",
+            speaks="for",
+            smallest=SMALLEST,
             statement=f"Attention and {words} rank the words more alike than they do under an attention without meaning",
-            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism", measure=_skill(measure),
+            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism",
+            measure=_skill(measure),
             quantity=f"skill of Kendall's τ-b: 0 under the own weights in random order, 1 at best; up to {SMALLEST} is no "
             f"relevant difference",
-            primary=measure == "leave_one_out", against=measure,
+            primary=measure == "leave_one_out",
+            against=measure,
         )
         for measure, words in MEASURES.items()
     ),
@@ -130,10 +178,13 @@ READING = Reading(
         *(
             Headline(f"tau_{measure}_{kind}", f"{start}tau(attention, {words}){ending}")
             for measure, words in MEASURES.items()
-            for kind, start, ending in (("own", "", ""), ("null", "  ", ": weights in random order"),
-                                        ("best", "  ", ": best order"))
+            for kind, start, ending in (
+                ("own", "", ""),
+                ("null", "  ", ": weights in random order"),
+                ("best", "  ", ": best order"),
+            )
         ),
         Headline("tau_free_gradient", "tau(attention, gradient under equal weights)"),
         Headline("tau_ceiling", "tau(gradient, leave-one-out)"),
     ),
-)  # fmt: skip
+)

@@ -1,8 +1,7 @@
 """What a probe is, and the one listener that runs probes in Lightning's test loop.
 
-A probe's file also holds its `READING`: headlines, claims, tables and figures. To add one: a file here, a YAML in
-conf/probe, a test.
-"""
+A probe's file also holds its `READING`: headlines, claims, tables and figures. To add one: a file
+here, a YAML in conf/probe, a test."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,15 +25,16 @@ from attnprobe.models.base import Model, Unit
 from attnprobe.results.table import Rows
 
 MOST_NUMBERS = 1 << 25
-"""Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text may exceed it."""
+"""Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text
+may exceed it."""
 
 
 class Measurement(NamedTuple):
-    """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step [n]` or `[batch, n]`.
+    """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step
+    [n]` or `[batch, n]`.
 
-    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no number. `site` says which
-    of the model's attentions it is about; empty: its own.
-    """
+    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no
+    number. `site` says which of the model's attentions it is about; empty: its own."""
 
     metric: str
     value: Tensor
@@ -46,10 +46,12 @@ class Probe(metaclass=Checked):
     """Measures something about every example. Subclasses are dataclasses, their settings as fields.
 
     Attributes:
-        metrics: what it yields, with units and ranges; a run warns of numbers that do not fit. Empty: nothing is checked.
+        metrics: what it yields, with units and ranges; a run warns of numbers that do not fit.
+            Empty: nothing is checked.
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
         of_readout: it measures a `Readout` and never sees the model.
-        of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
+        of_words: it removes, differentiates or compares single words, so that it cannot examine
+            attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
         slow: it takes so long that a run forecasts its time.
         buffers_per_sample: of a probe with a setting `samples`, see `peak_buffers`.
@@ -72,8 +74,8 @@ class Probe(metaclass=Checked):
 
     @property
     def peak_buffers(self) -> int:
-        """About how many float64 numbers it holds at its peak per position and class of a text; the more, the fewer texts it
-        gets at a time."""
+        """About how many float64 numbers it holds at its peak per position and class of a text; the
+        more, the fewer texts it gets at a time."""
         return self.buffers_per_sample * getattr(self, "samples", 0) or 1
 
     @final
@@ -98,11 +100,13 @@ class Probe(metaclass=Checked):
             )
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        """Called once before training, with the splits that are set up, for a probe that compares with other texts."""
+        """Called once before training, with the splits that are set up, for a probe that compares
+        with other texts."""
 
     @final
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what `ProbeRunner` calls."""
+        """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what
+        `ProbeRunner` calls."""
         own = set()
         for one in self.measure(subject.readout if self.of_readout else subject, draws):
             own.add(one[0])
@@ -112,7 +116,8 @@ class Probe(metaclass=Checked):
 
     @abstractmethod
     def measure(self, subject: Any, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch, a `Subject`, and leave model, RNG and tensors as they were."""
+        """Yield the measurements of one batch, a `Subject`, and leave model, RNG and tensors as
+        they were."""
 
 
 class ReadoutProbe(Probe):
@@ -126,7 +131,8 @@ class ReadoutProbe(Probe):
 
 @dataclass
 class RankingProbe(Probe):
-    """A probe that puts importances to a test: those of its own `importances`, or the `published` ones.
+    """A probe that puts importances to a test: those of its own `importances`, or the `published`
+    ones.
 
     Attributes:
         importances: names; None: `published`, those of the paper whose test it is.
@@ -146,7 +152,11 @@ class RankingProbe(Probe):
     @final
     def scores(self, subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
         """The scores that are defined for this model, by importance."""
-        return {name: subject.scores(name) for name in self.uses if subject.importance(name).is_defined(subject)}
+        return {
+            name: subject.scores(name)
+            for name in self.uses
+            if subject.importance(name).is_defined(subject)
+        }
 
     @final
     def notes(self, subject: Subject) -> Iterator[Note]:
@@ -158,16 +168,21 @@ class RankingProbe(Probe):
 def strengths(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
     """The scores of these importances by name, without their sign where they have one."""
     scores = {name: subject.scores(name) for name in names}
-    return {name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()}
+    return {
+        name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()
+    }
 
 
-def undefined_in(scores: Float[Tensor, "... seq"], content: Bool[Tensor, "batch seq"]) -> Bool[Tensor, "... batch"]:
+def undefined_in(
+    scores: Float[Tensor, "... seq"], content: Bool[Tensor, "batch seq"]
+) -> Bool[Tensor, "... batch"]:
     """The texts in which a score is NaN."""
     return (scores.isnan() & content).any(-1)
 
 
 def positions(content: Tensor) -> Tensor:
-    """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a per-position measurement."""
+    """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a
+    per-position measurement."""
     number = content.long().cumsum(-1) - 1
     return torch.where(content, number.double(), torch.nan)
 
@@ -178,7 +193,8 @@ DESCRIPTION = (
     Metric("predicted_class", CLASS),
     Metric("content_length", Scale("positions", 1)),
 )
-"""What figures group examples by. Of a probe that declares these metrics they are yielded by themselves."""
+"""What figures group examples by. Of a probe that declares these metrics they are yielded by
+themselves."""
 
 
 def description(readout: Readout) -> Iterator[Measurement]:
@@ -190,7 +206,8 @@ def description(readout: Readout) -> Iterator[Measurement]:
 
 @final
 class ProbeRunner:
-    """Runs probes on every batch of the test loop and collects their rows; Lightning calls its one hook."""
+    """Runs probes on every batch of the test loop and collects their rows; Lightning calls its one
+    hook."""
 
     def __init__(
         self,
@@ -208,7 +225,10 @@ class ProbeRunner:
             importances: by name; built-in ones that are missing have their defaults.
             classes: their names, for importances that are asked about one.
         """
-        self.probes, self.seed, self.words, self.classes = probes, seed, words, classes
+        self.probes = probes
+        self.seed = seed
+        self.words = words
+        self.classes = classes
         self.importances = {} if importances is None else importances
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
         self.rows = {probe.name: Rows() for probe in probes}
@@ -218,20 +238,35 @@ class ProbeRunner:
         self.scored = False
 
     def on_test_batch_end(
-        self, trainer: Any, pl_module: Model, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0
+        self,
+        trainer: Any,
+        pl_module: Model,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
-        classifier, forward = pl_module, outputs["outputs"]
+        classifier = pl_module
+        forward = outputs["outputs"]
         self.scored = classifier.task is Task.SCORE
         subjects: dict[tuple[int, int], Subject] = {}
 
         def subject(rows: slice) -> Subject:
             key = (rows.start, rows.stop)
             if key not in subjects:
-                part, states = batch.rows(rows), forward.rows(rows)
+                part = batch.rows(rows)
+                states = forward.rows(rows)
                 subjects[key] = Subject(
-                    classifier, part, states, classifier.readout(part, states), self.words, self.importances, self.seed,
-                    self.classes, self.importance_seconds,
-                )  # fmt: skip
+                    classifier,
+                    part,
+                    states,
+                    classifier.readout(part, states),
+                    self.words,
+                    self.importances,
+                    self.seed,
+                    self.classes,
+                    self.importance_seconds,
+                )
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()
@@ -240,7 +275,9 @@ class ProbeRunner:
             start = perf_counter()
             at_once = max(1, MOST_NUMBERS // (probe.peak_buffers * width))
 
-            def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Measurement | Note]]:
+            def measured(
+                rows: slice, probe: Probe = probe
+            ) -> tuple[slice, list[Measurement | Note]]:
                 found: list[Measurement | Note] = []
                 for one in probe.examine(subject(rows), self.draws[probe.name]):
                     if isinstance(one, Measurement):
@@ -250,11 +287,19 @@ class ProbeRunner:
                 return rows, found
 
             notes = self.notes[probe.name]
-            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
+            for rows, results in classifier.halving(
+                f"probe {probe.name}", batch, measured, rows_at_once=at_once
+            ):
                 for one in results:
                     if isinstance(one, Note):
-                        notes[one.name] = one.combine(notes[one.name], one.value) if one.name in notes else one.value
+                        notes[one.name] = (
+                            one.combine(notes[one.name], one.value)
+                            if one.name in notes
+                            else one.value
+                        )
                         continue
                     step = None if one.step is None else one.step.numpy()
-                    self.rows[probe.name].add(one.metric, example_id[rows], one.value.numpy(), step, one.site)
+                    self.rows[probe.name].add(
+                        one.metric, example_id[rows], one.value.numpy(), step, one.site
+                    )
             self.seconds[probe.name] += perf_counter() - start

@@ -15,41 +15,63 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
 
 COSINE = Scale("cosine", -1, 1)
 METRICS = (
-    Metric("conicity", COSINE, "of a state with the mean of the text's states, mean over the states",
-           higher_is_better=False, source="Mohankumar et al. 2020, section 3.1"),
-    Metric("conicity_null", COSINE, "of as many vectors of this size, as long as the states, in random directions"),
+    Metric(
+        "conicity",
+        COSINE,
+        "of a state with the mean of the text's states, mean over the states",
+        higher_is_better=False,
+        source="Mohankumar et al. 2020, section 3.1",
+    ),
+    Metric(
+        "conicity_null",
+        COSINE,
+        "of as many vectors of this size, as long as the states, in random directions",
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Conicity(Probe):
-    """The mean cosine of a text's states with their mean: near 1 they all point the same way, and it hardly matters which
-    of them is attended to. Vectors in random directions, as many and as long, have what chance gives (`conicity_null`),
-    which is far from 0 in short texts. NaN where the states have no mean direction."""
+    """The mean cosine of a text's states with their mean: near 1 they all point the same way, and
+    it hardly matters which of them is attended to. Vectors in random directions, as many and as
+    long, have what chance gives (`conicity_null`), which is far from 0 in short texts. NaN where
+    the states have no mean direction."""
 
-    name, metrics = "conicity", METRICS
+    name = "conicity"
+    metrics = METRICS
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        content, states = subject.outputs.content, subject.outputs.hidden.double()
+        content = subject.outputs.content
+        states = subject.outputs.hidden.double()
         yield Measurement("conicity", conicity(states, content))
-        noise = draws.normal(states.shape[-1], content, subject.batch.example_id).movedim(0, -1).to(states)
+        noise = (
+            draws.normal(states.shape[-1], content, subject.batch.example_id)
+            .movedim(0, -1)
+            .to(states)
+        )
         random = F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True)
         yield Measurement("conicity_null", conicity(random, content))
 
 
-def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
-    """Mean cosine of the content's states with their mean; NaN without a state or where the mean, or a state, is 0."""
+def conicity(
+    states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Mean cosine of the content's states with their mean; NaN without a state or where the mean,
+    or a state, is 0."""
     count = content.sum(-1, keepdim=True)
     kept = torch.where(content.unsqueeze(-1), states, 0)
     middle = kept.sum(1) / torch.where(count > 0, count, torch.nan)
     lengths = states.norm(dim=-1) * middle.norm(dim=-1, keepdim=True)
-    cosines = torch.einsum("bsh,bh->bs", kept, middle) / torch.where(lengths > 0, lengths, torch.nan)
+    cosines = torch.einsum("bsh,bh->bs", kept, middle) / torch.where(
+        lengths > 0, lengths, torch.nan
+    )
     return torch.where(content, cosines, 0).sum(-1) / count.squeeze(-1)
 
 
 READING = Reading(
-    probe="conicity", order=14,
+    probe="conicity",
+    order=14,
     title="Conicity: are the states that attention chooses from alike?",
     about=(
         "The mean cosine of a text's states with their mean. Near 1 all states point the same way: whichever of them is "
@@ -60,4 +82,4 @@ READING = Reading(
         Headline("conicity", "mean cosine of the states with their mean"),
         Headline("conicity_null", "  in random directions"),
     ),
-)  # fmt: skip
+)

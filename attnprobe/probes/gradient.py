@@ -12,25 +12,40 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject, posi
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
 METRICS = (
-    Metric("gradient", SHARE, "absolute value of gradient × word vector, attention held fixed; sums to 1", step="position",
-           source=SOURCE),
+    Metric(
+        "gradient",
+        SHARE,
+        "absolute value of gradient × word vector, attention held fixed; sums to 1",
+        step="position",
+        source=SOURCE,
+    ),
     Metric("gradient_through_attention", SHARE, "the attention reacts as well", step="position"),
     Metric("hidden_gradient", SHARE, "`gradient` of the encoder's states", step="position"),
-    Metric("hidden_gradient_through_attention", SHARE, "`gradient_through_attention` of the encoder's states",
-           step="position"),
-    Metric("attention_gradient", Scale("probability per weight"), "∂ probability of the predicted class / ∂ weight, signed",
-           step="position", source="Serrano & Smith 2019, section 5"),
+    Metric(
+        "hidden_gradient_through_attention",
+        SHARE,
+        "`gradient_through_attention` of the encoder's states",
+        step="position",
+    ),
+    Metric(
+        "attention_gradient",
+        Scale("probability per weight"),
+        "∂ probability of the predicted class / ∂ weight, signed",
+        step="position",
+        source="Serrano & Smith 2019, section 5",
+    ),
     Metric("max_gradient", SHARE, "the largest share of `gradient`"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Gradient(Probe):
-    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content positions; where all
-    gradients are 0 they are undefined (NaN)."""
+    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content
+    positions; where all gradients are 0 they are undefined (NaN)."""
 
-    name, metrics = "gradient", METRICS
+    name = "gradient"
+    metrics = METRICS
     of_words = True
 
     @property
@@ -38,7 +53,8 @@ class Gradient(Probe):
         return ("gradient", "gradient_through_attention", "attention_gradient")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        content, gradients = subject.outputs.content, subject.cached(gradients_of)
+        content = subject.outputs.content
+        gradients = subject.cached(gradients_of)
         step = positions(content)
         shares = normalised(gradients.embedding.double(), content)
         yield Measurement("gradient", shares, step)
@@ -53,13 +69,19 @@ class Gradient(Probe):
 
 
 READING = Reading(
-    probe="gradient", order=30, title="Gradients: what the prediction reacts to",
+    probe="gradient",
+    order=30,
+    title="Gradients: what the prediction reacts to",
     about=(
         "The gradient of the predicted probability by each token's word vector, times that vector, as a share of the "
         "text's sum: 0 to 1 per token. A large share on one token means that the prediction reacts to it most. "
         "Attention is compared with this measure, but it is not the truth. A gradient describes small changes only, "
         "and it fades where the model is very sure."
     ),
-    maps=(HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),),
-    headlines=(Headline("max_gradient", "largest share of the gradient on one token", by_class=True),),
-)  # fmt: skip
+    maps=(
+        HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),
+    ),
+    headlines=(
+        Headline("max_gradient", "largest share of the gradient on one token", by_class=True),
+    ),
+)

@@ -1,4 +1,5 @@
-"""Is the attention determined by what is computed with it? Each word's least and greatest weight at identical output."""
+"""Is the attention determined by what is computed with it? Each word's least and greatest weight at
+identical output."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,37 +29,57 @@ NOTHING = 1e-6
 """A word that can have no more weight than this can have none."""
 
 METRICS = (
-    Metric("unique", TRUTH, "no other attention has the identical output", higher_is_better=True,
-           source="Brunner et al. 2020"),
-    Metric("freedom", Scale("directions", 0), "in which the rows could move, were it not that weights are 0 or more"),
+    Metric(
+        "unique",
+        TRUTH,
+        "no other attention has the identical output",
+        higher_is_better=True,
+        source="Brunner et al. 2020",
+    ),
+    Metric(
+        "freedom",
+        Scale("directions", 0),
+        "in which the rows could move, were it not that weights are 0 or more",
+    ),
     Metric("parts", Scale("positions or pieces", 1), "special tokens included"),
-    Metric("top_weight", WEIGHT, "of the most attended word, mean over the rows; what special tokens have is part of the "
-           "whole"),
+    Metric(
+        "top_weight",
+        WEIGHT,
+        "of the most attended word, mean over the rows; what special tokens have is part of the "
+        "whole",
+    ),
     Metric("top_low", WEIGHT, "its least weight at identical output"),
     Metric("top_high", WEIGHT, "its greatest weight at identical output"),
     Metric("top_can_vanish", TRUTH, "its least weight is 1e-6 or less", higher_is_better=False),
-    Metric("farthest_jsd", JSD, "of the shown attention and another one with identical output: at least this",
-           higher_is_better=False),
+    Metric(
+        "farthest_jsd",
+        JSD,
+        "of the shown attention and another one with identical output: at least this",
+        higher_is_better=False,
+    ),
     Metric("low", WEIGHT, "least weight of the most attended words", step="position"),
     Metric("high", WEIGHT, "greatest weight of the most attended words", step="position"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Identifiable(Probe):
-    """Which other attentions give the identical output, whatever follows, and so the identical prediction?
+    """Which other attentions give the identical output, whatever follows, and so the identical
+    prediction?
 
-    The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a transformer's head its values,
-    of a model of three stages the states, or with a linear decoder what each gives to the classes. All attentions with
-    the same sums, row by row, are a polytope (Brunner et al. 2020); linear programmes give each word's range in it. A
-    word's weight here is the mean over the rows of what its pieces have.
+    The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a
+    transformer's head its values, of a model of three stages the states, or with a linear decoder
+    what each gives to the classes. All attentions with the same sums, row by row, are a polytope
+    (Brunner et al. 2020); linear programmes give each word's range in it. A word's weight here is
+    the mean over the rows of what its pieces have.
 
     Attributes:
         words: how many words of a text are asked for, the most attended first; None: all.
     """
 
-    name, metrics = "identifiable", METRICS
+    name = "identifiable"
+    metrics = METRICS
     words: Count | None = 3
 
     def refuse(self, classifier: Model) -> None:
@@ -82,28 +103,39 @@ class Identifiable(Probe):
             content = readout.content[text].nonzero()[:, 0]
             shown = readout.attention[text]
             asked = content[shown[content].argsort(descending=True, stable=True)][: self.words]
-            weights, word = summed.weights[text][:, there], summed.word[text][there]
+            weights = summed.weights[text][:, there]
+            word = summed.word[text][there]
             ranges = of_rows(weights, summed.values[text][:, there], word, asked)
             top = int(asked[0])
             low[text, asked], high[text, asked] = ranges.low[asked].cpu(), ranges.high[asked].cpu()
             others = torch.cat([ranges.lowest[asked], ranges.highest[asked]])[:, content]
             mass = others.sum(-1, keepdim=True)
             shares = others[mass[:, 0] > 0] / mass[mass[:, 0] > 0]
-            texts.append({
-                "unique": ranges.unique,
-                "freedom": ranges.freedom,
-                "parts": int(there.sum()),
-                "top_weight": float(weights.double().mean(0)[word == top].sum()),
-                "top_low": float(ranges.low[top]),
-                "top_high": float(ranges.high[top]),
-                "top_can_vanish": float(ranges.low[top]) <= NOTHING,
-                "farthest_jsd": float(jensen_shannon(shown[content].expand_as(shares).cpu(), shares.cpu()).max()),
-            })  # fmt: skip
+            texts.append(
+                {
+                    "unique": ranges.unique,
+                    "freedom": ranges.freedom,
+                    "parts": int(there.sum()),
+                    "top_weight": float(weights.double().mean(0)[word == top].sum()),
+                    "top_low": float(ranges.low[top]),
+                    "top_high": float(ranges.high[top]),
+                    "top_can_vanish": float(ranges.low[top]) <= NOTHING,
+                    "farthest_jsd": float(
+                        jensen_shannon(shown[content].expand_as(shares).cpu(), shares.cpu()).max()
+                    ),
+                }
+            )
             moved = max(moved, ranges.moved)
         for name in texts[0]:
-            yield Measurement(name, torch.tensor([float(one[name]) for one in texts], dtype=torch.float64))
+            yield Measurement(
+                name, torch.tensor([float(one[name]) for one in texts], dtype=torch.float64)
+            )
         for name, numbers in {"low": low, "high": high}.items():
-            yield Measurement(name, numbers, torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())))
+            yield Measurement(
+                name,
+                numbers,
+                torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())),
+            )
         yield Note("largest_change_of_output", moved, max)
 
 
@@ -113,8 +145,8 @@ def of_rows(
     word: Int[Tensor, "parts"],
     asked: Int[Tensor, "asked"],
 ) -> WeightRanges:
-    """The ranges of the mean of rows whose sums are kept one by one: each row is a polytope by itself, so the ends of the
-    mean are the means of the ends."""
+    """The ranges of the mean of rows whose sums are kept one by one: each row is a polytope by
+    itself, so the ends of the mean are the means of the ends."""
     several = [
         weight_ranges(row.unsqueeze(0), value.unsqueeze(0), positions=asked, words=word)
         for row, value in zip(weights, values, strict=True)
@@ -124,12 +156,24 @@ def of_rows(
         for name in ("low", "high", "lowest", "highest")
     }
     return WeightRanges(
-        **means, unique=all(one.unique for one in several), freedom=sum(one.freedom for one in several),
-        farthest=float(np.mean([one.farthest for one in several])), moved=max(one.moved for one in several),
-    )  # fmt: skip
+        **means,
+        unique=all(one.unique for one in several),
+        freedom=sum(one.freedom for one in several),
+        farthest=float(np.mean([one.farthest for one in several])),
+        moved=max(one.moved for one in several),
+    )
 
 
-READ_METRICS = ("unique", "freedom", "parts", "top_weight", "top_low", "top_high", "top_can_vanish", "farthest_jsd")
+READ_METRICS = (
+    "unique",
+    "freedom",
+    "parts",
+    "top_weight",
+    "top_low",
+    "top_high",
+    "top_can_vanish",
+    "farthest_jsd",
+)
 EDGES = np.array([0, 16, 32, 48, 64, 96, 128, 192, 256, 512])
 """Of the bins of length, in parts: above the first, up to the second."""
 
@@ -138,36 +182,58 @@ def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
     """Means by length."""
     bins = [f"{low + 1} to {high}" for low, high in pairwise(EDGES)] + [f"over {EDGES[-1]}"]
     means = {
-        "free directions": "freedom", "top word": "top_weight", "its least weight": "top_low", "its greatest": "top_high",
-        "could have none": "top_can_vanish", "JSD at least": "farthest_jsd",
-    }  # fmt: skip
+        "free directions": "freedom",
+        "top word": "top_weight",
+        "its least weight": "top_low",
+        "its greatest": "top_high",
+        "could have none": "top_can_vanish",
+        "JSD at least": "farthest_jsd",
+    }
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         number = np.searchsorted(EDGES, rows["parts"].to_numpy(), side="left")
-        groups = [(bins[place - 1], rows[number == place]) for place in sorted(set(number.tolist()))]
+        groups = [
+            (bins[place - 1], rows[number == place]) for place in sorted(set(number.tolist()))
+        ]
         for name, part in [*groups, ("all", rows)]:
-            line = {"parts": name, "n": len(part), **mean_in_columns("unique", part["unique"].to_numpy(), 0, 1)}
+            line = {
+                "parts": name,
+                "n": len(part),
+                **mean_in_columns("unique", part["unique"].to_numpy(), 0, 1),
+            }
             yield line | {heading: part[metric].mean() for heading, metric in means.items()}
 
     return facet_table(results, "identifiable", READ_METRICS, lines)
 
 
 def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """What the most attended word of each text could have had instead, by the text's length. The orange point is its weight,
-    the blue line reaches from the least to the greatest weight that it has in any attention with the identical output."""
+    """What the most attended word of each text could have had instead, by the text's length. The
+    orange point is its weight, the blue line reaches from the least to the greatest weight that it
+    has in any attention with the identical output."""
     figure, panels = facet_grid(results, "identifiable", READ_METRICS, panel_height=1.8, columns=2)
     for panel, facet in panels:
         rows = facet.rows
-        panel.vlines(rows["parts"], rows["top_low"], rows["top_high"], color=OPTIMUM, lw=0.6, alpha=0.5)
+        panel.vlines(
+            rows["parts"], rows["top_low"], rows["top_high"], color=OPTIMUM, lw=0.6, alpha=0.5
+        )
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
-        title(panel, counted(facet.title, len(rows), f"unique in {rows['unique'].mean():.0%}"), 2.2 * 72)
-    around(figure, x="length (words, or pieces with special tokens)", y="weight of the most attended word")
+        title(
+            panel,
+            counted(facet.title, len(rows), f"unique in {rows['unique'].mean():.0%}"),
+            2.2 * 72,
+        )
+    around(
+        figure,
+        x="length (words, or pieces with special tokens)",
+        y="weight of the most attended word",
+    )
     return figure
 
 
 READING = Reading(
-    probe="identifiable", order=25,
+    probe="identifiable",
+    order=25,
     title="Identifiability: which attentions give the identical output?",
     about=(
         "The rows of attention enter the prediction through weighted sums alone. Every other attention with the same sums "
@@ -199,4 +265,4 @@ READING = Reading(
         ),
     ),
     drawings=(Drawing("identifiable", ranges, READ_METRICS, optional=()),),
-)  # fmt: skip
+)

@@ -14,23 +14,29 @@ from attnprobe.importance.leave_one_out.removal import LeaveOneOut as Removal
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 
 METRICS = (
-    Metric("leave_one_out", TVD, "between the predictions without and with the token, the text encoded again",
-           step="position", source="Jain & Wallace 2019, section 4.1"),
+    Metric(
+        "leave_one_out",
+        TVD,
+        "between the predictions without and with the token, the text encoded again",
+        step="position",
+        source="Jain & Wallace 2019, section 4.1",
+    ),
     Metric("max_leave_one_out", TVD, "the largest of them"),
     Metric("decisive_tokens", SHARE, "tokens without any one of which the decision is another"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class LeaveOneOut(Probe):
-    """Total variation distance between the predictions without and with each token, the text encoded again.
+    """Total variation distance between the predictions without and with each token, the text
+    encoded again.
 
-    In a text of one word nothing is left without it: undefined (NaN). The settings are those of the importance,
-    `importance.leave_one_out`.
-    """
+    In a text of one word nothing is left without it: undefined (NaN). The settings are those of the
+    importance, `importance.leave_one_out`."""
 
-    name, metrics = "leave_one_out", METRICS
+    name = "leave_one_out"
+    metrics = METRICS
     of_words = True
 
     @property
@@ -40,11 +46,14 @@ class LeaveOneOut(Probe):
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         importance = subject.importance(self.name)
         assert isinstance(importance, Removal)
-        content, removals = subject.outputs.content, subject.cached(importance.removals)
+        content = subject.outputs.content
+        removals = subject.cached(importance.removals)
         yield Measurement("leave_one_out", removals.distance, positions(content))
         # NaN wins, as it should: it stands for the whole text
         yield Measurement("max_leave_one_out", torch.where(content, removals.distance, 0).amax(-1))
-        yield Measurement("decisive_tokens", torch.where(content, removals.flips, 0).sum(-1) / content.sum(-1))
+        yield Measurement(
+            "decisive_tokens", torch.where(content, removals.flips, 0).sum(-1) / content.sum(-1)
+        )
         yield from importance.notes(subject)
 
 
@@ -52,10 +61,11 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     """How exact the numbers are, over several runs, in words.
 
     >>> checked([{"removals_checked": 64, "largest_error": 3e-7}, {"removals_checked": 64, "largest_error": 1e-9}])
-    'Leave-one-out was checked: 128 texts without a word were read again in full. The largest difference in TVD was 3e-7.'
-    """
+    'Leave-one-out was checked: 128 texts without a word were read again in full. The largest
+    difference in TVD was 3e-7.'"""
 
-    total, largest = Counter[str](), Counter[str]()
+    total = Counter[str]()
+    largest = Counter[str]()
     for name, value in (pair for one in notes for pair in one.items()):
         total[name] += int(value)
         largest[name] = max(largest[name], value)
@@ -75,12 +85,16 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
             f"off by up to {before} at first."
         )
     if total["texts_reencoded"]:
-        sentences.append(f"{total['texts_reencoded']:,} texts were encoded in full for every removal.")
+        sentences.append(
+            f"{total['texts_reencoded']:,} texts were encoded in full for every removal."
+        )
     return " ".join(sentences)
 
 
 READING = Reading(
-    probe="leave_one_out", order=40, noted=checked,
+    probe="leave_one_out",
+    order=40,
+    noted=checked,
     title="Leave-one-out: what the prediction loses with each token",
     about=(
         "How far the prediction moves when one word is taken out and the rest is read again: TVD, 0 (not at all) to "
@@ -88,11 +102,15 @@ READING = Reading(
         "said twice can be left out once at no cost, and a text with a gap is not one that the model was trained on."
     ),
     maps=(
-        HeatMap("leave_one_out", "Leave-one-out",
-                "how far the prediction moves without this position; shaded relative to the largest", relative=True),
+        HeatMap(
+            "leave_one_out",
+            "Leave-one-out",
+            "how far the prediction moves without this position; shaded relative to the largest",
+            relative=True,
+        ),
     ),
     headlines=(
         Headline("max_leave_one_out", "largest TVD without one token", by_class=True),
         Headline("decisive_tokens", "share of tokens that decide alone"),
     ),
-)  # fmt: skip
+)

@@ -17,36 +17,59 @@ from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, ReadoutProbe
 
 METRICS = (
-    Metric("near_ties", SHARE, "pairs of positions whose weights differ by no more than `tolerance` of the larger one",
-           higher_is_better=False),
-    Metric("top_gap", SHARE, "of the largest weight by which the second is below it", higher_is_better=True),
-    Metric("tau_moved", TAU, "of the weights with themselves, each multiplied by 1 + `tolerance` · normal noise: as much as "
-           "any measure can agree with weights that are only known so well", higher_is_better=True),
-    Metric("top_stays", SHARE, "draws of this noise after which the most attended position is the same",
-           higher_is_better=True),
+    Metric(
+        "near_ties",
+        SHARE,
+        "pairs of positions whose weights differ by no more than `tolerance` of the larger one",
+        higher_is_better=False,
+    ),
+    Metric(
+        "top_gap",
+        SHARE,
+        "of the largest weight by which the second is below it",
+        higher_is_better=True,
+    ),
+    Metric(
+        "tau_moved",
+        TAU,
+        "of the weights with themselves, each multiplied by 1 + `tolerance` · normal noise: as much as "
+        "any measure can agree with weights that are only known so well",
+        higher_is_better=True,
+    ),
+    Metric(
+        "top_stays",
+        SHARE,
+        "draws of this noise after which the most attended position is the same",
+        higher_is_better=True,
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class NearTies(ReadoutProbe):
-    """Rank correlations count every pair of positions alike, also those whose weights hardly differ: how firm is the order?
+    """Rank correlations count every pair of positions alike, also those whose weights hardly
+    differ: how firm is the order?
 
-    `tau_moved` is a ceiling of every rank correlation with attention: 1 where weights are far apart; that of equal
-    weights is undefined (NaN). Of n equal weights `top_stays` is 1 / n on average.
+    `tau_moved` is a ceiling of every rank correlation with attention: 1 where weights are far
+    apart; that of equal weights is undefined (NaN). Of n equal weights `top_stays` is 1 / n on
+    average.
 
     Attributes:
-        tolerance: relative, above 0 and below 1. Another training moves weights by much more; float32 by 1e-7.
+        tolerance: relative, above 0 and below 1. Another training moves weights by much more;
+            float32 by 1e-7.
         samples: draws of the noise.
     """
 
-    name, metrics = "near_ties", METRICS
+    name = "near_ties"
+    metrics = METRICS
     buffers_per_sample = 4  # the noise and the weights
     tolerance: Share = 0.01
     samples: Count = 20
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
-        attention, content = readout.attention, readout.content
+        attention = readout.attention
+        content = readout.content
         near, gap = ties(attention, content, self.tolerance)
         yield Measurement("near_ties", near)
         yield Measurement("top_gap", gap)
@@ -61,12 +84,15 @@ class NearTies(ReadoutProbe):
 def ties(
     attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"], tolerance: float
 ) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
-    """Share of the pairs of content positions whose weights are nearly level, and by what share of it the largest weight is
-    ahead of the second; NaN in a text of one position."""
+    """Share of the pairs of content positions whose weights are nearly level, and by what share of
+    it the largest weight is ahead of the second; NaN in a text of one position."""
     ordered = attention.masked_fill(~content, -1).sort(-1, descending=True).values
     size = content.sum(-1)
-    # of ordered weights those within the tolerance of each follow it without a break: count where they end
-    ends = torch.searchsorted((-ordered).contiguous(), (-ordered * (1 - tolerance)).contiguous(), right=True)
+    # of ordered weights those within the tolerance of each follow it without a break: count where
+    # they end
+    ends = torch.searchsorted(
+        (-ordered).contiguous(), (-ordered * (1 - tolerance)).contiguous(), right=True
+    )
     place = torch.arange(ordered.shape[-1], device=ordered.device)
     within = (torch.minimum(ends, size.unsqueeze(-1)) - place - 1).clamp(min=0)
     level = torch.where(place < size.unsqueeze(-1), within, 0).sum(-1).double()
@@ -78,7 +104,9 @@ def ties(
 
 
 READING = Reading(
-    probe="near_ties", order=52, title="Near ties: how firm is the order of the weights?",
+    probe="near_ties",
+    order=52,
+    title="Near ties: how firm is the order of the weights?",
     about=(
         "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every "
         "weight is moved by about a hundredth of itself (a setting). Then the weights are compared with what they "
@@ -90,4 +118,4 @@ READING = Reading(
         Headline("tau_moved", "tau(attention, attention moved by 1 %)"),
         Headline("top_stays", "  the same top word"),
     ),
-)  # fmt: skip
+)

@@ -17,31 +17,55 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.evidence import as_truth
-from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table, facts_of, importances_and_operators
+from attnprobe.evidence.reading import (
+    Headline,
+    Reading,
+    Tabulation,
+    facet_table,
+    facts_of,
+    importances_and_operators,
+)
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
 from attnprobe.models.base import Model
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
+from attnprobe.probes.base import (
+    DESCRIPTION,
+    Measurement,
+    Note,
+    RankingProbe,
+    Subject,
+    undefined_in,
+)
 
 TEXT_OPERATORS = tuple(one for one in word_removal.OPERATORS if one != "attention")
 """Ways in which words go from a text; `attention` changes none."""
 AT_ONCE = 64
 """Held-out texts that are read at a time."""
 METRICS = (
-    Metric("novelty_p", P_VALUE, "share of the held-out texts that are no nearer to another held-out text than this text is: "
-           "even from 0 to 1 for texts like these"),
-    Metric("novelty_p_without_{importance}_by_{operator}", P_VALUE, "of the text without its highest-scored share of words"),
+    Metric(
+        "novelty_p",
+        P_VALUE,
+        "share of the held-out texts that are no nearer to another held-out text than this text is: "
+        "even from 0 to 1 for texts like these",
+    ),
+    Metric(
+        "novelty_p_without_{importance}_by_{operator}",
+        P_VALUE,
+        "of the text without its highest-scored share of words",
+    ),
     Metric("novelty_p_alone_{importance}_by_{operator}", P_VALUE, "of these words alone"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Novelty(RankingProbe):
-    """Whether what is measured on texts without words is measured on texts that the model knows how to read.
+    """Whether what is measured on texts without words is measured on texts that the model knows how
+    to read.
 
-    A text is what `_represented` gives, each number in standard deviations of the held-out texts'; its p-value is (1 + the
-    held-out texts whose own nearest is as far as its own) / (1 + their number). NaN where no word is left.
+    A text is what `_represented` gives, each number in standard deviations of the held-out texts';
+    its p-value is (1 + the held-out texts whose own nearest is as far as its own) / (1 + their
+    number). NaN where no word is left.
 
     Attributes:
         operators: ways in which words go (`TEXT_OPERATORS`).
@@ -49,7 +73,8 @@ class Novelty(RankingProbe):
         reference: held-out texts, the first of the validation split, 2 or more.
     """
 
-    name, metrics = "novelty", METRICS
+    name = "novelty"
+    metrics = METRICS
     of_words = one_decision = True
     published = ("attention", "random", "integrated_gradients")
     operators: Annotated[Sequence[Literal[TEXT_OPERATORS]], MinLen(1)] = ("delete", "mask", "zeros")
@@ -64,21 +89,28 @@ class Novelty(RankingProbe):
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         if "validation" not in splits:
-            raise UserError("probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: FILE}'")
-        self._held_out, self._known = splits["validation"], None
+            raise UserError(
+                "probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: FILE}'"
+            )
+        self._held_out = splits["validation"]
+        self._known = None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         with torch.no_grad():
-            model, batch = subject.classifier, subject.batch
+            model = subject.classifier
+            batch = subject.batch
             if self._known is None:
                 if self._held_out is None:
                     raise UserError(
                         "probe novelty compares with held-out texts, which only a run has: leave it out here"
                     )
-                split, device = self._held_out, batch.ids.device
+                split = self._held_out
+                device = batch.ids.device
                 parts = torch.arange(min(self.reference, len(split))).split(AT_ONCE)
                 self._known = Known.of(
-                    torch.cat([_represented(model(split[rows.tolist()].to(device))) for rows in parts])
+                    torch.cat(
+                        [_represented(model(split[rows.tolist()].to(device))) for rows in parts]
+                    )
                 )
             known = self._known
             yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
@@ -88,8 +120,12 @@ class Novelty(RankingProbe):
                 for operator in self.operators:
                     for kind, gone in (("without", top), ("alone", batch.content & ~top)):
                         nothing = ~(batch.content & ~gone).any(-1)
-                        outputs = word_removal.outputs_without(model, batch, gone & ~nothing.unsqueeze(-1), operator)
-                        values = known.p_values(_represented(outputs)).masked_fill(nothing | undefined, torch.nan)
+                        outputs = word_removal.outputs_without(
+                            model, batch, gone & ~nothing.unsqueeze(-1), operator
+                        )
+                        values = known.p_values(_represented(outputs)).masked_fill(
+                            nothing | undefined, torch.nan
+                        )
                         yield Measurement(f"novelty_p_{kind}_{name}_by_{operator}", values)
         yield from self.notes(subject)
 
@@ -129,14 +165,21 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
     """Shares of unlike texts and mean p-values, by importance and operator."""
     pairs = importances_and_operators(results, "novelty", "novelty_p_without_")
     kinds = {"without them": "without", "alone": "alone"}
-    metrics = [f"novelty_p_{kind}_{name}_by_{operator}" for name, operator in pairs for kind in kinds.values()]
+    metrics = [
+        f"novelty_p_{kind}_{name}_by_{operator}"
+        for name, operator in pairs
+        for kind in kinds.values()
+    ]
 
     unlike = as_truth(lambda p: p < UNLIKE)
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         whole = rows["novelty_p"].to_numpy()
         for name, operator in pairs:
-            line: dict[str, object] = {"importance": facts_of(name, results, "novelty").title, "operator": operator}
+            line: dict[str, object] = {
+                "importance": facts_of(name, results, "novelty").title,
+                "operator": operator,
+            }
             line |= {"n": len(whole), "unlike, whole texts": pd.Series(unlike(whole)).mean()}
             for heading, kind in kinds.items():
                 values = rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
@@ -149,7 +192,8 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 READING = Reading(
-    probe="novelty", order=66,
+    probe="novelty",
+    order=66,
     title="Novelty: are texts without words like those that the model knows?",
     about=(
         "What erasing words does to a prediction says little if the model has never seen such a text. So each text "
@@ -166,4 +210,4 @@ READING = Reading(
             novelty_table,
         ),
     ),
-)  # fmt: skip
+)

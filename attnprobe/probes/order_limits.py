@@ -1,4 +1,5 @@
-"""Any order of removing attention, in a text of any length, placed between limits that no order passes."""
+"""Any order of removing attention, in a text of any length, placed between limits that no order
+passes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,36 +18,82 @@ SOURCE = "Edin et al. 2025; Dinkelbach 1967"
 REACHED = 1e-9
 """Of probability: a limit that is nearer than this to what an order reaches is reached."""
 METRICS = (
-    Metric("aopc_lowest", PROBABILITY_DIFFERENCE, "mean fall that no order of removal gets below, certified", only=LINEAR,
-           source=SOURCE),
-    Metric("aopc_lowest_found", PROBABILITY_DIFFERENCE, "of the worst order that was found", only=LINEAR, source=SOURCE),
-    Metric("aopc_highest_found", PROBABILITY_DIFFERENCE, "of the best order that was found", only=LINEAR, source=SOURCE),
-    Metric("aopc_highest", PROBABILITY_DIFFERENCE, "mean fall that no order gets above, certified", only=LINEAR,
-           source=SOURCE),
-    Metric("limits_reached", SHARE, "1 where orders reach both certified limits, so that they are exact; else 0",
-           only=LINEAR),
-    Metric("aopc_{importance}", PROBABILITY_DIFFERENCE, "the mean fall in this order", only=LINEAR, higher_is_better=True),
-    Metric("place_low_{importance}", SHARE, "the lowest that its place between the true limits can be", only=LINEAR,
-           higher_is_better=True),
-    Metric("place_high_{importance}", SHARE, "the highest that it can be", only=LINEAR, higher_is_better=True),
+    Metric(
+        "aopc_lowest",
+        PROBABILITY_DIFFERENCE,
+        "mean fall that no order of removal gets below, certified",
+        only=LINEAR,
+        source=SOURCE,
+    ),
+    Metric(
+        "aopc_lowest_found",
+        PROBABILITY_DIFFERENCE,
+        "of the worst order that was found",
+        only=LINEAR,
+        source=SOURCE,
+    ),
+    Metric(
+        "aopc_highest_found",
+        PROBABILITY_DIFFERENCE,
+        "of the best order that was found",
+        only=LINEAR,
+        source=SOURCE,
+    ),
+    Metric(
+        "aopc_highest",
+        PROBABILITY_DIFFERENCE,
+        "mean fall that no order gets above, certified",
+        only=LINEAR,
+        source=SOURCE,
+    ),
+    Metric(
+        "limits_reached",
+        SHARE,
+        "1 where orders reach both certified limits, so that they are exact; else 0",
+        only=LINEAR,
+    ),
+    Metric(
+        "aopc_{importance}",
+        PROBABILITY_DIFFERENCE,
+        "the mean fall in this order",
+        only=LINEAR,
+        higher_is_better=True,
+    ),
+    Metric(
+        "place_low_{importance}",
+        SHARE,
+        "the lowest that its place between the true limits can be",
+        only=LINEAR,
+        higher_is_better=True,
+    ),
+    Metric(
+        "place_high_{importance}",
+        SHARE,
+        "the highest that it can be",
+        only=LINEAR,
+        higher_is_better=True,
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class OrderLimits(RankingProbe):
-    """Remove positions from the attention one by one in an importance's order, renormalise the rest, and take the mean fall
-    of the decision's probability against the runner-up's (with two classes: of its probability) over the n − 1 prefixes
-    (AOPC), for a linear decoder.
+    """Remove positions from the attention one by one in an importance's order, renormalise the
+    rest, and take the mean fall of the decision's probability against the runner-up's (with two
+    classes: of its probability) over the n − 1 prefixes (AOPC), for a linear decoder.
 
-    The limits are certified at any length; inner ones are reached by a beam search or an importance. NaN for texts of fewer
-    than two positions, and where a position has no attention (sparsemax), so that some orders end before the text does.
+    The limits are certified at any length; inner ones are reached by a beam search or an
+    importance. NaN for texts of fewer than two positions, and where a position has no attention
+    (sparsemax), so that some orders end before the text does.
 
     Attributes:
-        beam: sets of positions that the search keeps at every step, 1 or more; the time is proportional to it.
+        beam: sets of positions that the search keeps at every step, 1 or more; the time is
+            proportional to it.
     """
 
-    name, metrics = "order_limits", METRICS
+    name = "order_limits"
+    metrics = METRICS
     of_words = one_decision = True
     published = ("attention", "random", "gradient", "gradient_input", "contribution")
     beam: Count = 16
@@ -57,20 +104,29 @@ class OrderLimits(RankingProbe):
             return
         order = readout.prediction().argsort(dim=-1, descending=True, stable=True)
         limits = order_limits(
-            readout.attention, readout.position_logits, readout.content,
-            class_=order[:, 0], rival=order[:, 1], beam=self.beam,
-        )  # fmt: skip
-        lead = readout.position_logits.gather(-1, order[:, None, :2].expand(-1, readout.content.shape[1], -1))
+            readout.attention,
+            readout.position_logits,
+            readout.content,
+            class_=order[:, 0],
+            rival=order[:, 1],
+            beam=self.beam,
+        )
+        lead = readout.position_logits.gather(
+            -1, order[:, None, :2].expand(-1, readout.content.shape[1], -1)
+        )
         lead = lead[..., 0] - lead[..., 1]
         falls = {}
         for name, scores in self.scores(subject).items():
-            falls[name] = torch.full_like(lead[:, 0], torch.nan)  # as it stays where a score is undefined
+            falls[name] = torch.full_like(
+                lead[:, 0], torch.nan
+            )  # as it stays where a score is undefined
             for row in (~limits.lowest.isnan()).nonzero()[:, 0].tolist():
                 at = readout.content[row]
                 if not scores[row, at].isnan().any():
                     ranked = scores[row, at].double().argsort(descending=True, stable=True)
                     falls[name][row] = mean_fall(readout.attention[row, at], lead[row, at], ranked)
-        lowest_found, highest_found = limits.lowest_found, limits.highest_found
+        lowest_found = limits.lowest_found
+        highest_found = limits.highest_found
         for fall in falls.values():
             lowest_found = torch.fmin(lowest_found, fall)
             highest_found = torch.fmax(highest_found, fall)
@@ -79,9 +135,15 @@ class OrderLimits(RankingProbe):
         yield Measurement("aopc_highest_found", highest_found)
         yield Measurement("aopc_highest", limits.highest)
         apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
-        yield Measurement("limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan))
-        # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of what L and U can be
-        ends = {"place_low": (lowest_found, limits.highest), "place_high": (limits.lowest, highest_found)}
+        yield Measurement(
+            "limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan)
+        )
+        # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of
+        # what L and U can be
+        ends = {
+            "place_low": (lowest_found, limits.highest),
+            "place_high": (limits.lowest, highest_found),
+        }
         for name, fall in falls.items():
             yield Measurement(f"aopc_{name}", fall)
             for metric, (low, high) in ends.items():
@@ -91,7 +153,9 @@ class OrderLimits(RankingProbe):
 
 
 READING = Reading(
-    probe="order_limits", order=65, mark="place_low_",
+    probe="order_limits",
+    order=65,
+    mark="place_low_",
     title="Limits of all orders: how good is each order of removal, at any length?",
     about=(
         "Positions are removed from the attention one by one, in each importance's order. How far does the "
@@ -120,9 +184,15 @@ READING = Reading(
             "and the best (1) of all orders: certainly no lower and no higher than this. Means with 95 % bootstrap "
             "intervals.",
             partial(
-                means_by_importance, probe="order_limits", mark="place_low_",
-                kinds={"aopc": "AOPC", "place_low": "place, at least", "place_high": "place, at most"},
+                means_by_importance,
+                probe="order_limits",
+                mark="place_low_",
+                kinds={
+                    "aopc": "AOPC",
+                    "place_low": "place, at least",
+                    "place_high": "place, at most",
+                },
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -21,19 +21,27 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, ReadoutProbe
 from attnprobe.results import pivot
 
 METRICS = (
-    Metric("median_tvd", TVD, "median over the permutations", higher_is_better=True,
-           source="Jain & Wallace 2019, section 4.2.1"),
+    Metric(
+        "median_tvd",
+        TVD,
+        "median over the permutations",
+        higher_is_better=True,
+        source="Jain & Wallace 2019, section 4.2.1",
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Permutation(ReadoutProbe):
-    """Median over random permutations of the total variation distance between the predictions; low: the assignment of
-    weights to words hardly matters."""
+    """Median over random permutations of the total variation distance between the predictions; low:
+    the assignment of weights to words hardly matters."""
 
-    name, metrics = "permutation", METRICS
-    buffers_per_sample = 6  # the noise, what it is sorted by, both orders, and the weights before and after
+    name = "permutation"
+    metrics = METRICS
+    buffers_per_sample = (
+        6  # the noise, what it is sorted by, both orders, and the weights before and after
+    )
     samples: Count = 100
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
@@ -48,11 +56,11 @@ READ_METRICS = ("median_tvd", "max_attention", "predicted_class")
 
 
 def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Distribution of the median TVD under permutation, by bins of the largest attention weight and predicted class.
+    """Distribution of the median TVD under permutation, by bins of the largest attention weight and
+    predicted class.
 
-    Jain & Wallace's figure 6. One panel per data set and model; the number of examples is given beside every
-    violin. More than six classes are drawn as one.
-    """
+    Jain & Wallace's figure 6. One panel per data set and model; the number of examples is given
+    beside every violin. More than six classes are drawn as one."""
     panels = pivot.facets(pivot.per_example(results, "permutation", READ_METRICS))
     classes = [pivot.split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
     names = max(([name for name, _ in groups] for groups in classes), key=len)
@@ -67,9 +75,14 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
                 values = rows["median_tvd"].to_numpy()[own == b]
                 violin(panel, values, at, share * 0.9, CLASS_COLOURS[number])
                 panel.annotate(
-                    f"n = {np.count_nonzero(~np.isnan(values)):,}", (1.02, at), xycoords=("axes fraction", "data"),
-                    va="center", fontsize=NOTE_SIZE, color=FAINT, annotation_clip=False,
-                )  # fmt: skip
+                    f"n = {np.count_nonzero(~np.isnan(values)):,}",
+                    (1.02, at),
+                    xycoords=("axes fraction", "data"),
+                    va="center",
+                    fontsize=NOTE_SIZE,
+                    color=FAINT,
+                    annotation_clip=False,
+                )
         panel.set_xlim(0, max(1.0, float(facet.rows["median_tvd"].max())))
         panel.set_ylim(-0.5, len(bins) - 0.5)
         panel.set_yticks(bins, pivot.MAX_ATTENTION_BINS)
@@ -77,26 +90,36 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             panel.axhline(edge - 0.5, lw=0.4, color="#DDDDDD", zorder=0)
         title(panel, facet.title)
     around(
-        figure, x="median TVD of the prediction under permutation", y="largest attention weight",
-        handles=class_handles(names), heading="predicted",
-    )  # fmt: skip
+        figure,
+        x="median TVD of the prediction under permutation",
+        y="largest attention weight",
+        handles=class_handles(names),
+        heading="predicted",
+    )
     return figure
 
 
 SAME = 0.05
-"""TVD up to which two predictions are called the same: the larger of the two tolerances that Jain & Wallace give their
-adversary (0.01 for classification, 0.05 for question answering)."""
+"""TVD up to which two predictions are called the same: the larger of the two tolerances that Jain &
+Wallace give their adversary (0.01 for classification, 0.05 for question answering)."""
 CLAIMS = (
     Claim(
-        name="permuting_moves_the_prediction", criterion="exclusivity", source="Jain & Wallace 2019, section 4.2.1",
-        measure=mean_of("median_tvd", reach=1.0, ends=(0, 1)), speaks="for", level="state", smallest=SAME,
+        name="permuting_moves_the_prediction",
+        criterion="exclusivity",
+        source="Jain & Wallace 2019, section 4.2.1",
+        measure=mean_of("median_tvd", reach=1.0, ends=(0, 1)),
+        speaks="for",
+        level="state",
+        smallest=SAME,
         statement="Shuffling the attention weights over the words moves the prediction",
         quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
     ),
-)  # fmt: skip
+)
 
 READING = Reading(
-    probe="permutation", order=10, claims=CLAIMS,
+    probe="permutation",
+    order=10,
+    claims=CLAIMS,
     title="Permutation: does it matter which words get the weights?",
     about=(
         "Each text's weights are shuffled over its words, many times. How far does the prediction move? The number is the "
@@ -110,4 +133,4 @@ READING = Reading(
         Headline("max_attention", "largest attention weight"),
     ),
     drawings=(Drawing("permutation", permutation, READ_METRICS, optional=()),),
-)  # fmt: skip
+)

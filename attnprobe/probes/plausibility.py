@@ -1,4 +1,5 @@
-"""Do attention and the other importances point at the known reason? (methodology of ERASER, DeYoung et al. 2020)"""
+"""Do attention and the other importances point at the known reason? (methodology of ERASER, DeYoung
+et al. 2020)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,15 @@ from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import beyond_chance, mean_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation, facet_table, importances_in
+from attnprobe.evidence.reading import (
+    Column,
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    facet_table,
+    importances_in,
+)
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import plausibility
 from attnprobe.measures import shifted
@@ -34,47 +43,103 @@ SHIFTS = {
     "left_": (-1, "against those one place to the left"),
     "right_": (1, "against those one place to the right"),
 }
-"""By how many places the gold links of an alignment are moved, and in words: attention may be off by one."""
+"""By how many places the gold links of an alignment are moved, and in words: attention may be off
+by one."""
 ASKED = "data with questions"
 SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
 METRICS = (
     Metric("rationale_share", SHARE, "of the content that is rationale: what chance would hit"),
-    Metric("top_in_rationale_{importance}", SCORE, "the top token is in it; between with ties", higher_is_better=True),
-    Metric("mass_in_rationale_{importance}", SHARE, "of the importance that lies on it", higher_is_better=True),
-    Metric("f1_rationale_{importance}", SCORE, "F1 of the highest-scored tokens, as many as the rationale has; chance: "
-           "`rationale_share`", higher_is_better=True, source=SOURCE),
-    Metric("auprc_rationale_{importance}", SCORE, "average precision", higher_is_better=True, source=SOURCE),
-    Metric("iou_f1_rationale_{importance}", SCORE, "F1 of the spans that these tokens make; found where intersection over "
-           "union with one of the rationale's is 0.5 or more", higher_is_better=True, source=SOURCE),
+    Metric(
+        "top_in_rationale_{importance}",
+        SCORE,
+        "the top token is in it; between with ties",
+        higher_is_better=True,
+    ),
+    Metric(
+        "mass_in_rationale_{importance}",
+        SHARE,
+        "of the importance that lies on it",
+        higher_is_better=True,
+    ),
+    Metric(
+        "f1_rationale_{importance}",
+        SCORE,
+        "F1 of the highest-scored tokens, as many as the rationale has; chance: `rationale_share`",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "auprc_rationale_{importance}",
+        SCORE,
+        "average precision",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "iou_f1_rationale_{importance}",
+        SCORE,
+        "F1 of the spans that these tokens make; found where intersection over "
+        "union with one of the rationale's is 0.5 or more",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
     Metric("auprc_chance", SCORE, "that of a random order, on average"),
-    Metric("human_{measure}", SCORE, "what one annotator reaches against the others: `top`, `mass`, `f1` or `auprc`, mean "
-           "over the annotators", only=SEVERAL),
-    Metric("others_{measure}_{importance}", SCORE, "the same of the importance, against the same references",
-           higher_is_better=True, only=SEVERAL),
-    *(Metric(f"{shift}alignment_error_{{importance}}", SHARE, f"alignment error rate, the top word being the step's one "
-             f"link; {off}", only=ASKED, source="Och & Ney 2003") for shift, (_, off) in SHIFTS.items()),
-    *(Metric(f"{shift}mass_beyond_chance_{{importance}}", Scale("share", -1, 1), f"its share on the gold words − their share "
-             f"of the text; {off}", higher_is_better=True, only=ASKED) for shift, (_, off) in SHIFTS.items()),
-)  # fmt: skip
+    Metric(
+        "human_{measure}",
+        SCORE,
+        "what one annotator reaches against the others: `top`, `mass`, `f1` or `auprc`, mean "
+        "over the annotators",
+        only=SEVERAL,
+    ),
+    Metric(
+        "others_{measure}_{importance}",
+        SCORE,
+        "the same of the importance, against the same references",
+        higher_is_better=True,
+        only=SEVERAL,
+    ),
+    *(
+        Metric(
+            f"{shift}alignment_error_{{importance}}",
+            SHARE,
+            f"alignment error rate, the top word being the step's one link; {off}",
+            only=ASKED,
+            source="Och & Ney 2003",
+        )
+        for shift, (_, off) in SHIFTS.items()
+    ),
+    *(
+        Metric(
+            f"{shift}mass_beyond_chance_{{importance}}",
+            Scale("share", -1, 1),
+            f"its share on the gold words − their share of the text; {off}",
+            higher_is_better=True,
+            only=ASKED,
+        )
+        for shift, (_, off) in SHIFTS.items()
+    ),
+)
 
 
 @dataclass
 class Plausibility(RankingProbe):
-    """Agreement of each importance, by the size of its scores, with the data's rationales: the testbed's deciding words, a
-    story's supporting sentences, a human's marks.
+    """Agreement of each importance, by the size of its scores, with the data's rationales: the
+    testbed's deciding words, a story's supporting sentences, a human's marks.
 
-    Examples without a rationale get NaN, data sets without any no rows at all. Where several people marked each text
-    (`data.annotators`), each annotator in turn is compared with what at least half of the others marked (`human_…`, the
-    ceiling), and each importance with these same references (`others_…_X`), so that the two can be compared.
-    """
+    Examples without a rationale get NaN, data sets without any no rows at all. Where several people
+    marked each text (`data.annotators`), each annotator in turn is compared with what at least half
+    of the others marked (`human_…`, the ceiling), and each importance with these same references
+    (`others_…_X`), so that the two can be compared."""
 
-    name, metrics = "plausibility", METRICS
+    name = "plausibility"
+    metrics = METRICS
     of_words = True
     published = ("attention", "gradient", "leave_one_out")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        rationale, content = subject.batch.rationale, subject.batch.content
+        rationale = subject.batch.rationale
+        content = subject.batch.content
         if rationale is None:
             return
         given = (rationale & content).any(-1)
@@ -90,13 +155,17 @@ class Plausibility(RankingProbe):
             if subject.batch.question is not None:  # an alignment: a step asks for its source words
                 for shift, (places, _) in SHIFTS.items():
                     gold = shifted(rationale, places) & content
-                    beyond = plausibility.mass_inside(values, gold, content) - plausibility.covered(gold, content)
+                    beyond = plausibility.mass_inside(values, gold, content) - plausibility.covered(
+                        gold, content
+                    )
                     error = plausibility.alignment_error(values, gold, content)
                     yield of_given(f"{shift}alignment_error_{name}", error)
                     yield of_given(f"{shift}mass_beyond_chance_{name}", beyond)
             if subject.batch.annotators is not None:
                 for metric, measure in MEASURES.items():
-                    agreement = plausibility.against_others(values, subject.batch.annotators, content, measure)
+                    agreement = plausibility.against_others(
+                        values, subject.batch.annotators, content, measure
+                    )
                     yield Measurement(f"others_{metric.split('_')[0]}_{name}", agreement)
         if subject.batch.annotators is not None:
             for metric, ceiling in plausibility.human(subject.batch.annotators, content).items():
@@ -120,21 +189,29 @@ CLAIMS = (
         quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
     ),
     more_than_chance(
-        name="mass_on_rationale", primary=True,
+        name="mass_on_rationale",
+        primary=True,
         statement="More attention lies on the rationale than a uniform attention would put there",
         measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
         quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
     ),
     claim(
-        name="gradient_is_more_plausible", quantity="difference of the shares of the texts, −1 to 1",
+        name="gradient_is_more_plausible",
+        quantity="difference of the shares of the texts, −1 to 1",
         statement="The top word by gradient is in the rationale more often than the most attended one",
-        measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract, ends=(-1, 1)),
+        measure=mean_of(
+            "top_in_rationale_gradient",
+            "top_in_rationale_attention",
+            value=np.subtract,
+            ends=(-1, 1),
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Each importance minus chance, and against all annotators but one; last one annotator: the ceiling."""
+    """Each importance minus chance, and against all annotators but one; last one annotator: the
+    ceiling."""
     names = importances_in(results, "plausibility", "top_in_rationale_")
     several = bool(importances_in(results, "plausibility", "human_"))
     own = {"f1": "f1_rationale", "auprc": "auprc_rationale", "mass": "mass_in_rationale"}
@@ -146,33 +223,56 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
             counted = rows["human_f1" if person else f"auprc_rationale_{name}"]
             line: dict[str, object] = {"importance": words, "n": int(counted.notna().sum())}
             for kind, metric in own.items():
-                above = np.full(len(rows), np.nan) if person else rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
+                above = (
+                    np.full(len(rows), np.nan)
+                    if person
+                    else rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
+                )
                 line |= mean_in_columns(f"{kind} above chance", np.asarray(above), -1, 1)
                 if several:
-                    reached = rows[f"human_{kind}" if person else f"others_{kind}_{name}"].to_numpy()
+                    reached = rows[
+                        f"human_{kind}" if person else f"others_{kind}_{name}"
+                    ].to_numpy()
                     line |= mean_in_columns(f"{kind} against the others", reached, 0, 1)
             yield line
 
-    metrics = [f"{metric}_{name}" for metric in own.values() for name in names] + [*dict.fromkeys(CHANCE.values())]
+    metrics = [f"{metric}_{name}" for metric in own.values() for name in names] + [
+        *dict.fromkeys(CHANCE.values())
+    ]
     if several:
-        metrics += [f"{start}{kind}{end}" for kind in own for start, end in
-                    (("human_", ""), *(("others_", f"_{name}") for name in names))]  # fmt: skip
+        metrics += [
+            f"{start}{kind}{end}"
+            for kind in own
+            for start, end in (("human_", ""), *(("others_", f"_{name}") for name in names))
+        ]
     return facet_table(results, "plausibility", metrics if names else [], lines)
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """F1 of every importance above chance, with 95 % intervals, a panel per data set and model. Where several people
-    marked the texts, it is against all of them but one. The shaded line is what one of them reaches."""
+    """F1 of every importance above chance, with 95 % intervals, a panel per data set and model.
+    Where several people marked the texts, it is against all of them but one. The shaded line is
+    what one of them reaches."""
     table = plausibility_table(results)
     several = "f1 against the others" in table
     measure = "f1 against the others" if several else "f1 above chance"
     there = importances_in(results, "plausibility", "top_in_rationale_").values()
-    handles = [Line2D([], [], color="0.5", lw=2, label="one annotator against the others")] if several else []
+    handles = (
+        [Line2D([], [], color="0.5", lw=2, label="one annotator against the others")]
+        if several
+        else []
+    )
     figure, panels = interval_figure(
-        table, "data and model", there, {measure: ""}, zero=None if several else 0, handles=handles,
+        table,
+        "data and model",
+        there,
+        {measure: ""},
+        zero=None if several else 0,
+        handles=handles,
         x="F1 against all annotators but one" if several else "F1 above chance",
-    )  # fmt: skip
-    for row in table[~table["importance"].isin([facts.title for facts in there])].to_dict("records"):
+    )
+    for row in table[~table["importance"].isin([facts.title for facts in there])].to_dict(
+        "records"
+    ):
         panel = panels[row["data and model"]]
         panel.axvspan(row[f"{measure}, low"], row[f"{measure}, high"], color="0.85", lw=0, zorder=0)
         panel.axvline(row[measure], color="0.5", lw=0.8, zorder=0)
@@ -180,8 +280,12 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 READING = Reading(
-    probe="plausibility", mark="top_in_rationale_", order=60, noted=checked,
-    title="Plausibility: does it point at the known reason?", claims=CLAIMS,
+    probe="plausibility",
+    mark="top_in_rationale_",
+    order=60,
+    noted=checked,
+    title="Plausibility: does it point at the known reason?",
+    claims=CLAIMS,
     of_importance=(
         Headline("top_in_rationale_{importance}", "top token in the rationale, {title}"),
         Headline("mass_in_rationale_{importance}", "mass on the rationale, {title}"),
@@ -190,7 +294,9 @@ READING = Reading(
         Headline("alignment_error_{importance}", "alignment error rate, {title}"),
         Headline("left_alignment_error_{importance}", "  links one to the left, {title}"),
         Headline("right_alignment_error_{importance}", "  links one to the right, {title}"),
-        Headline("mass_beyond_chance_{importance}", "mass on the gold words beyond chance, {title}"),
+        Headline(
+            "mass_beyond_chance_{importance}", "mass on the gold words beyond chance, {title}"
+        ),
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
     about=(
@@ -199,7 +305,14 @@ READING = Reading(
         "share of the text is what chance would reach. This says that an explanation looks right, not that the model "
         "reasons that way (Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks wrong."
     ),
-    columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
+    columns=(
+        Column(
+            "top_in_rationale_attention",
+            "most attended is in the rationale",
+            sorts=False,
+            truth=True,
+        ),
+    ),
     headlines=(
         Headline("rationale_share", "share of the text that is rationale (chance)"),
         Headline("auprc_chance", "average precision of a random order (chance)"),
@@ -218,4 +331,4 @@ READING = Reading(
     drawings=(
         Drawing("plausibility_points", points, ("f1_rationale_attention", "rationale_share")),
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""Does attention point at words that speak against the decision? (Liu et al. 2022, the polarity violation test)"""
+"""Does attention point at words that speak against the decision? (Liu et al. 2022, the polarity
+violation test)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,34 +11,56 @@ from attnprobe.core.metrics import SHARE, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import is_top, over_ties
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
+from attnprobe.probes.base import (
+    DESCRIPTION,
+    Measurement,
+    Note,
+    RankingProbe,
+    Subject,
+    undefined_in,
+)
 
 METRICS = (
-    Metric("violation_{importance}", SHARE, "the most attended item speaks against the decision (of level ones: their share)",
-           higher_is_better=False, source="Liu et al. 2022, section 3"),
-    Metric("against_{importance}", WEIGHT, "attention on the items that do", higher_is_better=False),
-    Metric("chance_{importance}", SHARE, "of the items that do: either number with the weights in random order, on average"),
+    Metric(
+        "violation_{importance}",
+        SHARE,
+        "the most attended item speaks against the decision (of level ones: their share)",
+        higher_is_better=False,
+        source="Liu et al. 2022, section 3",
+    ),
+    Metric(
+        "against_{importance}", WEIGHT, "attention on the items that do", higher_is_better=False
+    ),
+    Metric(
+        "chance_{importance}",
+        SHARE,
+        "of the items that do: either number with the weights in random order, on average",
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Signs(RankingProbe):
-    """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks against the decision?
+    """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks
+    against the decision?
 
-    `chance_X` is what both other numbers are on average with the same weights in random order and the same decision. Weights
-    without any meaning lie below it, as that decision is their own: no verdict goes by it.
+    `chance_X` is what both other numbers are on average with the same weights in random order and
+    the same decision. Weights without any meaning lie below it, as that decision is their own: no
+    verdict goes by it.
 
     Attributes:
         importances: see `RankingProbe`; signed ones.
     """
 
-    name, metrics = "signs", METRICS
+    name = "signs"
+    metrics = METRICS
     one_decision = True
     published = ("contribution", "gradient_input")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        attention, content = subject.readout.attention, subject.readout.content
+        attention = subject.readout.attention
+        content = subject.readout.content
         level = is_top(attention, content)
         for name, scores in self.scores(subject).items():
             if not subject.importance(name).signed:
@@ -46,7 +69,8 @@ class Signs(RankingProbe):
                     f"the decision, such as [contribution,gradient_input]"
                 )
             opposed = (scores < 0).to(attention)
-            undefined, label = undefined_in(scores, content), self.label(name)
+            undefined = undefined_in(scores, content)
+            label = self.label(name)
             for metric, value in {
                 "violation": over_ties(opposed, level),
                 "against": torch.where(content, attention * opposed, 0).sum(-1),
@@ -58,7 +82,8 @@ class Signs(RankingProbe):
 
 WORDS = {"contribution": "contribution to the margin", "gradient_input": "gradient × input"}
 READING = Reading(
-    probe="signs", order=12,
+    probe="signs",
+    order=12,
     title="Signs: does attention point at what speaks against the decision?",
     about=(
         "A weight is never below 0, so that attention cannot say that a word speaks against the decision. Where a measure "
@@ -77,4 +102,4 @@ READING = Reading(
             Headline(f"chance_{name}", "  share of the items that do: weights in random order"),
         )
     ),
-)  # fmt: skip
+)

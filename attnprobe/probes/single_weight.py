@@ -1,4 +1,5 @@
-"""Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
+"""Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019,
+section 4)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,71 +34,130 @@ from attnprobe.exact.erasure import erase_each
 from attnprobe.measures import LN2, kendall_tau
 from attnprobe.plots.grid import around, cells, counted, facet_grid, grid, quarters, title
 from attnprobe.plots.style import INK
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions, undefined_in
+from attnprobe.probes.base import (
+    DESCRIPTION,
+    Measurement,
+    Note,
+    RankingProbe,
+    Subject,
+    positions,
+    undefined_in,
+)
 from attnprobe.probes.erasure import FILED
 from attnprobe.results.pivot import max_attention_bin
 
 SOURCE = "Serrano & Smith 2019, section 4"
 METRICS = (
-    Metric("effect_js", JSD, "JSD of the predictions before and after this item's erasure", step="position", source=SOURCE),
-    Metric("effect_flip", TRUTH, "another class is ahead afterwards", step="position", source=SOURCE),
-    Metric("js_top_{importance}", JSD, "`effect_js` of the top item", higher_is_better=True, source=SOURCE),
-    Metric("flip_top_{importance}", TRUTH, "`effect_flip` of the top item", higher_is_better=True, source=SOURCE),
+    Metric(
+        "effect_js",
+        JSD,
+        "JSD of the predictions before and after this item's erasure",
+        step="position",
+        source=SOURCE,
+    ),
+    Metric(
+        "effect_flip", TRUTH, "another class is ahead afterwards", step="position", source=SOURCE
+    ),
+    Metric(
+        "js_top_{importance}",
+        JSD,
+        "`effect_js` of the top item",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "flip_top_{importance}",
+        TRUTH,
+        "`effect_flip` of the top item",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
     Metric("js_random_{importance}", JSD, "mean over all other items"),
     Metric("flip_random_{importance}", SHARE, "other items that flip"),
-    Metric("delta_js_{importance}", JSD_DIFFERENCE, "top − random", higher_is_better=True, source=SOURCE),
-    Metric("delta_js_negative_{importance}", SHARE, "others whose erasure does more than the top's",
-           higher_is_better=False, source=SOURCE),
-    Metric("drawn_delta_js_{importance}", JSD_DIFFERENCE, "top − one other item, drawn at random", higher_is_better=True),
-    Metric("drawn_delta_attention_{importance}", Scale("weight", -1, 1), "difference of their weights"),
+    Metric(
+        "delta_js_{importance}",
+        JSD_DIFFERENCE,
+        "top − random",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "delta_js_negative_{importance}",
+        SHARE,
+        "others whose erasure does more than the top's",
+        higher_is_better=False,
+        source=SOURCE,
+    ),
+    Metric(
+        "drawn_delta_js_{importance}",
+        JSD_DIFFERENCE,
+        "top − one other item, drawn at random",
+        higher_is_better=True,
+    ),
+    Metric(
+        "drawn_delta_attention_{importance}", Scale("weight", -1, 1), "difference of their weights"
+    ),
     Metric("drawn_flip_{importance}", TRUTH, "the drawn one flips", higher_is_better=False),
     Metric("js_second", JSD, "of the second most attended item"),
     Metric("js_lowest", JSD, "of the least attended item", higher_is_better=False),
     Metric("flip_second", TRUTH, "of the second most attended item"),
     Metric("flip_lowest", TRUTH, "of the least attended item", higher_is_better=False),
     Metric("tau_attention_effect", TAU, "of attention and `effect_js`", higher_is_better=True),
-    Metric("undefined_erasure", TRUTH, "some item has all the weight: less than 1e-12 of it is left without that item"),
+    Metric(
+        "undefined_erasure",
+        TRUTH,
+        "some item has all the weight: less than 1e-12 of it is left without that item",
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class SingleWeight(RankingProbe):
-    """Erase the weight of the top item i* by each importance, renormalise, and compare with erasing another item r.
+    """Erase the weight of the top item i* by each importance, renormalise, and compare with erasing
+    another item r.
 
-    `random` is the mean over all r ≠ i*, `drawn` one r drawn uniformly. The importance `attention_gradient` (by the weights,
-    signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`. NaN where two items are compared
-    in an example of one item, or an erasure is undefined.
+    `random` is the mean over all r ≠ i*, `drawn` one r drawn uniformly. The importance
+    `attention_gradient` (by the weights, signed) is filed as `gradient`, and `gradient`, of the
+    word vectors, as `input_gradient`. NaN where two items are compared in an example of one item,
+    or an erasure is undefined.
 
     Note:
-        The published r is a uniformly drawn position other than the first, which may be i* itself. The first of tied items is
-        the top one.
+        The published r is a uniformly drawn position other than the first, which may be i* itself.
+        The first of tied items is the top one.
     """
 
-    name, metrics = "single_weight", METRICS
+    name = "single_weight"
+    metrics = METRICS
     one_decision = True
     published = ("attention", "attention_gradient", "gradient_attention")
     filed = FILED
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         readout = subject.readout
-        content, attention = readout.content, readout.attention
+        content = readout.content
+        attention = readout.attention
         effect = erase_each(readout)
         step = positions(content)
         yield Measurement("effect_js", effect.divergence, step)
         yield Measurement("effect_flip", effect.flips, step)
         noise = draws.uniform(1, content, readout.example_id)[0]
         for name, scores in self.scores(subject).items():
-            # the highest-scored item's erasure, that of the others, and of the one with the most noise among them
+            # the highest-scored item's erasure, that of the others, and of the one with the most
+            # noise among them
             top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
             others = content.scatter(-1, top.unsqueeze(-1), False)
             count = torch.where(others.any(-1), others.sum(-1), torch.nan)
             drawn = noise.masked_fill(~others, -1).argmax(-1)
-            js_top, flip_top = _at(effect.divergence, top), _at(effect.flips, top)
+            js_top = _at(effect.divergence, top)
+            flip_top = _at(effect.flips, top)
             larger = (effect.divergence > js_top.unsqueeze(-1)).double()
-            larger = torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger)
+            larger = torch.where(
+                (effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger
+            )
             js_random, flip_random, negative = (
-                torch.where(others, one, 0).sum(-1) / count for one in (effect.divergence, effect.flips, larger)
+                torch.where(others, one, 0).sum(-1) / count
+                for one in (effect.divergence, effect.flips, larger)
             )
             undefined = undefined_in(scores, content)
             for metric, value in {
@@ -107,21 +167,35 @@ class SingleWeight(RankingProbe):
                 "flip_random": flip_random,
                 "delta_js": js_top - js_random,
                 "delta_js_negative": negative,
-                "drawn_delta_js": (js_top - _at(effect.divergence, drawn)).masked_fill(count.isnan(), torch.nan),
+                "drawn_delta_js": (js_top - _at(effect.divergence, drawn)).masked_fill(
+                    count.isnan(), torch.nan
+                ),
                 "drawn_delta_attention": (_at(attention, top) - _at(attention, drawn)).masked_fill(
                     count.isnan(), torch.nan
                 ),
-                "drawn_flip": _at(effect.flips, drawn).double().masked_fill(count.isnan(), torch.nan),
+                "drawn_flip": _at(effect.flips, drawn)
+                .double()
+                .masked_fill(count.isnan(), torch.nan),
             }.items():
-                yield Measurement(f"{metric}_{self.label(name)}", value.double().masked_fill(undefined, torch.nan))
-        order = attention.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+                yield Measurement(
+                    f"{metric}_{self.label(name)}", value.double().masked_fill(undefined, torch.nan)
+                )
+        order = attention.masked_fill(~content, -torch.inf).argsort(
+            dim=-1, descending=True, stable=True
+        )
         several = content.sum(-1) > 1
         last = (content.sum(-1) - 1).unsqueeze(-1)
         for name, place in (("second", torch.ones_like(last)), ("lowest", last)):
             item = order.gather(-1, place.clamp(max=order.shape[1] - 1)).squeeze(-1)
-            yield Measurement(f"js_{name}", torch.where(several, _at(effect.divergence, item), torch.nan))
-            yield Measurement(f"flip_{name}", torch.where(several, _at(effect.flips, item), torch.nan))
-        yield Measurement("tau_attention_effect", kendall_tau(attention, effect.divergence, content))
+            yield Measurement(
+                f"js_{name}", torch.where(several, _at(effect.divergence, item), torch.nan)
+            )
+            yield Measurement(
+                f"flip_{name}", torch.where(several, _at(effect.flips, item), torch.nan)
+            )
+        yield Measurement(
+            "tau_attention_effect", kendall_tau(attention, effect.divergence, content)
+        )
         yield Measurement("undefined_erasure", undefined_in(effect.divergence, content))
         yield from self.notes(subject)
 
@@ -138,27 +212,37 @@ SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.lin
 
 
 def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """ΔJS = JS(most attended item erased) − JS(a random other one erased). Across: the difference of their weights.
-    One other item per example; darker where there are more examples. How many stand above each quarter, and the share
-    of them below 0.
+    """ΔJS = JS(most attended item erased) − JS(a random other one erased). Across: the difference
+    of their weights. One other item per example; darker where there are more examples. How many
+    stand above each quarter, and the share of them below 0.
 
     Serrano & Smith's figure 3.
     """
     figure, panels = facet_grid(results, "single_weight", SCATTER, panel_height=1.9, columns=2)
-    low, high = -0.1, 0.8
+    low = -0.1
+    high = 0.8
     drawn = []
     for panel, facet in panels:
         js, weight = facet.rows[list(SCATTER)].dropna().to_numpy().T
         if len(js):
             hexagons = panel.hexbin(
-                weight, np.clip(js, low, high), gridsize=(32, 20), extent=(0, 1, low, high), mincnt=1, cmap=SHADES,
+                weight,
+                np.clip(js, low, high),
+                gridsize=(32, 20),
+                extent=(0, 1, low, high),
+                mincnt=1,
+                cmap=SHADES,
                 edgecolors="none",
-            )  # fmt: skip
+            )
             drawn.append(hexagons)
         panel.axhline(0, lw=0.5, color=INK)
         inside = [js[max_attention_bin(weight) == quarter] for quarter in range(4)]
         below = [f"\n{100 * (some < 0).mean():.1f} % < 0" if len(some) else "" for some in inside]
-        quarters(panel, high, [f"n = {len(some):,}{share}" for some, share in zip(inside, below, strict=True)])
+        quarters(
+            panel,
+            high,
+            [f"n = {len(some):,}{share}" for some, share in zip(inside, below, strict=True)],
+        )
         panel.set_ylim(low, high)
         title(panel, facet.title)
     around(figure, x="difference of the attention weights", y="ΔJS (nats)")
@@ -177,8 +261,9 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
-    """The 2×2 table of decision flips per data set, model and importance, in shares of the `n` examples of two items or more.
-    A random other item counts as flipping in as large a part as there are other items that do."""
+    """The 2×2 table of decision flips per data set, model and importance, in shares of the `n`
+    examples of two items or more. A random other item counts as flipping in as large a part as
+    there are other items that do."""
 
     one = {only: facts_of(only, results, "single_weight")} if only else {}
     importances = one or importances_in(results, "single_weight", "flip_top_")
@@ -186,9 +271,18 @@ def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name, facts in importances.items():
             first, other = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna().to_numpy().T
-            shares = (first * other, first * (1 - other), (1 - first) * other, (1 - first) * (1 - other))
+            shares = (
+                first * other,
+                first * (1 - other),
+                (1 - first) * other,
+                (1 - first) * (1 - other),
+            )
             means = [float(share.mean()) if len(share) else np.nan for share in shares]
-            yield {"top by": facts.ascii_title, **dict(zip(CELLS, means, strict=True)), "n": len(first)}
+            yield {
+                "top by": facts.ascii_title,
+                **dict(zip(CELLS, means, strict=True)),
+                "n": len(first),
+            }
 
     metrics = [f"{kind}_{name}" for name in importances for kind in ("flip_top", "flip_random")]
     table = facet_table(results, "single_weight", metrics, lines)
@@ -196,7 +290,8 @@ def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """How often does the decision flip, in percent? The most attended item erased against a random other one.
+    """How often does the decision flip, in percent? The most attended item erased against a random
+    other one.
 
     Serrano & Smith's table 2.
     """
@@ -205,7 +300,15 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     records: list[Any] = table.to_dict("records")
     for panel, row in zip(axes, records, strict=True):
         shares = np.array([row[name] for name in CELLS]).reshape(2, 2)
-        cells(panel, shares, lambda share: f"{100 * share:.1f}", size=8, cmap="Blues", vmin=0, vmax=1.4)
+        cells(
+            panel,
+            shares,
+            lambda share: f"{100 * share:.1f}",
+            size=8,
+            cmap="Blues",
+            vmin=0,
+            vmax=1.4,
+        )
         panel.set_xticks([0, 1], ["flips", "does not"])
         panel.set_yticks([0, 1], ["flips", "does not"], rotation=90, va="center")
         title(panel, counted(row["data and model"], row["n"]))
@@ -218,8 +321,8 @@ SMALL_DIFFERENCE = 0.4
 NEAR_ZERO = 0.01
 """Nats of ΔJS called near 0: a probability of 0.5 that moves to 0.36 is a JSD of 0.01."""
 IN_ORDER = 0.5
-"""Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a weight near 0 can do
-nothing, so that its effect is small by construction."""
+"""Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a
+weight near 0 can do nothing, so that its effect is small by construction."""
 
 claim = partial(Claim, criterion="erasure", level="state")
 CLAIMS = (
@@ -227,9 +330,12 @@ CLAIMS = (
         name="top_flips_more_than_random",
         statement="Erasing the most attended item flips the decision more often than erasing a random other one",
         source=f"{SOURCE} (table 2)",
-        measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract, ends=(-1, 1)),
+        measure=mean_of(
+            "flip_top_attention", "flip_random_attention", value=np.subtract, ends=(-1, 1)
+        ),
         quantity="difference of the shares of the examples that flip, paired, −1 to 1",
-        speaks="for", smallest=0.02,
+        speaks="for",
+        smallest=0.02,
     ),
     claim(
         name="delta_js_is_positive",
@@ -237,7 +343,8 @@ CLAIMS = (
         source=f"{SOURCE} (figure 3)",
         measure=mean_of("delta_js_attention", ends=(-LN2, LN2)),
         quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
-        speaks="for", smallest=0.001,
+        speaks="for",
+        smallest=0.001,
     ),
     claim(
         name="effects_follow_attention",
@@ -245,17 +352,22 @@ CLAIMS = (
         source=f"{SOURCE}, asked of every item and not of the top one alone",
         measure=mean_of("tau_attention_effect", ends=(-1, 1)),
         quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
-        speaks="for", threshold=IN_ORDER,
+        speaks="for",
+        threshold=IN_ORDER,
     ),
     # The two below hold for any long text, however good its attention: they speak neither way.
     claim(
-        name="one_weight_rarely_decides", source=f"{SOURCE} (table 2)", threshold=0.5,
+        name="one_weight_rarely_decides",
+        source=f"{SOURCE} (table 2)",
+        threshold=0.5,
         statement="Most decisions stay when the most attended item is erased",
         measure=share_of("flip_top_attention", value=lambda flip: 1 - flip),
         quantity="share of the examples whose decision stays; more than half is asked for",
     ),
     claim(
-        name="small_differences_do_little", source=f"{SOURCE} (figure 3)", threshold=0.5,
+        name="small_differences_do_little",
+        source=f"{SOURCE} (figure 3)",
+        threshold=0.5,
         statement=f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which of them is erased",
         measure=share_of(
             *SCATTER,
@@ -265,10 +377,13 @@ CLAIMS = (
         ),
         quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
     ),
-)  # fmt: skip
+)
 
 READING = Reading(
-    probe="single_weight", mark="flip_top_", claims=CLAIMS, order=50,
+    probe="single_weight",
+    mark="flip_top_",
+    claims=CLAIMS,
+    order=50,
     of_importance=(
         Headline("delta_js_{importance}", "JS(top by {title}) - JS(random)"),
         Headline("delta_js_negative_{importance}", "  share of others that do more"),
@@ -283,9 +398,15 @@ READING = Reading(
         "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
     ),
     maps=(
-        HeatMap("effect_js", "Effect of erasing one weight",
-                "JSD of the prediction, in nats; shaded relative to the largest", relative=True),
-        HeatMap("effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"),
+        HeatMap(
+            "effect_js",
+            "Effect of erasing one weight",
+            "JSD of the prediction, in nats; shaded relative to the largest",
+            relative=True,
+        ),
+        HeatMap(
+            "effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"
+        ),
     ),
     columns=(Column("delta_js_attention", "effect of the top weight beyond a random one"),),
     headlines=(
@@ -306,4 +427,4 @@ READING = Reading(
         Drawing("single_weight_delta", delta, SCATTER, optional=()),
         Drawing("single_weight_flips", flips, FLIPS, optional=()),
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""Which of a network's attentions matter, and which say what? The same questions of every layer and head."""
+"""Which of a network's attentions matter, and which say what? The same questions of every layer and
+head."""
 
 import re
 from collections.abc import Iterator
@@ -29,31 +30,46 @@ METRICS = (
     Metric("max_attention", WEIGHT),
     Metric("evenness", SHARE, "entropy / ln n; 1 is uniform"),
     Metric("special_mass", SHARE, "of its attention that is on no word of the text"),
-    Metric("median_tvd", TVD, "its weights permuted, and nothing else: median over the permutations",
-           higher_is_better=True, source="Jain & Wallace 2019, section 4.2.1"),
+    Metric(
+        "median_tvd",
+        TVD,
+        "its weights permuted, and nothing else: median over the permutations",
+        higher_is_better=True,
+        source="Jain & Wallace 2019, section 4.2.1",
+    ),
     Metric("uniform_tvd", TVD, "every word the same", higher_is_better=True),
     Metric("top_tvd", TVD, "without its most attended word", higher_is_better=True),
     Metric("top_flips", TRUTH, "the decision is another then", higher_is_better=True),
-    Metric("tau_{importance}", TAU, "with the size of the importance's scores", higher_is_better=True),
-    Metric("auprc_rationale", SCORE, "average precision", higher_is_better=True, only="data with rationales"),
-)  # fmt: skip
+    Metric(
+        "tau_{importance}", TAU, "with the size of the importance's scores", higher_is_better=True
+    ),
+    Metric(
+        "auprc_rationale",
+        SCORE,
+        "average precision",
+        higher_is_better=True,
+        only="data with rationales",
+    ),
+)
 
 
 @dataclass
 class Sites(RankingProbe):
-    """Every attention of the network (of each layer all heads together, and each head by itself) on the same texts: what a
-    reader of this layer or head would see, how far the prediction moves (TVD) where this attention alone is exchanged,
-    and how it ranks the words against each importance by the size of its scores.
+    """Every attention of the network (of each layer all heads together, and each head by itself) on
+    the same texts: what a reader of this layer or head would see, how far the prediction moves
+    (TVD) where this attention alone is exchanged, and how it ranks the words against each
+    importance by the size of its scores.
 
-    The exchanges: weights to other words (Jain & Wallace 2019); the same for every word (Wiegreffe & Pinter 2019); the most
-    attended word's weight shared by the others (Serrano & Smith 2019).
+    The exchanges: weights to other words (Jain & Wallace 2019); the same for every word (Wiegreffe
+    & Pinter 2019); the most attended word's weight shared by the others (Serrano & Smith 2019).
 
     Attributes:
         samples: permutations per text and site.
         importances: see `RankingProbe`; leave-one-out takes as many passes as a text has words.
     """
 
-    name, metrics = "sites", METRICS
+    name = "sites"
+    metrics = METRICS
     of_words = slow = True
     published = ("gradient", "leave_one_out")
     samples: Count = 5
@@ -72,22 +88,29 @@ class Sites(RankingProbe):
         scores = {name: values.abs().double() for name, values in self.scores(subject).items()}
         rationale = subject.batch.rationale
         length = content.sum(-1, keepdim=True).double()
-        several = length[:, 0] > 1  # the only word of a text is neither even nor uneven, and cannot be left out
+        several = (
+            length[:, 0] > 1
+        )  # the only word of a text is neither even nor uneven, and cannot be left out
         even = content.double() / length
         for at in subject.classifier.at_sites(subject.batch):
-            readout, attention = at.readout, at.readout.attention
+            attention = at.readout.attention
+            readout = at.readout
             assert at.outputs.off_text is not None
             rest = attention.scatter(-1, attention.argmax(-1, keepdim=True), 0.0)
             total = rest.sum(-1, keepdim=True)
             # without the largest weight, made to sum to 1; as it was where nothing else has any
             without_top = torch.where(total > 0, rest / torch.where(total > 0, total, 1), attention)
-            others = torch.cat([permute_attention(attention, content, noise), even[None], without_top[None]])
-            prediction, changed = readout.prediction(), readout.predict(others)
+            others = torch.cat(
+                [permute_attention(attention, content, noise), even[None], without_top[None]]
+            )
+            prediction = readout.prediction()
+            changed = readout.predict(others)
             distance = readout.distance(changed, prediction)
             flips = (changed[-1].argmax(-1) != prediction.argmax(-1)).double()
             for metric, value in {
                 "max_attention": attention.amax(-1),
-                "evenness": entropy(attention, content) / torch.where(several, length[:, 0].log(), torch.nan),
+                "evenness": entropy(attention, content)
+                / torch.where(several, length[:, 0].log(), torch.nan),
                 "special_mass": at.outputs.off_text,
                 "median_tvd": distance[:-2].quantile(0.5, dim=0),
                 "uniform_tvd": distance[-2],
@@ -97,28 +120,37 @@ class Sites(RankingProbe):
                 yield Measurement(metric, value, site=at.name)
             yield Measurement("attention", attention, positions(content), at.name)
             for name, values in scores.items():
-                yield Measurement(f"tau_{name}", kendall_tau(attention, values, content), site=at.name)
+                yield Measurement(
+                    f"tau_{name}", kendall_tau(attention, values, content), site=at.name
+                )
             if rationale is not None:
                 given = (rationale & content).any(-1)
                 precision = average_precision(attention, rationale, content)
-                yield Measurement("auprc_rationale", torch.where(given, precision, torch.nan), site=at.name)
+                yield Measurement(
+                    "auprc_rationale", torch.where(given, precision, torch.nan), site=at.name
+                )
         yield from self.notes(subject)
 
 
 MEASURES = {
-    "median_tvd": "weights permuted: TVD", "uniform_tvd": "made even: TVD", "top_tvd": "without its top word: TVD",
-    "top_flips": "without its top word: share of flips", "max_attention": "largest weight",
-    "evenness": "evenness (1: uniform)", "special_mass": "share on no word of the text",
+    "median_tvd": "weights permuted: TVD",
+    "uniform_tvd": "made even: TVD",
+    "top_tvd": "without its top word: TVD",
+    "top_flips": "without its top word: share of flips",
+    "max_attention": "largest weight",
+    "evenness": "evenness (1: uniform)",
+    "special_mass": "share on no word of the text",
     "auprc_rationale": "AUPRC of the rationale",
-}  # fmt: skip
+}
 """Metric → what its map is called, in the order of the maps; one of every `tau_X` follows."""
 ALL = -1
 """The column of a layer's heads together."""
 
 
 def layer_and_head(site: str) -> tuple[int, int] | None:
-    """The numbers in a site's name, the head `ALL` where it is of all heads; None for other names, and for numbers of more
-    than three digits: a map has a cell for each, and the name comes from a file.
+    """The numbers in a site's name, the head `ALL` where it is of all heads; None for other names,
+    and for numbers of more than three digits: a map has a cell for each, and the name comes from a
+    file.
 
     >>> layer_and_head("layer 2, head 11"), layer_and_head("layer 2"), layer_and_head("layer 1000000000")
     ((2, 11), (2, -1), None)
@@ -128,18 +160,25 @@ def layer_and_head(site: str) -> tuple[int, int] | None:
 
 
 def _titles(results: pd.DataFrame) -> dict[str, str]:
-    taus = {f"tau_{name}": f"τ with {facts.title}" for name, facts in importances_in(results, "sites", "tau_").items()}
+    taus = {
+        f"tau_{name}": f"τ with {facts.title}"
+        for name, facts in importances_in(results, "sites", "tau_").items()
+    }
     there = metrics_there(results, "sites")
     return {metric: words for metric, words in (MEASURES | taus).items() if metric in there}
 
 
 def means(results: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Of each run its data, model and seed, and a table with a row per layer and head: `layer`, `head`, `n`, and the mean of
-    the texts of every metric."""
-    plain = results[(results["probe"] == "sites") & results["step"].isna() & (results["example_id"] >= 0)]
+    """Of each run its data, model and seed, and a table with a row per layer and head: `layer`,
+    `head`, `n`, and the mean of the texts of every metric."""
+    plain = results[
+        (results["probe"] == "sites") & results["step"].isna() & (results["example_id"] >= 0)
+    ]
     for key, own in by_run(plain):
         own = own.assign(metric=own["metric"].astype(str), site=own[SITE].astype(str))
-        wide = own.pivot_table(index=SITE, columns="metric", values="value", aggfunc="mean", dropna=False)
+        wide = own.pivot_table(
+            index=SITE, columns="metric", values="value", aggfunc="mean", dropna=False
+        )
         places = [layer_and_head(str(site)) for site in wide.index]
         wide = wide[[place is not None for place in places]]
         known = [place for place in places if place is not None]
@@ -153,21 +192,35 @@ def means(results: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def sites_table(results: pd.DataFrame) -> pd.DataFrame:
     """Mean of the texts of every measure at each layer and head."""
-    words, lines = _titles(results), []
+    words = _titles(results)
+    lines = []
     for heading, table in means(results):
         for record in table.to_dict("records"):
             head = "all" if record["head"] == ALL else str(record["head"])
-            place = {"data and model": heading, "layer": record["layer"], "head": head, "n": record["n"]}
-            lines.append(place | {title: record.get(metric, np.nan) for metric, title in words.items()})
+            place = {
+                "data and model": heading,
+                "layer": record["layer"],
+                "head": head,
+                "n": record["n"],
+            }
+            lines.append(
+                place | {title: record.get(metric, np.nan) for metric, title in words.items()}
+            )
     return pd.DataFrame(lines)
 
 
 def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """A map of every measure: mean of the texts, the last layer on top, its heads side by side and all of them together on
-    the right. Each map has its own scale. What is exchanged is the attention at one place alone; TVD is how far the
-    prediction moves then, 0 to 1."""
-    words, each = _titles(results), list(means(results))
-    panels = [(run, table, metric) for run, table in each for metric in words if metric in table and len(table)]
+    """A map of every measure: mean of the texts, the last layer on top, its heads side by side and
+    all of them together on the right. Each map has its own scale. What is exchanged is the
+    attention at one place alone; TVD is how far the prediction moves then, 0 to 1."""
+    words = _titles(results)
+    each = list(means(results))
+    panels = [
+        (run, table, metric)
+        for run, table in each
+        for metric in words
+        if metric in table and len(table)
+    ]
     if not panels:
         raise UserError(
             "the table of probe sites names no layer: expected sites such as 'layer 2, head 11'; measure it again"
@@ -176,16 +229,25 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
     for panel, (run, table, metric) in zip(axes, panels, strict=True):
         heads = int(table["head"].max()) + 1
-        shown: Float[np.ndarray, "layers columns"] = np.full((int(table["layer"].max()) + 1, heads + 2), np.nan)
+        shown: Float[np.ndarray, "layers columns"] = np.full(
+            (int(table["layer"].max()) + 1, heads + 2), np.nan
+        )
         for layer, head, value in zip(table["layer"], table["head"], table[metric], strict=True):
             shown[layer, heads + 1 if head == ALL else head] = value
         largest = float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0
         low, colours = (-largest, "RdBu_r") if metric.startswith("tau_") else (0.0, "Blues")
         # a hyphen for a minus: twelve heads leave no room for a true one
         cells(
-            panel, shown, lambda value: in_cell(value).replace("−", "-"), size=5.5, dark=0.6 * largest, cmap=colours,
-            vmin=low, vmax=largest or 1.0, origin="lower",
-        )  # fmt: skip
+            panel,
+            shown,
+            lambda value: in_cell(value).replace("−", "-"),
+            size=5.5,
+            dark=0.6 * largest,
+            cmap=colours,
+            vmin=low,
+            vmax=largest or 1.0,
+            origin="lower",
+        )
         numbers = range(heads) if heads <= 16 else range(0, heads, 4)
         panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
         panel.set_yticks(range(len(shown)))
@@ -196,7 +258,9 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 READING = Reading(
-    probe="sites", title="Layers and heads: which attention is which?", order=57,
+    probe="sites",
+    title="Layers and heads: which attention is which?",
+    order=57,
     about=(
         "Each layer's attention, and each of its heads, is looked at by itself on the same texts. It has one weight "
         "per word: from the row that the prediction is read from, or from all rows (model.rows). It is exchanged "
@@ -205,7 +269,13 @@ READING = Reading(
         "weight on special tokens (or the other text of a pair) says little about words. Below them, how each ranks "
         "the words against other importances, which are the same for all."
     ),
-    maps=(HeatMap("attention", "Attention", "of the layer and head chosen above; the weights of a text sum to 1"),),
+    maps=(
+        HeatMap(
+            "attention",
+            "Attention",
+            "of the layer and head chosen above; the weights of a text sum to 1",
+        ),
+    ),
     tables=(
         Tabulation(
             "sites",
@@ -216,4 +286,4 @@ READING = Reading(
         ),
     ),
     drawings=(Drawing("sites", maps, ("median_tvd",)),),
-)  # fmt: skip
+)

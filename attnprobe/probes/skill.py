@@ -1,4 +1,5 @@
-"""Is the most attended item the one that decides? Compared with the model's attention at random and at its best."""
+"""Is the most attended item the one that decides? Compared with the model's attention at random and
+at its best."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,47 +22,85 @@ from attnprobe.models.base import Unit
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
 from attnprobe.probes.leave_one_out import checked
 
-NULL, SPREAD = "the same with the own weights in random order, mean of the orders", "their standard deviation"
+NULL = "the same with the own weights in random order, mean of the orders"
+SPREAD = "their standard deviation"
 METRICS = (
-    Metric("state_drop_own", PROBABILITY_DIFFERENCE, "what the decision loses without the top state, under the model's own "
-           "attention", higher_is_better=True),
+    Metric(
+        "state_drop_own",
+        PROBABILITY_DIFFERENCE,
+        "what the decision loses without the top state, under the model's own attention",
+        higher_is_better=True,
+    ),
     Metric("state_drop_null", PROBABILITY_DIFFERENCE, NULL),
     Metric("state_drop_spread", Scale("probability", 0, 1), SPREAD),
-    Metric("state_drop_best", PROBABILITY_DIFFERENCE, "with the largest weight where erasing it does most"),
-    Metric("state_drop_random", PROBABILITY_DIFFERENCE, "under random weights as spread out as the own ones"),
+    Metric(
+        "state_drop_best",
+        PROBABILITY_DIFFERENCE,
+        "with the largest weight where erasing it does most",
+    ),
+    Metric(
+        "state_drop_random",
+        PROBABILITY_DIFFERENCE,
+        "under random weights as spread out as the own ones",
+    ),
     Metric("state_drop_uniform", PROBABILITY_DIFFERENCE, "under equal weights"),
-    Metric("state_drop_p", P_VALUE, "Monte-Carlo, of one text: orders that reach its own", higher_is_better=False,
-           source="Davison & Hinkley 1997, section 4.2"),
-    Metric("state_flip_own", SHARE, "whether the decision is another one without the top state", higher_is_better=True),
-    *(Metric(f"state_flip_{kind}", SHARE, "likewise") for kind in ("null", "spread", "best", "random", "uniform")),
+    Metric(
+        "state_drop_p",
+        P_VALUE,
+        "Monte-Carlo, of one text: orders that reach its own",
+        higher_is_better=False,
+        source="Davison & Hinkley 1997, section 4.2",
+    ),
+    Metric(
+        "state_flip_own",
+        SHARE,
+        "whether the decision is another one without the top state",
+        higher_is_better=True,
+    ),
+    *(
+        Metric(f"state_flip_{kind}", SHARE, "likewise")
+        for kind in ("null", "spread", "best", "random", "uniform")
+    ),
     Metric("word_distance_own", TVD, "without the most attended word", higher_is_better=True),
     Metric("word_distance_null", TVD, "without a random one, mean"),
     Metric("word_distance_spread", TVD, SPREAD),
     Metric("word_distance_best", TVD, "without the one that does most"),
-    Metric("word_flip_own", SHARE, "whether the decision is another one without the most attended word",
-           higher_is_better=True),
+    Metric(
+        "word_flip_own",
+        SHARE,
+        "whether the decision is another one without the most attended word",
+        higher_is_better=True,
+    ),
     *(Metric(f"word_flip_{kind}", SHARE, "likewise") for kind in ("null", "spread", "best")),
-    Metric("word_mass_own", TVD, "without a word, mean over the words by their attention", higher_is_better=True),
+    Metric(
+        "word_mass_own",
+        TVD,
+        "without a word, mean over the words by their attention",
+        higher_is_better=True,
+    ),
     Metric("word_mass_null", TVD, "the mean of all words alike"),
     Metric("word_mass_best", TVD, "of the word without which it is largest"),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Skill(Probe):
-    """What erasing the top item does, and what it does where the attention means nothing. Skill is read off the table:
-    (own − null) / (best − null) of the means over the texts.
+    """What erasing the top item does, and what it does where the attention means nothing. Skill is
+    read off the table: (own − null) / (best − null) of the means over the texts.
 
-    At the state level the top item's state is erased, the other weights renormalised; at the word level the top word is
-    deleted from the text, which is encoded again (leave-one-out). Of several top items that are level `own` is their mean.
+    At the state level the top item's state is erased, the other weights renormalised; at the word
+    level the top word is deleted from the text, which is encoded again (leave-one-out). Of several
+    top items that are level `own` is their mean.
 
     Attributes:
         samples: random attentions per text.
-        words: measure the word level too. It needs leave-one-out, and is left out for a model that attends to sentences.
+        words: measure the word level too. It needs leave-one-out, and is left out for a model that
+            attends to sentences.
     """
 
-    name, metrics = "skill", METRICS
+    name = "skill"
+    metrics = METRICS
     one_decision = True
     buffers_per_sample = 8  # two numbers of noise, the weights, and what is left of them
     samples: Annotated[int, Ge(2)] = 99
@@ -69,7 +108,9 @@ class Skill(Probe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         readout = subject.readout
-        content, attention, examples = readout.content, readout.attention, readout.example_id
+        content = readout.content
+        attention = readout.attention
+        examples = readout.example_id
         noise, ties = draws.uniform(2 * self.samples, content, examples).split(self.samples)
         normal = draws.normal(self.samples, content, examples)
         own = nulls.each_erased(readout, attention)
@@ -88,7 +129,9 @@ class Skill(Probe):
             yield Measurement(f"state_{name}_spread", getattr(null, name).std(0))
             yield Measurement(f"state_{name}_best", _largest(getattr(best, name), content))
             yield Measurement(f"state_{name}_random", getattr(random, name).nanmean(0))
-            yield Measurement(f"state_{name}_uniform", nulls.over_ties(getattr(uniform, name), content))
+            yield Measurement(
+                f"state_{name}_uniform", nulls.over_ties(getattr(uniform, name), content)
+            )
         if not (self.words and subject.classifier.unit is Unit.WORD):
             return
         importance = subject.importance("leave_one_out")
@@ -108,7 +151,9 @@ class Skill(Probe):
         yield from importance.notes(subject)
 
 
-def _largest(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
+def _largest(
+    values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
     maximum = torch.where(content, values, -torch.inf).amax(-1)
     return torch.where((values.isnan() & content).any(-1) | ~content.any(-1), torch.nan, maximum)
 
@@ -116,9 +161,10 @@ def _largest(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch se
 SMALLEST = 0.1
 """Smallest relevant skill: a tenth of the way from permuted weights to the best attention."""
 SMALLEST_OF_WORDS = 0.2
-"""The same for all weights at the level of words: the least tenth at which no wrong attention got a yes in the first
-calibration. It fails where words are redundant, where places count and where many vote (docs/results/calibration.md), so that
-the verdict on words goes by `attnprobe.probes.swaps`."""
+"""The same for all weights at the level of words: the least tenth at which no wrong attention got a
+yes in the first calibration. It fails where words are redundant, where places count and where many
+vote (docs/results/calibration.md), so that the verdict on words goes by
+`attnprobe.probes.swaps`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "Leave-one-out, beside the same weights in random order and at best (attnprobe)"
 
@@ -126,32 +172,42 @@ QUANTITY = (
     "skill: 0 in the same model under its own weights in random order, 1 at best; up to {} is no relevant difference, and "
     f"it is not asked where the best is not ahead by {LEAST_GAIN}"
 )
-claim = partial(Claim, criterion="erasure", speaks="for", smallest=SMALLEST, quantity=QUANTITY.format(SMALLEST))
-of_state, of_word = partial(claim, level="state", source=STATE), partial(claim, level="word", source=WORD)
+claim = partial(
+    Claim, criterion="erasure", speaks="for", smallest=SMALLEST, quantity=QUANTITY.format(SMALLEST)
+)
+of_state = partial(claim, level="state", source=STATE)
+of_word = partial(claim, level="word", source=WORD)
 CLAIMS = (
     of_state(
-        name="top_state_decides", measure=skill_of("state_drop", reach=2.0), primary=True,  # a difference, from −1 to 1
+        name="top_state_decides",
+        measure=skill_of("state_drop", reach=2.0),
+        primary=True,  # a difference, from −1 to 1
         statement="Erasing the most attended state costs the decision more than it does under an attention without meaning",
     ),
     of_word(
-        name="top_word_decides", measure=skill_of("word_distance"),
+        name="top_word_decides",
+        measure=skill_of("word_distance"),
         statement="Deleting the most attended word moves the prediction farther than deleting a random one",
     ),
     of_state(
-        name="top_state_flips", measure=skill_of("state_flip"),
+        name="top_state_flips",
+        measure=skill_of("state_flip"),
         statement="Erasing the most attended state flips the decision more often than it does under an attention without "
         "meaning",
     ),
     of_word(
-        name="top_word_flips", measure=skill_of("word_flip"),
+        name="top_word_flips",
+        measure=skill_of("word_flip"),
         statement="Deleting the most attended word flips the decision more often than deleting a random one",
     ),
     of_word(
-        name="weights_follow_words", measure=skill_of("word_mass"), smallest=SMALLEST_OF_WORDS,
+        name="weights_follow_words",
+        measure=skill_of("word_mass"),
+        smallest=SMALLEST_OF_WORDS,
         quantity=QUANTITY.format(SMALLEST_OF_WORDS),
         statement="Words weigh more the farther the prediction moves without them",
     ),
-)  # fmt: skip
+)
 
 NAMES = {
     "state_drop": "probability lost without the top state",
@@ -163,7 +219,11 @@ NAMES = {
 KINDS = {"own": "", "null": ": weights in random order", "best": ": at best"}
 
 READING = Reading(
-    probe="skill", order=5, noted=checked, title="Skill: does what it points at decide?", claims=CLAIMS,
+    probe="skill",
+    order=5,
+    noted=checked,
+    title="Skill: does what it points at decide?",
+    claims=CLAIMS,
     about=(
         "A large weight is erased with its item, so any attention moves the prediction. So the same model is asked again "
         "with its own weights in random order, and at its best. Skill is where its attention stands between the two: 0 is as "
@@ -176,4 +236,4 @@ READING = Reading(
         for statistic, words in NAMES.items()
         for kind, ending in KINDS.items()
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""Every subset of a short text's words: the truth that sampled attributions and single orders are measured against."""
+"""Every subset of a short text's words: the truth that sampled attributions and single orders are
+measured against."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,8 +18,21 @@ from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, 
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, importances_in, means_by_importance
-from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
+from attnprobe.evidence.reading import (
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    importances_in,
+    means_by_importance,
+)
+from attnprobe.exact.subsets import (
+    complement,
+    minimal_sets,
+    prefix_limits,
+    shapley_values,
+    smallest_set,
+)
 from attnprobe.importance.attribution import Attribution
 from attnprobe.measures import kendall_tau
 from attnprobe.plots.grid import interval_figure
@@ -26,88 +40,145 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, 
 
 SOURCE = "Edin et al. 2025"
 METRICS = (
-    Metric("aopc_lower", PROBABILITY_DIFFERENCE, "mean fall of the predicted class's probability over the prefixes of the "
-           "worst of all orders", source=SOURCE),
+    Metric(
+        "aopc_lower",
+        PROBABILITY_DIFFERENCE,
+        "mean fall of the predicted class's probability over the prefixes of the "
+        "worst of all orders",
+        source=SOURCE,
+    ),
     Metric("aopc_upper", PROBABILITY_DIFFERENCE, "of the best of all orders", source=SOURCE),
-    Metric("input_set", Scale("words", 1), "the fewest words without which the decision differs; NaN where no set does it"),
+    Metric(
+        "input_set",
+        Scale("words", 1),
+        "the fewest words without which the decision differs; NaN where no set does it",
+    ),
     Metric("necessary_sets", COUNT, "minimal sets without which it differs"),
     Metric("sufficient_sets", COUNT, "minimal sets that alone keep it"),
     Metric("shapley", Scale("units of the logit"), "exact Shapley values", step="position"),
-    Metric("aopc_{importance}", PROBABILITY_DIFFERENCE, "the mean fall in this order", higher_is_better=True,
-           source=SOURCE),
-    Metric("aopc_normalised_{importance}", SCORE, "where that lies between the two limits", higher_is_better=True,
-           source=SOURCE),
-    Metric("shapley_tau_{importance}", TAU, "of the scores and the Shapley values (their sizes, where the importance has no "
-           "sign)", higher_is_better=True),
-    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is theirs (the largest in size, where the "
-           "importance has no sign); of words with equal scores, the share", higher_is_better=True),
-    Metric("shapley_share_error_{importance}", SHARE, "half the sum of the differences between both scorings (the Shapley "
-           "values by size, where the importance has no sign), each divided by the sum of its sizes", higher_is_better=False),
-    Metric("shapley_error_{importance}", Scale("ratio", 0), "sum of the differences from the Shapley values over the sum of "
-           "their sizes; of importances that should add up", higher_is_better=False),
+    Metric(
+        "aopc_{importance}",
+        PROBABILITY_DIFFERENCE,
+        "the mean fall in this order",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "aopc_normalised_{importance}",
+        SCORE,
+        "where that lies between the two limits",
+        higher_is_better=True,
+        source=SOURCE,
+    ),
+    Metric(
+        "shapley_tau_{importance}",
+        TAU,
+        "of the scores and the Shapley values (their sizes, where the importance has no sign)",
+        higher_is_better=True,
+    ),
+    Metric(
+        "shapley_top_{importance}",
+        SHARE,
+        "whether its highest-scored word is theirs (the largest in size, where the "
+        "importance has no sign); of words with equal scores, the share",
+        higher_is_better=True,
+    ),
+    Metric(
+        "shapley_share_error_{importance}",
+        SHARE,
+        "half the sum of the differences between both scorings (the Shapley "
+        "values by size, where the importance has no sign), each divided by the sum of its sizes",
+        higher_is_better=False,
+    ),
+    Metric(
+        "shapley_error_{importance}",
+        Scale("ratio", 0),
+        "sum of the differences from the Shapley values over the sum of "
+        "their sizes; of importances that should add up",
+        higher_is_better=False,
+    ),
     *DESCRIPTION,
-)  # fmt: skip
+)
 
 
 @dataclass
 class Subsets(RankingProbe):
-    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what others search or sample
-    for.
+    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what
+    others search or sample for.
 
-    What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Texts
-    of more than `most_words` words are left out (NaN), and no importance is asked about them.
+    What is explained, and what replaces a word, are `target` and `baseline` of the importance
+    `shapley_sampling`. Texts of more than `most_words` words are left out (NaN), and no importance
+    is asked about them.
 
-    Scores X are compared with the Shapley values φ, or with |φ| where X has no sign: `shapley_share_error_X` is
-    ½ Σ|X / Σ|X| − φ / Σ|φ||, and of an X that should add up as Shapley values do `shapley_error_X` is Σ|X − φ| / Σ|φ|.
+    Scores X are compared with the Shapley values φ, or with |φ| where X has no sign:
+    `shapley_share_error_X` is ½ Σ|X / Σ|X| − φ / Σ|φ||, and of an X that should add up as Shapley
+    values do `shapley_error_X` is Σ|X − φ| / Σ|φ|.
 
     Attributes:
         most_words: 1 to 16; every further word doubles the time.
     """
 
-    name, metrics = "subsets", METRICS
+    name = "subsets"
+    metrics = METRICS
     of_words = one_decision = True
     published = (
-        "attention", "random", "gradient_input", "integrated_gradients", "leave_one_out", "lime", "kernel_shap",
+        "attention",
+        "random",
+        "gradient_input",
+        "integrated_gradients",
+        "leave_one_out",
+        "lime",
+        "kernel_shap",
         "shapley_sampling",
-    )  # fmt: skip
+    )
     most_words: Annotated[int, Ge(1), Le(16)] = 12
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        game, content = subject.importance("shapley_sampling"), subject.batch.content
+        game = subject.importance("shapley_sampling")
+        content = subject.batch.content
         assert isinstance(game, Attribution)
         # every batch has the same metrics, NaN where it has no short text
         metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
         for name in (name for name in self.uses if subject.importance(name).is_defined(subject)):
             metrics += [
-                f"{kind}_{name}" for kind in KINDS if kind != "shapley_error" or subject.importance(name).complete
+                f"{kind}_{name}"
+                for kind in KINDS
+                if kind != "shapley_error" or subject.importance(name).complete
             ]
-        by_metric = {one: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for one in metrics}
+        by_metric = {
+            one: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for one in metrics
+        }
         short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
         if len(short):
             # what other probes have computed of these texts is there, unless some are left out
             some = subject
             if len(short) < len(content):
-                batch, outputs = subject.batch.rows(short), subject.outputs.rows(short)
+                batch = subject.batch.rows(short)
+                outputs = subject.outputs.rows(short)
                 readout = subject.classifier.readout(batch, outputs)
                 some = replace(subject, batch=batch, outputs=outputs, readout=readout, _results={})
-            explained, scores = some.cached(game.explained), self.scores(some)
+            explained = some.cached(game.explained)
+            scores = self.scores(some)
             for row, place in enumerate(short.tolist()):
                 inside = content[place]
-                # by the bit mask of the words kept: what is explained, the probability of the class predicted for the whole
-                # text, and whether that class is predicted
-                words, alone = int(inside.sum()), explained.alone(row)
+                # by the bit mask of the words kept: what is explained, the probability of the class
+                # predicted for the whole text, and whether that class is predicted
+                words = int(inside.sum())
+                alone = explained.alone(row)
                 masks = torch.arange(2**words, device=alone.inputs.device)
                 kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
                 logits = alone.logits_keeping(kept.double()).double()
-                value, decision = alone.number_of(logits, torch.zeros_like(masks)), logits[-1].argmax()
+                value = alone.number_of(logits, torch.zeros_like(masks))
+                decision = logits[-1].argmax()
                 probability = probabilities(logits, alone.model.task)[:, decision]
                 same = logits.argmax(-1) == decision
                 fall = probability[-1] - complement(probability)  # by the words removed
                 exact = shapley_values(value[None])[0]
                 shapley[place, inside] = exact
                 flipped = ~complement(same)[None]
-                limits, size = prefix_limits(fall[None]), smallest_set(flipped).size[0].double()
+                limits = prefix_limits(fall[None])
+                size = smallest_set(flipped).size[0].double()
                 numbers = {
                     "aopc_lower": limits.lower[0],
                     "aopc_upper": limits.upper[0],
@@ -116,7 +187,8 @@ class Subsets(RankingProbe):
                     "sufficient_sets": minimal_sets(same[None]).sum().double(),
                 }
                 for name, values in scores.items():
-                    one, own = subject.importance(name), values[row][inside].double()
+                    one = subject.importance(name)
+                    own = values[row][inside].double()
                     aopc = fall[(1 << own.argsort(descending=True, stable=True)).cumsum(0)].mean()
                     aopc = torch.where(own.isnan().any(), torch.nan, aopc)
                     width = limits.upper[0] - limits.lower[0]
@@ -132,19 +204,29 @@ class Subsets(RankingProbe):
 
 
 def against(
-    name: str, scores: Float[Tensor, "words"], exact: Float[Tensor, "words"], signed: bool, complete: bool
+    name: str,
+    scores: Float[Tensor, "words"],
+    exact: Float[Tensor, "words"],
+    signed: bool,
+    complete: bool,
 ) -> dict[str, Tensor]:
     """How far the scores of an importance are from the Shapley values."""
     wanted = exact if signed else exact.abs()
-    share, top = scores / _nonzero(scores.abs().sum()), scores == scores.max()
+    share = scores / _nonzero(scores.abs().sum())
+    top = scores == scores.max()
     same_top = (wanted[top] == wanted.max()).double().mean()
     numbers = {
-        f"shapley_tau_{name}": kendall_tau(scores[None], wanted[None], torch.ones_like(scores[None]).bool())[0],
+        f"shapley_tau_{name}": kendall_tau(
+            scores[None], wanted[None], torch.ones_like(scores[None]).bool()
+        )[0],
         f"shapley_top_{name}": torch.where(scores.isnan().any(), torch.nan, same_top),
-        f"shapley_share_error_{name}": (share - wanted / _nonzero(wanted.abs().sum())).abs().sum() / 2,
+        f"shapley_share_error_{name}": (share - wanted / _nonzero(wanted.abs().sum())).abs().sum()
+        / 2,
     }
     if complete:
-        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / _nonzero(exact.abs().sum())
+        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / _nonzero(
+            exact.abs().sum()
+        )
     return numbers
 
 
@@ -154,20 +236,27 @@ def _nonzero(size: Float[Tensor, ""]) -> Float[Tensor, ""]:
 
 MARK = "aopc_normalised_"
 KINDS = {
-    "aopc": "AOPC", "aopc_normalised": "between its limits", "shapley_tau": "tau with Shapley",
-    "shapley_top": "same top word as Shapley", "shapley_share_error": "shares differ from Shapley's by",
+    "aopc": "AOPC",
+    "aopc_normalised": "between its limits",
+    "shapley_tau": "tau with Shapley",
+    "shapley_top": "same top word as Shapley",
+    "shapley_share_error": "shares differ from Shapley's by",
     "shapley_error": "error against Shapley",
-}  # fmt: skip
+}
 subsets_table = partial(means_by_importance, probe="subsets", mark=MARK, kinds=KINDS)
 
 
 def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means with 95 % bootstrap
-    intervals, one panel per data set and model."""
+    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means
+    with 95 % bootstrap intervals, one panel per data set and model."""
     figure, panels = interval_figure(
-        subsets_table(results), "data and model", importances_in(results, "subsets", MARK).values(),
-        {"between its limits": ""}, x="worst order = 0, best order = 1", zero=0.5,
-    )  # fmt: skip
+        subsets_table(results),
+        "data and model",
+        importances_in(results, "subsets", MARK).values(),
+        {"between its limits": ""},
+        x="worst order = 0, best order = 1",
+        zero=0.5,
+    )
     for panel in panels.values():
         panel.set_xlim(0, 1)
     return figure
@@ -175,15 +264,23 @@ def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 CLAIMS = (
     Claim(
-        name="attention_order_is_nearer_to_the_best", criterion="erasure", level="word", speaks="for", source=SOURCE,
+        name="attention_order_is_nearer_to_the_best",
+        criterion="erasure",
+        level="word",
+        speaks="for",
+        source=SOURCE,
         statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
-        measure=mean_of("aopc_normalised_attention", ends=(0, 1)), threshold=0.5,
+        measure=mean_of("aopc_normalised_attention", ends=(0, 1)),
+        threshold=0.5,
         quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
     ),
-)  # fmt: skip
+)
 
 READING = Reading(
-    probe="subsets", order=64, claims=CLAIMS, mark=MARK,
+    probe="subsets",
+    order=64,
+    claims=CLAIMS,
+    mark=MARK,
     title="Every subset: how near do orders and attributions come to the exact answer?",
     about=(
         "Each short text is predicted in all 2^n versions with some words replaced. Three things follow from these "
@@ -218,4 +315,4 @@ READING = Reading(
     drawings=(
         Drawing("subsets_limits", limits, ("aopc_normalised_attention",), optional=("*_*",)),
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""How far is this run from another one, example by example? (Wiegreffe & Pinter 2019, sections 3.3 and 4)"""
+"""How far is this run from another one, example by example? (Wiegreffe & Pinter 2019, sections 3.3
+and 4)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,34 +25,45 @@ METRICS = (
 
 @dataclass
 class AgainstTeacher(Probe):
-    """Distance to the predictions and the attention of the run named as teacher: another seed of the same model, or the model
-    that an adversary imitates. `teacher` is that run's id, kept with the table; the batches bring what the run says."""
+    """Distance to the predictions and the attention of the run named as teacher: another seed of
+    the same model, or the model that an adversary imitates. `teacher` is that run's id, kept with
+    the table; the batches bring what the run says."""
 
-    name, metrics = "teacher", METRICS
+    name = "teacher"
+    metrics = METRICS
     of_words = True
     teacher: str | None = None
 
     def __post_init__(self) -> None:
         if self.teacher is None:
-            raise UserError("probe=teacher compares this run with another one: name it with teacher=PATH")
+            raise UserError(
+                "probe=teacher compares this run with another one: name it with teacher=PATH"
+            )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        batch, readout = subject.batch, subject.readout
+        batch = subject.batch
+        readout = subject.readout
         assert batch.teacher_attention is not None
         assert batch.teacher_probability is not None
         theirs = batch.teacher_attention.to(readout.attention)
-        # stored in float32: without this a sum of 1 + 1e-7 would show in the last digits of small divergences
+        # stored in float32: without this a sum of 1 + 1e-7 would show in the last digits of small
+        # divergences
         theirs = theirs / theirs.sum(-1, keepdim=True)
-        probability, prediction = batch.teacher_probability.to(readout.attention), readout.prediction()
+        probability = batch.teacher_probability.to(readout.attention)
+        prediction = readout.prediction()
         yield Measurement("tvd", prediction_distance(prediction, probability, readout.task))
         yield Measurement("jsd", jensen_shannon(readout.attention, theirs, readout.content))
-        yield Measurement("same_decision", (prediction.argmax(-1) == probability.argmax(-1)).double())
+        yield Measurement(
+            "same_decision", (prediction.argmax(-1) == probability.argmax(-1)).double()
+        )
         yield Measurement("teacher_max_attention", theirs.amax(-1))
         yield Measurement("teacher_predicted_class", probability.argmax(-1))
 
 
 READING = Reading(
-    probe="teacher", order=60, title="Against the teacher",
+    probe="teacher",
+    order=60,
+    title="Against the teacher",
     about=(
         "How different is the same model trained again, or another one, the teacher? TVD of the predictions, 0 to 1, "
         "and JSD of the attentions, 0 to 0.69 nats. Between two seeds of one model the JSD says how stable attention "
@@ -63,4 +75,4 @@ READING = Reading(
         Headline("jsd", "JSD of the attention to the teacher's"),
         Headline("same_decision", "share of equal decisions"),
     ),
-)  # fmt: skip
+)

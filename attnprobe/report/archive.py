@@ -1,4 +1,5 @@
-"""Evidence to keep: the page, every table, and what says how they came about, in one zip with checksums."""
+"""Evidence to keep: the page, every table, and what says how they came about, in one zip with
+checksums."""
 
 import hashlib
 import os
@@ -8,7 +9,14 @@ from pathlib import Path
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import STUDY
-from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, is_run_name
+from attnprobe.results.directory import (
+    CONFIG,
+    MANIFEST,
+    RunDirectory,
+    directories_with,
+    find_runs,
+    is_run_name,
+)
 from attnprobe.results.files import write_atomically
 from attnprobe.results.writer import OwnFolder, own_target
 
@@ -24,11 +32,15 @@ SHA256SUMS           sha256sum --check SHA256SUMS finds out whether anything was
 """
 
 
-def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page: Path, archive: Path) -> Path:
-    """Put a report and what it was made of into one zip; texts of examples are in it only as far as the page shows them.
+def write_archive(
+    places: str | os.PathLike | Iterable[str | os.PathLike], page: Path, archive: Path
+) -> Path:
+    """Put a report and what it was made of into one zip; texts of examples are in it only as far as
+    the page shows them.
 
     Raises:
-        UserError: no finished run at these places, or no archive may be written there (`archive_target`).
+        UserError: no finished run at these places, or no archive may be written there
+            (`archive_target`).
     """
     from attnprobe import __version__
 
@@ -39,10 +51,14 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
         run = RunDirectory(directory)
         listed = filter(is_run_name, run.manifest()["files"])
         kept = [one for one in listed if one == CONFIG or one.startswith("tables/")]
-        entries |= {f"runs/{name}/{one}": run.file(one) for one in kept} | {f"runs/{name}/{MANIFEST}": run / MANIFEST}
+        entries |= {f"runs/{name}/{one}": run.file(one) for one in kept} | {
+            f"runs/{name}/{MANIFEST}": run / MANIFEST
+        }
     studies = numbered_names(directories_with(STUDY, places))
     entries |= {f"studies/{name}/{STUDY}": directory / STUDY for directory, name in studies.items()}
-    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()}
+    digests = {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()
+    }
     texts = {
         "README.txt": README.format(version=__version__),
         "SHA256SUMS": "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())),
@@ -54,23 +70,31 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
             for name, text in texts.items():
                 zipped.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
             for name, file in sorted(entries.items()):
-                zipped.writestr(zipfile.ZipInfo(name, EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+                zipped.writestr(
+                    zipfile.ZipInfo(name, EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED
+                )
 
     write_atomically(archive_target(archive), write)
     return archive
 
 
 def archive_target(archive: Path) -> Path:
-    """Where an archive is to be written. A UserError where its name does not end in .zip, or there is what attnprobe did not
-    write."""
+    """Where an archive is to be written. A UserError where its name does not end in .zip, or there
+    is what attnprobe did not write."""
     if archive.suffix.lower() != ".zip":
-        raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
+        raise UserError(
+            f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip"
+        )
     return own_target(archive)
 
 
 def numbered_names(directories: list[Path]) -> dict[Path, str]:
-    """Each directory's own name, with _ for what is not printed, and a number before it where several share one."""
-    names = ["".join(one if one.isprintable() and one != "\\" else "_" for one in path.name) for path in directories]
+    """Each directory's own name, with _ for what is not printed, and a number before it where
+    several share one."""
+    names = [
+        "".join(one if one.isprintable() and one != "\\" else "_" for one in path.name)
+        for path in directories
+    ]
     return {
         directory: name if names.count(name) == 1 else f"{place}-{name}"
         for place, (directory, name) in enumerate(zip(directories, names, strict=True), start=1)

@@ -1,4 +1,5 @@
-"""A text as strips of coloured tokens in HTML, one strip per measure: for a notebook, and for a cell of a table."""
+"""A text as strips of coloured tokens in HTML, one strip per measure: for a notebook, and for a
+cell of a table."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +19,21 @@ from attnprobe.results.table import IMPORTANCES
 
 EXPLAINED = "explain"
 SENTENCE = "sentence"
-"""Keys of an explanation's `attrs`: the importances, and what this classifier's tests say first of its attention."""
+"""Keys of an explanation's `attrs`: the importances, and what this classifier's tests say first of
+its attention."""
 MOST_TEXTS = 25
-"""A notebook shows no more texts than these: every token of every measure is an element of the page."""
+"""A notebook shows no more texts than these: every token of every measure is an element of the
+page."""
 NAMED = 3
 
-# One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes before the system's,
-# and the background is set as well, so that a theme that is not known here costs looks, not legibility.
+# One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes
+# before the system's, and the background is set as well, so that a theme that is not known here
+# costs looks, not legibility.
 _LIGHT = "--paper: #ffffff; --heat: 8 81 156; --ink: #000000; --over: #ffffff; --faint: #5c5c5c; --line: #8a8a8a"
 _DARK = "--paper: #111111; --heat: 94 153 187; --ink: #ffffff; --over: #000000; --faint: #b0b0b0; --line: #8a8a8a"
 MUCH = 0.77
-"""Depth of colour from which the word changes colour: it is legible at any depth (contrast 4.5 or more)."""
+"""Depth of colour from which the word changes colour: it is legible at any depth (contrast 4.5 or
+more)."""
 STYLE = f"""<style>
 .attnprobe-strips {{ {_LIGHT}; background: var(--paper); color: var(--ink); font: 14px/1.6 system-ui, sans-serif;
   text-align: start; padding: .3em .6em }}
@@ -79,18 +84,20 @@ def page(fragments: Iterable[str]) -> str:
 def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
     """One text's strips below each other, without the style; `head` is plain text above them.
 
-    A strip is a name, and the tokens on their colours with the number as a tooltip. A colour's depth is the square root of
-    the value. A reader who does not see the colours is told the largest values, or the members of the set.
-    """
+    A strip is a name, and the tokens on their colours with the number as a tooltip. A colour's
+    depth is the square root of the value. A reader who does not see the colours is told the largest
+    values, or the members of the set."""
     fragments = [f"<p>{_escaped(head)}</p>"] if head else []
     for strip in strips:
         values = np.array(list(strip.values), float).tolist()
         words = [*map(str, range(len(values)))] if strip.tokens is None else list(strip.tokens)
-        tokens, told = [], []
+        tokens = []
+        told = []
         for position, (word, value) in enumerate(zip(words, values, strict=True)):
             look = ""
             if isnan(value):
-                said, look = "undefined", ' class="undefined"'
+                said = "undefined"
+                look = ' class="undefined"'
             elif strip.is_set:
                 said, look = ("erased", ' class="member"') if value else ("kept", "")
             else:
@@ -103,7 +110,10 @@ def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
             title = _escaped(f"{position}: {word} — {said}")
             tokens.append(f'<i{look} title="{title}">{_escaped(word)}</i>{end}')
         if strip.is_set:
-            label = ", ".join(word for word, value in zip(words, values, strict=True) if value == 1) or "none"
+            label = (
+                ", ".join(word for word, value in zip(words, values, strict=True) if value == 1)
+                or "none"
+            )
         else:
             largest = ", ".join(said for _, _, said in sorted(told)[:NAMED])
             label = f"{f'largest {largest}' if told else 'undefined'}; {len(values)} in all"
@@ -119,11 +129,11 @@ def _escaped(text: str) -> str:
 
 
 class Explanation(pd.DataFrame):
-    """What a classifier says about some texts, one row per text (`TrainedRun.explain` has the columns): a DataFrame
-    that a notebook shows as heat maps.
+    """What a classifier says about some texts, one row per text (`TrainedRun.explain` has the
+    columns): a DataFrame that a notebook shows as heat maps.
 
-    Selecting rows keeps the heat maps; without the columns that they need, the ordinary table is shown.
-    """
+    Selecting rows keeps the heat maps; without the columns that they need, the ordinary table is
+    shown."""
 
     @property
     def _constructor(self) -> type["Explanation"]:
@@ -137,29 +147,49 @@ class Explanation(pd.DataFrame):
         titles = {name: facts_of(name, self, EXPLAINED).title for name in told if name in self}
         fragments = []
         for number, row in enumerate(rows, start=1):
-            prediction, probability = row["prediction"], row["probability"]
+            prediction = row["prediction"]
+            probability = row["probability"]
             if isinstance(prediction, str):
                 said = f"{prediction} ({sureness(probability.values(), probability[prediction])})"
             else:
-                said = ", ".join(f"{name} (p = {probability[name]:.3f})" for name in prediction) or "no label"
+                said = (
+                    ", ".join(f"{name} (p = {probability[name]:.3f})" for name in prediction)
+                    or "no label"
+                )
             asked = f"{row['question']} " if "question" in row else ""
             never = "flips_to" in row and not isinstance(row["flips_to"], str)
-            head = f"{asked}→ {said}" + ("; no erasure from the attention changes that" if never else "")
-            strips, tokens = attention_strips(row, shows_words=True), row["tokens"]
-            strips += [Strip(name, row[column], tokens) for column, name in titles.items() if column != "attention"]
+            head = f"{asked}→ {said}" + (
+                "; no erasure from the attention changes that" if never else ""
+            )
+            strips = attention_strips(row, shows_words=True)
+            tokens = row["tokens"]
+            strips += [
+                Strip(name, row[column], tokens)
+                for column, name in titles.items()
+                if column != "attention"
+            ]
             if isinstance(row.get("flips_to"), str):
-                flipping = Strip(f"erased: {row['flips_to']}", row["flipping_set"], tokens, strips[0].ends, is_set=True)
+                flipping = Strip(
+                    f"erased: {row['flips_to']}",
+                    row["flipping_set"],
+                    tokens,
+                    strips[0].ends,
+                    is_set=True,
+                )
                 strips.append(flipping)
             fragments.append(strips_html(strips, head=f"Text {number} {head}"))
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
-        first = [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
+        first = (
+            [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
+        )
         return page([*first, f"<p>{note}</p>", *fragments])
 
 
 def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:
-    """The model's attention to its positions; and in a hierarchical model, among the words of each sentence."""
+    """The model's attention to its positions; and in a hierarchical model, among the words of each
+    sentence."""
     sentences = row.get("words") is not None
     ends = [*range(len(row["attention"]))] if sentences else []
     strips = [Strip("attention", row["attention"], row["tokens"] if shows_words else None, ends)]

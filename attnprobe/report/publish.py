@@ -23,37 +23,66 @@ PAGE = "report.html"
 
 @answering_disk()
 def publish_study(directory: Path, *, verbose: bool = False) -> None:
-    """Write a finished study's findings, tables, figures and page into its directory, and show its answer on the terminal;
-    with `verbose` its verdicts, tables and readings before that."""
+    """Write a finished study's findings, tables, figures and page into its directory, and show its
+    answer on the terminal; with `verbose` its verdicts, tables and readings before that."""
     reading = read_study(directory)
-    own, runs = findings_of_study(reading), read_runs(reading.runs)
+    own = findings_of_study(reading)
+    runs = read_runs(reading.runs)
     if verbose:
         console = Console()
         for one in own[own["primary"]].astype(str).to_dict("records"):
-            said = [one[name] for name in ("answer", "statement", "reason", "track_record") if one[name]]
+            said = [
+                one[name] for name in ("answer", "statement", "reason", "track_record") if one[name]
+            ]
             console.print(safe(f"{one['criterion']} ({one['level']}): {'. '.join(said)}"))
         for caption, numbers in reading.tables.items():
             compact = with_intervals(numbers)
-            sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "iuf" else "left"} for one in compact}
+            sides = {
+                str(one): {"justify": "right" if numbers[one].dtype.kind in "iuf" else "left"}
+                for one in compact
+            }
             rows = compact.itertuples(index=False)
-            console.print(terminal_table(sides, rows, lines=console.is_terminal, title=safe(caption)))
+            console.print(
+                terminal_table(sides, rows, lines=console.is_terminal, title=safe(caption))
+            )
         for finding in reading.findings:
-            console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+            console.print(
+                safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}")
+            )
         for run in runs:
             if run.warning:
                 console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
-        of_data = (f"{data}: {'; '.join(notes) or 'every row was used whole'}" for data, notes in notes_of_data(runs))
-        for note in (*of_data, *reading.notes, *notes_of_tests([run.manifest.get("tables", {}) for run in runs])):
+        of_data = (
+            f"{data}: {'; '.join(notes) or 'every row was used whole'}"
+            for data, notes in notes_of_data(runs)
+        )
+        for note in (
+            *of_data,
+            *reading.notes,
+            *notes_of_tests([run.manifest.get("tables", {}) for run in runs]),
+        ):
             console.print(safe(note))
-    said = answer_lines(own, runs[0].quality, runs[0].attention_on, "the page says what each of them needs")
+    said = answer_lines(
+        own, runs[0].quality, runs[0].attention_on, "the page says what each of them needs"
+    )
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
-    page, made = directory / PAGE, f'content="attnprobe {__version__}"'
+    page = directory / PAGE
+    made = f'content="attnprobe {__version__}"'
     newest = max((place / MANIFEST).stat().st_mtime for place in reading.runs)
-    # the page takes longer than the answer, which is there; it stays where nothing was measured since
-    if not page.is_file() or page.stat().st_mtime < newest or made not in page.read_text("utf-8", "replace")[:2000]:
+    # the page takes longer than the answer, which is there; it stays where nothing was measured
+    # since
+    if (
+        not page.is_file()
+        or page.stat().st_mtime < newest
+        or made not in page.read_text("utf-8", "replace")[:2000]
+    ):
         write_study(reading)
         write_report([*reading.runs, directory], page, title=reading.title)
-    print(visible(f"page: {page}"), *[] if verbose else ["all numbers: the same command with verbose=true"], sep="\n")
+    print(
+        visible(f"page: {page}"),
+        *[] if verbose else ["all numbers: the same command with verbose=true"],
+        sep="\n",
+    )
 
 
 def write_study(reading: StudyReading) -> None:

@@ -20,21 +20,51 @@ from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder
 
 LATEX = {
-    "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
-    "·": "$\\cdot$", "×": "$\\times$", "−": "$-$", "≤": "$\\leq$", "≥": "$\\geq$", "≠": "$\\neq$", "‖": "$\\Vert$",
-    "α": "$\\alpha$", "ε": "$\\varepsilon$", "λ": "$\\lambda$", "τ": "$\\tau$", "Δ": "$\\Delta$",
-} | {character: f"\\{character}" for character in "&%$#_{}"}  # fmt: skip
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "·": "$\\cdot$",
+    "×": "$\\times$",
+    "−": "$-$",
+    "≤": "$\\leq$",
+    "≥": "$\\geq$",
+    "≠": "$\\neq$",
+    "‖": "$\\Vert$",
+    "α": "$\\alpha$",
+    "ε": "$\\varepsilon$",
+    "λ": "$\\lambda$",
+    "τ": "$\\tau$",
+    "Δ": "$\\Delta$",
+} | {character: f"\\{character}" for character in "&%$#_{}"}
 COMPARED = [
-    "data", "model", "seed", "probe", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
-]  # fmt: skip
+    "data",
+    "model",
+    "seed",
+    "probe",
+    "title",
+    "group",
+    "n",
+    "mean",
+    "low",
+    "high",
+    "published",
+    "difference",
+    "source",
+]
 
 
-def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike) -> list[Path]:
-    """Write every table that the results allow, the probes' own (`Reading.tables`) and those of `CAPTIONS`, as `<name>.csv`
-    and `<name>.tex`; returns the files.
+def write_tables(
+    run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike
+) -> list[Path]:
+    """Write every table that the results allow, the probes' own (`Reading.tables`) and those of
+    `CAPTIONS`, as `<name>.csv` and `<name>.tex`; returns the files.
 
     Args:
-        run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
+        run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of
+            these.
 
     Raises:
         UserError: no finished run there.
@@ -47,7 +77,8 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is there: `name` is its files', `caption` says what is counted; `rows` has one row per line."""
+    """A table that is there: `name` is its files', `caption` says what is counted; `rows` has one
+    row per line."""
 
     name: str
     caption: str
@@ -62,8 +93,9 @@ class Table:
 
 
 def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
-    """Every table that the numbers allow; none without rows. The probes' own are made one at a time. `compared`:
-    `attnprobe.evidence.published.compare` of the numbers; `found`: the findings on their runs."""
+    """Every table that the numbers allow; none without rows. The probes' own are made one at a
+    time. `compared`: `attnprobe.evidence.published.compare` of the numbers; `found`: the findings
+    on their runs."""
     for reading in present(numbers):
         for one in reading.tables:
             rows = one.build(numbers.rows(reading.probe, one.metrics))
@@ -83,22 +115,33 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
 
 
 def csv_table(rows: pd.DataFrame) -> str:
-    """A DataFrame as CSV: numbers in full, hidden characters escaped, an apostrophe before what a spreadsheet would run."""
+    """A DataFrame as CSV: numbers in full, hidden characters escaped, an apostrophe before what a
+    spreadsheet would run."""
     safe = rows.rename(columns=spreadsheet_cell)
     for position, kind in enumerate(rows.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            safe.isetitem(position, rows.iloc[:, position].astype(object).map(spreadsheet_cell).to_numpy())
+            safe.isetitem(
+                position, rows.iloc[:, position].astype(object).map(spreadsheet_cell).to_numpy()
+            )
     return safe.to_csv(index=False)
 
 
 def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
-    """A DataFrame as a LaTeX table (booktabs): numbers with three decimals or whole, undefined ones a dash, words escaped."""
+    """A DataFrame as a LaTeX table (booktabs): numbers with three decimals or whole, undefined ones
+    a dash, words escaped."""
     records = rows.astype(object).to_numpy().tolist()
-    sides = ["r" if all(isinstance(cell, Real) for cell in column) else "l" for column in zip(*records, strict=True)]
+    sides = [
+        "r" if all(isinstance(cell, Real) for cell in column) else "l"
+        for column in zip(*records, strict=True)
+    ]
     # every cell as text already: `latex` knows characters that pandas' own escaping does not
-    cells = pd.DataFrame([map(_cell, record) for record in records], columns=[latex(str(name)) for name in rows])
+    cells = pd.DataFrame(
+        [map(_cell, record) for record in records], columns=[latex(str(name)) for name in rows]
+    )
     styler = cells.style.hide(axis="index")
-    return styler.to_latex(caption=latex(caption), label=f"tab:{label}", column_format="".join(sides), hrules=True)
+    return styler.to_latex(
+        caption=latex(caption), label=f"tab:{label}", column_format="".join(sides), hrules=True
+    )
 
 
 def _cell(value: object) -> str:
@@ -119,8 +162,8 @@ def latex(text: str) -> str:
 
 
 def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its cells as text, and each number's ends, in columns called `<name> low` and `<name> high`, put into
-    the number's own column. Numbers have three digits; NaN is nothing.
+    """The table with its cells as text, and each number's ends, in columns called `<name> low` and
+    `<name> high`, put into the number's own column. Numbers have three digits; NaN is nothing.
 
     >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [-0.4], "F1 high": [0.6], "n": [3000]})).to_dict("list")
     {'F1': ['0.500 [−0.400, 0.600]'], 'n': ['3,000']}
@@ -138,8 +181,12 @@ def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     shown = {name: [text(value) for value in table[name]] for name in table}
     for name in table:
         if f"{name} low" in shown:
-            spans = zip(shown[name], shown.pop(f"{name} low"), shown.pop(f"{name} high"), strict=True)
-            shown[name] = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
+            spans = zip(
+                shown[name], shown.pop(f"{name} low"), shown.pop(f"{name} high"), strict=True
+            )
+            shown[name] = [
+                f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans
+            ]
     return pd.DataFrame(shown)
 
 
@@ -155,13 +202,45 @@ CAPTIONS = {
     "for the other claims of the model (Holm).",
 }
 FINDING_COLUMNS = [
-    "data", "model", "group", "criterion", "level", "claim", "statement", "value", "low", "high", "n", "threshold",
-    "smallest", "verdict", "interval_verdict", "primary", "speaks", "quantity", "source",
-]  # fmt: skip
+    "data",
+    "model",
+    "group",
+    "criterion",
+    "level",
+    "claim",
+    "statement",
+    "value",
+    "low",
+    "high",
+    "n",
+    "threshold",
+    "smallest",
+    "verdict",
+    "interval_verdict",
+    "primary",
+    "speaks",
+    "quantity",
+    "source",
+]
 VERDICT_COLUMNS = [
-    "data", "model", "group", "criterion", "level", "verdict", "reason", "claim", "statement", "value", "low", "high", "n",
-    "threshold", "smallest", "p", "track_record",
-]  # fmt: skip
+    "data",
+    "model",
+    "group",
+    "criterion",
+    "level",
+    "verdict",
+    "reason",
+    "claim",
+    "statement",
+    "value",
+    "low",
+    "high",
+    "n",
+    "threshold",
+    "smallest",
+    "p",
+    "track_record",
+]
 
 
 CAPTION = (
@@ -173,17 +252,31 @@ CAPTION = (
 
 
 def word_tables(runs: Iterable[Run]) -> Iterator[Table]:
-    """The tables of these runs, of several each called by its run; none where no word is in texts enough."""
+    """The tables of these runs, of several each called by its run; none where no word is in texts
+    enough."""
     several = list(runs)
     for run in several:
         if PROBE in run.numbers.probes:
-            rows = word_table(run.numbers.rows(PROBE, (), stepped=STEPS), run.files.examples(run.split).to_pandas())
+            rows = word_table(
+                run.numbers.rows(PROBE, (), stepped=STEPS),
+                run.files.examples(run.split).to_pandas(),
+            )
             if len(rows):
-                yield Table("word_table" if len(several) == 1 else f"word_table-{run.directory.name}", CAPTION, rows)
+                yield Table(
+                    "word_table" if len(several) == 1 else f"word_table-{run.directory.name}",
+                    CAPTION,
+                    rows,
+                )
 
 
 PAPERS = {
-    "Jain and Wallace (2019)": ("permutation", "adversarial", "gradient", "leave_one_out", "correlation"),
+    "Jain and Wallace (2019)": (
+        "permutation",
+        "adversarial",
+        "gradient",
+        "leave_one_out",
+        "correlation",
+    ),
     "Serrano and Smith (2019)": ("single_weight", "erasure"),
     "DeYoung et al. (2020), ERASER": ("plausibility", "faithfulness"),
 }
@@ -207,15 +300,21 @@ DEFINITIONS = (
 
 
 def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Path]:
-    """Write `paper.tex`, a document that LaTeX compiles as it is; returns its path, nothing where there is no number.
+    """Write `paper.tex`, a document that LaTeX compiles as it is; returns its path, nothing where
+    there is no number.
 
-    It has a table per paper, with a line per number, data set and model. Over one run a number has its interval, over
-    several seeds their mean and range. `compared`: all headline numbers (`attnprobe.evidence.published.compare`).
-    """
+    It has a table per paper, with a line per number, data set and model. Over one run a number has
+    its interval, over several seeds their mean and range. `compared`: all headline numbers
+    (`attnprobe.evidence.published.compare`)."""
 
     def printable(text: str) -> str:
         # a character that LaTeX's own fonts lack by its number
-        return latex("".join(one if ord(one) < 0x180 or latex(one) != one else f"[U+{ord(one):04X}]" for one in text))
+        return latex(
+            "".join(
+                one if ord(one) < 0x180 or latex(one) != one else f"[U+{ord(one):04X}]"
+                for one in text
+            )
+        )
 
     overall = compared[compared["group"] == "overall"]
     named = {probe for probes in PAPERS.values() for probe in probes}
@@ -233,8 +332,11 @@ def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Pat
             f"{head}\n\\endfirsthead\n{head}\n\\endhead",
         ]
         # not by title: every pair of importances has its "standard deviation"
-        for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
-            title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
+        for (data, model, _, _), own in rows.groupby(
+            ["data", "model", "probe", "metric"], sort=False, observed=True
+        ):
+            title = str(own["title"].iloc[0])
+            values = own["mean"].to_numpy(float)
             spread = f" ({_cell(values.min())} to {_cell(values.max())})"
             if len(own) == 1:
                 low, high = own[["low", "high"]].iloc[0]
@@ -242,8 +344,15 @@ def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Pat
             published = own["published"].dropna()
             # a number that belongs to the one above it, its further lines too
             inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
-            cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), str(int(own["n"].sum()))]
-            cells += [f"{_cell(values.mean())}{spread}", _cell(published.iloc[0]) if len(published) else ""]
+            cells = [
+                inner + printable(title.strip()),
+                printable(f"{data}, {model}"),
+                str(int(own["n"].sum())),
+            ]
+            cells += [
+                f"{_cell(values.mean())}{spread}",
+                _cell(published.iloc[0]) if len(published) else "",
+            ]
             tables.append(" & ".join(cells) + " \\\\")
         tables.append("\\bottomrule\n\\end{longtable}\n")
     if not tables:

@@ -1,18 +1,17 @@
-"""A run's directory: the one place that knows the names of its files, and the checks that every reader makes.
+"""A run's directory: the one place that knows the names of its files, and the checks that every
+reader makes.
 
-.attnprobe            written first: this folder is a run's own; .attnprobe.new/: what is being added and not true yet
-                      (`attnprobe.results.writer`)
-config.yaml           everything that decides the numbers, resolved
-vocabulary.json       word → id
-pipeline.json         how text becomes tokens; the classes
-model.safetensors     the weights of the chosen epoch
-training.json         the training is finished; checksums of its files
-examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and attention as lists; tables
-                      and pages are about those of the test split, runs that learn from this one read them all
-playground.parquet    a few texts with what a page can compute predictions from; figures/: drawn from the tables alone
-tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.directory`)
-manifest.json         written last; lists the tables, and the SHA-256 of every file. No manifest, not done.
-"""
+.attnprobe            written first: this folder is a run's own; .attnprobe.new/: what is being
+                      added and not true yet (`attnprobe.results.writer`)
+config.yaml           everything that decides the numbers, resolved vocabulary.json       word → id
+pipeline.json         how text becomes tokens; the classes model.safetensors     the weights of the
+chosen epoch training.json         the training is finished; checksums of its files
+examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and attention
+as lists; tables and pages are about those of the test split, runs that learn from this one read
+them all playground.parquet    a few texts with what a page can compute predictions from; figures/:
+drawn from the tables alone tables/<probe>.parquet  long tables, one row = one number about one
+example (`attnprobe.results.directory`) manifest.json         written last; lists the tables, and
+the SHA-256 of every file. No manifest, not done."""
 
 import os
 import re
@@ -30,15 +29,22 @@ from attnprobe.core.errors import UserError
 from attnprobe.results.files import DamagedRun, Record, damaged, read_sealed, record_of
 
 WHOLE_SPLIT = -1
-"""`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
+"""`example_id` of a number that is about the whole split (accuracy, a count) and not about one
+example."""
 
 IDENTITY = ("run_id", "experiment", "data", "model", "seed", "split", "probe")
 COLUMNS = (*IDENTITY, "metric", "example_id", "step", "value")
 SCHEMA = pa.schema(
     [
-        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("run_id", "experiment", "data", "model")],
+        *[
+            pa.field(name, pa.dictionary(pa.int32(), pa.string()))
+            for name in ("run_id", "experiment", "data", "model")
+        ],
         pa.field("seed", pa.int64()),
-        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("split", "probe", "metric")],
+        *[
+            pa.field(name, pa.dictionary(pa.int32(), pa.string()))
+            for name in ("split", "probe", "metric")
+        ],
         pa.field("example_id", pa.int64()),
         pa.field("step", pa.float64()),
         pa.field("value", pa.float64()),
@@ -46,8 +52,9 @@ SCHEMA = pa.schema(
 )
 SITE = "site"
 SITED = SCHEMA.append(pa.field(SITE, pa.dictionary(pa.int32(), pa.string())))
-"""With a last column that says which of a model's attentions a number is about (`attnprobe.models.base.Model.sites`): only
-tables of several sites are written with it, and where it is absent every number is about the model's own."""
+"""With a last column that says which of a model's attentions a number is about
+(`attnprobe.models.base.Model.sites`): only tables of several sites are written with it, and where
+it is absent every number is about the model's own."""
 
 MANIFEST = "manifest.json"
 MARKER = ".attnprobe"
@@ -58,16 +65,18 @@ VOCABULARY = "vocabulary.json"
 PIPELINE = "pipeline.json"
 PLAYGROUND = "playground.parquet"
 FINDINGS = "findings.parquet"
-"""Made of the tables, by whoever reads them where it is missing or of another version: no part of the run."""
+"""Made of the tables, by whoever reads them where it is missing or of another version: no part of
+the run."""
 CURVES = "training/"
 TRACKING = "wandb/"
 STAGING = f"{MARKER}.new/"
-"""Where what is added to a run is prepared, and where readers find it that a commit has listed and not moved yet."""
+"""Where what is added to a run is prepared, and where readers find it that a commit has listed and
+not moved yet."""
 UNTESTED = ("train", "validation")
 """Splits that no probe examines: their examples are there for the runs that learn from this one."""
 SECTION = "data_section"
-"""The manifest's key of what is said of the data before training: `notes`, what was guessed while reading, one sentence
-each; `checks`, see `attnprobe.data.data_warnings.Check`."""
+"""The manifest's key of what is said of the data before training: `notes`, what was guessed while
+reading, one sentence each; `checks`, see `attnprobe.data.data_warnings.Check`."""
 NAMES = re.compile(
     r"manifest\.json|training\.json|config\.yaml|model\.safetensors|vocabulary\.json|pipeline\.json|playground\.parquet"
     r"|findings\.parquet"
@@ -92,15 +101,18 @@ examples_file = "examples/{}.parquet".format
 
 
 class RunDirectory:
-    """One run's directory. Whatever is read through it has been compared with the manifest; `written` are the files that
-    this process has prepared and that no list names yet."""
+    """One run's directory. Whatever is read through it has been compared with the manifest;
+    `written` are the files that this process has prepared and that no list names yet."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path, self.written = Path(path), set[str]()
+        self.path = Path(path)
+        self.written = set[str]()
         try:
             str(self.path).encode()
         except UnicodeEncodeError:  # no parquet file can be opened there
-            raise UserError(f"{self.path}: the name of a run's folder is not UTF-8: rename it") from None
+            raise UserError(
+                f"{self.path}: the name of a run's folder is not UTF-8: rename it"
+            ) from None
 
     def __truediv__(self, name: str) -> Path:
         return self.path.joinpath(*PurePosixPath(name).parts)
@@ -120,10 +132,15 @@ class RunDirectory:
         return self.read_listing(MANIFEST) if self.is_finished else None
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a run wrote it."""
+        """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a
+        run wrote it."""
         content = self.read_manifest()
         if content is None:
-            state = "holds no finished run (no manifest.json)" if self.path.exists() else "does not exist"
+            state = (
+                "holds no finished run (no manifest.json)"
+                if self.path.exists()
+                else "does not exist"
+            )
             raise UserError(
                 f"{self.path} {state}: expected a run directory such as runs/testbed/lstm_additive-seed0-…; start one "
                 f"with `python -m attnprobe`, or give the command of one that was interrupted again"
@@ -131,8 +148,8 @@ class RunDirectory:
         return {"tables": {}} | content
 
     def training(self) -> dict[str, Any]:
-        """What is known since the training finished (the chosen epoch, the curve, the data), after comparing the files that
-        the training wrote with their checksums; or a `DamagedRun`."""
+        """What is known since the training finished (the chosen epoch, the curve, the data), after
+        comparing the files that the training wrote with their checksums; or a `DamagedRun`."""
         content = self.read_listing(TRAINED)
         for name, record in content["files"].items():
             if name != CONFIG:  # replaced by every command that adds to the run
@@ -140,17 +157,19 @@ class RunDirectory:
         return content
 
     def read_listing(self, file: str) -> dict[str, Any]:
-        """The manifest or training.json, whose `files` lists others of the run, each of a name that a run's files have; or a
-        `DamagedRun`."""
+        """The manifest or training.json, whose `files` lists others of the run, each of a name that
+        a run's files have; or a `DamagedRun`."""
         content = read_sealed(self / file)
         for name in content["files"]:
             if not is_run_name(name):
-                raise DamagedRun(f"{self / file} names the file {name[:200]!r}, which no run has: it was changed")
+                raise DamagedRun(
+                    f"{self / file} names the file {name[:200]!r}, which no run has: it was changed"
+                )
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Compare files with the manifest, by name (None: all that it lists), and return it; raises as `manifest` does, and a
-        `DamagedRun` of the first file missing, unlisted or changed."""
+        """Compare files with the manifest, by name (None: all that it lists), and return it; raises
+        as `manifest` does, and a `DamagedRun` of the first file missing, unlisted or changed."""
         manifest = self.manifest()
         for name in manifest["files"] if names is None else names:
             if name not in manifest["files"]:
@@ -159,7 +178,8 @@ class RunDirectory:
         return manifest
 
     def located(self, name: str, record: Record) -> Path:
-        """The path of a file as its record says, in its place or still where it was prepared; or a `DamagedRun`."""
+        """The path of a file as its record says, in its place or still where it was prepared; or a
+        `DamagedRun`."""
         # whoever commits may have moved it between two looks
         for path in (self / name, self / f"{STAGING}{name}", self / name):
             try:
@@ -171,18 +191,23 @@ class RunDirectory:
                 return path
             sizes = f"it has {found['bytes']:,} bytes, the manifest says {record['bytes']:,}"
             differs = found["bytes"] != record["bytes"]
-            wrong = damaged(path, sizes if differs else "its SHA-256 is not the one in the manifest")
+            wrong = damaged(
+                path, sizes if differs else "its SHA-256 is not the one in the manifest"
+            )
         raise wrong
 
     def verify_tables(self, probes: Collection[str] | None = None) -> list[str]:
-        """As `verify`, of the tables of these probes (None: of all), whose names it returns, and of the examples that probes
-        were run on."""
+        """As `verify`, of the tables of these probes (None: of all), whose names it returns, and of
+        the examples that probes were run on."""
         tables = [table_file(name) for name in self.probes() if probes is None or name in probes]
-        self.verify([*tables, *(examples_file(split) for split in self.splits() if split not in UNTESTED)])
+        self.verify(
+            [*tables, *(examples_file(split) for split in self.splits() if split not in UNTESTED)]
+        )
         return tables
 
     def file(self, name: str) -> Path:
-        """The path of one file, after comparing it with the manifest, unless this process prepared it."""
+        """The path of one file, after comparing it with the manifest, unless this process prepared
+        it."""
         if name in self.written:
             return self / f"{STAGING}{name}"
         return self.located(name, self.verify([name])["files"][name])
@@ -194,23 +219,32 @@ class RunDirectory:
     def splits(self) -> list[str]:
         """The splits whose examples the manifest lists, or this process prepared."""
         listed = self.manifest()["files"] if self.is_finished or not self.written else {}
-        return [Path(name).stem for name in (*self.written, *listed) if name.startswith("examples/")]
+        return [
+            Path(name).stem for name in (*self.written, *listed) if name.startswith("examples/")
+        ]
 
     def examples(
-        self, split: str, columns: Sequence[str] | None = None, example_ids: Iterable[int] | None = None
+        self,
+        split: str,
+        columns: Sequence[str] | None = None,
+        example_ids: Iterable[int] | None = None,
     ) -> pa.Table:
-        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only some columns and rows. A
-        `UserError` where the run has no such split, a `DamagedRun` where its examples are not as they were written."""
+        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only
+        some columns and rows. A `UserError` where the run has no such split, a `DamagedRun` where
+        its examples are not as they were written."""
         if split not in self.splits():
             raise UserError(
                 f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
             )
-        ids = None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
+        ids = (
+            None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
+        )
         wanted = None if ids is None else pc.field("example_id").isin(ids)
         return pq.read_table(self.file(examples_file(split)), columns=columns, filters=wanted)
 
     def example_columns(self, split: str) -> pa.Schema:
-        """The columns of `examples`, and their types; a `DamagedRun` where they are not as they were written."""
+        """The columns of `examples`, and their types; a `DamagedRun` where they are not as they
+        were written."""
         return pq.read_schema(self.file(examples_file(split)))
 
     def shown_files(self) -> list[str]:
@@ -224,7 +258,8 @@ class DamagedRunWarning(UserWarning):
 
 
 def find_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike], check: Callable[[RunDirectory], Any] = RunDirectory.verify
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> list[Path]:
     """As `sound_runs`; what is left out is named in a `DamagedRunWarning`."""
     sound, skipped = sound_runs(places, check)
@@ -233,15 +268,20 @@ def find_runs(
 
 
 def sound_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike], check: Callable[[RunDirectory], Any] = RunDirectory.verify
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> tuple[list[Path], list[DamagedRun]]:
-    """Directories of all sound finished runs at or below directories or glob patterns, sorted; and what is wrong with the
-    others, each damaged, or another program's manifest.json. `check` raises a `UserError` for a run to leave out.
+    """Directories of all sound finished runs at or below directories or glob patterns, sorted; and
+    what is wrong with the others, each damaged, or another program's manifest.json. `check` raises
+    a `UserError` for a run to leave out.
 
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.
     """
-    names = [os.fspath(place) for place in ([places] if isinstance(places, (str, os.PathLike)) else places)]
+    names = [
+        os.fspath(place)
+        for place in ([places] if isinstance(places, (str, os.PathLike)) else places)
+    ]
     directories = directories_with(MANIFEST, names)
     if not directories:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
@@ -250,7 +290,8 @@ def sound_runs(
             f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
             f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
         )
-    sound, skipped = [], []
+    sound = []
+    skipped = []
     for directory in directories:
         try:
             check(RunDirectory(directory))
@@ -270,8 +311,11 @@ def warn_of(skipped: Sequence[DamagedRun]) -> None:
         warnings.warn(f"{count} left out:{lines}", DamagedRunWarning, stacklevel=3)
 
 
-def directories_with(file: str, places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
+def directories_with(
+    file: str, places: str | os.PathLike | Iterable[str | os.PathLike]
+) -> list[Path]:
+    """Every directory at or below these directories or glob patterns that holds a file of this
+    name, sorted."""
     directories: set[Path] = set()
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         # a directory may be named like a pattern

@@ -20,8 +20,9 @@ from typing_extensions import TypedDict
 
 from attnprobe.core.errors import UserError
 
-# Files that somebody else may have written: read in bounded time and memory, and as plain data. Whatever is wrong with one
-# ends in one `UserError` that names it. A file that is not there raises `FileNotFoundError`: that often means something.
+# Files that somebody else may have written: read in bounded time and memory, and as plain data.
+# Whatever is wrong with one ends in one `UserError` that names it. A file that is not there raises
+# `FileNotFoundError`: that often means something.
 
 MAX_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
@@ -44,7 +45,8 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
 
 
 class DamagedRun(UserError):
-    """A file of a run is missing, cut off, changed, or none of ours; the message names it and says what to do."""
+    """A file of a run is missing, cut off, changed, or none of ours; the message names it and says
+    what to do."""
 
 
 def damaged(path: str | os.PathLike, reason: str) -> DamagedRun:
@@ -56,10 +58,16 @@ def damaged(path: str | os.PathLike, reason: str) -> DamagedRun:
 
 
 def open_regular(path: str | os.PathLike, *, required: bool = False) -> BufferedReader:
-    """Open a regular file for reading: no link, which in a run directory from elsewhere leads to any file of this machine,
-    and no pipe or device, so that reading it ends; a `DamagedRun` where it is one or cannot be read. Where there is
-    nothing and it is not `required`: FileNotFoundError, NotADirectoryError."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    """Open a regular file for reading: no link, which in a run directory from elsewhere leads to
+    any file of this machine, and no pipe or device, so that reading it ends; a `DamagedRun` where
+    it is one or cannot be read. Where there is nothing and it is not `required`: FileNotFoundError,
+    NotADirectoryError."""
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     try:
         descriptor = os.open(path, flags)
     except (FileNotFoundError, NotADirectoryError):
@@ -68,7 +76,11 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
         raise
     except OSError as error:
         is_link = error.errno == errno.ELOOP
-        reason = "is a symbolic link, expected a regular file" if is_link else f"cannot be read ({error.strerror})"
+        reason = (
+            "is a symbolic link, expected a regular file"
+            if is_link
+            else f"cannot be read ({error.strerror})"
+        )
         raise damaged(path, f"it {reason}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -98,10 +110,13 @@ def read_json(path: str | os.PathLike, content: bytes | None = None) -> dict[str
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
-    """A YAML mapping of plain data without aliases, a few lines of which grow without end; raises as `open_regular` does."""
+    """A YAML mapping of plain data without aliases, a few lines of which grow without end; raises
+    as `open_regular` does."""
     content = read_bytes(path)
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=PlainLoader)):
+        if any(
+            isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=PlainLoader)
+        ):
             raise ValueError("aliases are refused, a run writes plain data")
         found = yaml.load(content, Loader=PlainLoader)
         if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
@@ -116,13 +131,15 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
 SEAL = "checksum"
 """The key under which a sealed JSON file holds the SHA-256 of the rest of it."""
 SETTLED = 2_000_000_000
-"""Nanoseconds. A file that changed more recently than this may change again within the same tick of its time stamp."""
+"""Nanoseconds. A file that changed more recently than this may change again within the same tick of
+its time stamp."""
 
 _known: dict[tuple[int, ...], str] = {}
 
 
 def record_of(path: Path) -> Record:
-    """A file's SHA-256 and size, or a `DamagedRun`. Computed once per process as long as the file stays as it is."""
+    """A file's SHA-256 and size, or a `DamagedRun`. Computed once per process as long as the file
+    stays as it is."""
     with open_regular(path, required=True) as file:
         state = os.fstat(file.fileno())
         key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
@@ -138,7 +155,8 @@ def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
+    """What `write_sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces
+    included, is found."""
     raw = read_bytes(path, required=True)
     content = read_json(path, raw)
     if SEAL not in content:
@@ -154,13 +172,14 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_atomically(path: Path, write: Any) -> None:
-    """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen.
+    """Call `write(temporary_path)` and move the result into place, so that no half-written file is
+    ever seen.
 
-    The content is on the disk before the name is, and the name before this returns: a power cut leaves the old or the new.
-    """
+    The content is on the disk before the name is, and the name before this returns: a power cut
+    leaves the old or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # what writes of this file left whose process was killed. Processes are those of this machine: of two machines that write
-    # one file at the same time, one may be told that its file is gone
+    # what writes of this file left whose process was killed. Processes are those of this machine:
+    # of two machines that write one file at the same time, one may be told that its file is gone
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         if writer := re.fullmatch(rf"\.{re.escape(path.name)}\.(\d+)\.partial", left.name):
             try:
@@ -180,7 +199,8 @@ def write_atomically(path: Path, write: Any) -> None:
 
 
 def synchronise(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk, where the file system can say so."""
+    """Wait until a file's content, or a folder's list of names, is on the disk, where the file
+    system can say so."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -203,9 +223,11 @@ def is_derived(path: Path) -> bool:
         return False
 
 
-def write_table(table: pa.Table | Iterable[pa.Table], path: Path, schema: pa.Schema | None = None) -> None:
-    """Write a parquet file, of one table or a row group at a time, as groups of this schema come; the same groups give the
-    same bytes."""
+def write_table(
+    table: pa.Table | Iterable[pa.Table], path: Path, schema: pa.Schema | None = None
+) -> None:
+    """Write a parquet file, of one table or a row group at a time, as groups of this schema come;
+    the same groups give the same bytes."""
     groups, kind = ([table], table.schema) if isinstance(table, pa.Table) else (table, schema)
 
     def write(temporary: Path) -> None:
@@ -229,7 +251,8 @@ def write_json(content: Any, path: Path) -> None:
 
 
 def write_sealed(content: dict[str, Any], path: Path) -> None:
-    """Write indented JSON whose last entry is the SHA-256 of the text without it (`read_sealed`)."""
+    """Write indented JSON whose last entry is the SHA-256 of the text without it
+    (`read_sealed`)."""
     rest = {key: value for key, value in content.items() if key != SEAL}
     text = json.dumps(rest, indent=2, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -21,5 +21,8 @@ def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
     """Nested settings as dotted keys."""
     if not isinstance(content, dict):
         return {prefix: content}
-    parts = [flattened(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in content.items()]
+    parts = [
+        flattened(value, f"{prefix}.{key}" if prefix else str(key))
+        for key, value in content.items()
+    ]
     return {key: value for part in parts for key, value in part.items()}

@@ -1,8 +1,9 @@
-"""The file of the page's playground: a few texts with all that another attention's prediction can be computed from.
+"""The file of the page's playground: a few texts with all that another attention's prediction can
+be computed from.
 
-One row per text; lists run over the positions that attention may be given to, in order. `position_logits` has all classes of
-the first position, then those of the second, and so on: the logits under any attention a are Σ_t a_t z_t. No words are in it.
-"""
+One row per text; lists run over the positions that attention may be given to, in order.
+`position_logits` has all classes of the first position, then those of the second, and so on: the
+logits under any attention a are Σ_t a_t z_t. No words are in it."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,9 +29,10 @@ SCHEMA = pa.schema(
         "flips_to": pa.int64(),
     }
 )
-"""`farthest`: the attention with the largest JSD (`jsd`, nats, at most `upper_bound`) among those whose prediction is within
-TVD `epsilon`; `is_exact`: nothing is farther. `flipping`: the fewest positions whose erasure changes the decision to
-`flips_to`, −1 where it is proved that no erasure does."""
+"""`farthest`: the attention with the largest JSD (`jsd`, nats, at most `upper_bound`) among those
+whose prediction is within TVD `epsilon`; `is_exact`: nothing is farther. `flipping`: the fewest
+positions whose erasure changes the decision to `flips_to`, −1 where it is proved that no erasure
+does."""
 
 
 def write_playground(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -39,8 +41,8 @@ def write_playground(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def read_playground(run: RunDirectory) -> list[dict[str, Any]]:
-    """The texts of a run, by example; none where it has no such file, or its decoder is not linear. A `DamagedRun` where the
-    file is not as it was written."""
+    """The texts of a run, by example; none where it has no such file, or its decoder is not linear.
+    A `DamagedRun` where the file is not as it was written."""
     if PLAYGROUND not in run.manifest()["files"]:
         return []
     return pq.read_table(run.file(PLAYGROUND)).to_pylist()

@@ -1,4 +1,5 @@
-"""A run directory's settings read as plain data: no reference in them is followed, and no class looked up."""
+"""A run directory's settings read as plain data: no reference in them is followed, and no class
+looked up."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,18 +19,21 @@ _FAMILIES = {
     "perturbation": "kernel_shap lime occlusion shapley_sampling sufficient_subset",
 }
 MOVED = {
-    **{f"attnprobe.importance.{one}": f"attnprobe.importance.{family}"
-       for family, several in _FAMILIES.items() for one in several.split()},
+    **{
+        f"attnprobe.importance.{one}": f"attnprobe.importance.{family}"
+        for family, several in _FAMILIES.items()
+        for one in several.split()
+    },
     "attnprobe.models.classifier.Recipe": "attnprobe.models.recipe.Recipe",
     "attnprobe.models.lexicon": "attnprobe.models.controls",
     "attnprobe.models.sparse": "attnprobe.models.attention",
-}  # fmt: skip
+}
 """Modules, and a class, that the settings of older runs name → where these are now."""
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """A run directory's config.yaml as plain data, compared with the manifest where the run is finished: nothing in it is
-    resolved, and nothing constructed.
+    """A run directory's config.yaml as plain data, compared with the manifest where the run is
+    finished: nothing in it is resolved, and nothing constructed.
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is none.
@@ -51,7 +55,10 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 def _name_as_today(content: Any) -> None:
     for key, value in entries(content):
-        if key == "uniform" and content.get("_target_") == "attnprobe.models.pretrained.model.PretrainedClassifier":
+        if (
+            key == "uniform"
+            and content.get("_target_") == "attnprobe.models.pretrained.model.PretrainedClassifier"
+        ):
             del content[key]
             content |= {"given": None if value is None else "uniform", "given_at": value or "last"}
         elif key == "_target_" and isinstance(value, str):

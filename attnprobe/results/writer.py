@@ -1,11 +1,12 @@
 """The one place that makes, replaces and removes what is in a run's directory.
 
-A run holds files of known names (`is_run_name`), and of these a file is the run's own if the run's lists (manifest.json,
-training.json, and the journal of what is being replaced) have its SHA-256. Nothing else is ever replaced or removed, whatever
-it is called: a file that is in the way is set aside. What a command adds is prepared in a folder inside the run, `STAGING`.
-One rename of the manifest (of training.json, for what a training writes) makes it true, and only then the files are moved to
-their places; readers look in both (`RunDirectory.file`), so that a run is whole at every moment. No link is followed.
-"""
+A run holds files of known names (`is_run_name`), and of these a file is the run's own if the run's
+lists (manifest.json, training.json, and the journal of what is being replaced) have its SHA-256.
+Nothing else is ever replaced or removed, whatever it is called: a file that is in the way is set
+aside. What a command adds is prepared in a folder inside the run, `STAGING`. One rename of the
+manifest (of training.json, for what a training writes) makes it true, and only then the files are
+moved to their places; readers look in both (`RunDirectory.file`), so that a run is whole at every
+moment. No link is followed."""
 
 import os
 import re
@@ -18,7 +19,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import CURVES, FINDINGS, MANIFEST, MARKER, STAGING, TRAINED, RunDirectory, is_run_name
+from attnprobe.results.directory import (
+    CURVES,
+    FINDINGS,
+    MANIFEST,
+    MARKER,
+    STAGING,
+    TRAINED,
+    RunDirectory,
+    is_run_name,
+)
 from attnprobe.results.files import (
     SEAL,
     DamagedRun,
@@ -46,16 +56,22 @@ LISTED = ".attnprobe-files"
 """In a folder that a user named: which of its files attnprobe wrote."""
 
 
-def _left_as_it_is(path: Path, reason: str = "is there and attnprobe did not write it") -> UserError:
+def _left_as_it_is(
+    path: Path, reason: str = "is there and attnprobe did not write it"
+) -> UserError:
     return UserError(f"{path} {reason}: it was left as it is. Move it away, or give another name")
 
 
 def own_target(path: Path) -> Path:
-    """The path of a file that a user named, where there is nothing yet or what an earlier call wrote; a `UserError` where
-    there is another file, a link, a folder or a device, which is left as it is."""
+    """The path of a file that a user named, where there is nothing yet or what an earlier call
+    wrote; a `UserError` where there is another file, a link, a folder or a device, which is left as
+    it is."""
     if not os.path.lexists(path):
         return path
-    with suppress(DamagedRun), open_regular(path) as file:  # damaged: a link, a folder, a pipe or a device
+    with (
+        suppress(DamagedRun),
+        open_regular(path) as file,
+    ):  # damaged: a link, a folder, a pipe or a device
         ends = file.read(MARKED)
         file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
         ends += file.read()
@@ -65,42 +81,61 @@ def own_target(path: Path) -> Path:
 
 
 class OwnFolder:
-    """A folder that a user named, or that stands beside a page, with a list of the files in it that are attnprobe's own;
-    `last`: those that the last call wrote whose list was closed."""
+    """A folder that a user named, or that stands beside a page, with a list of the files in it that
+    are attnprobe's own; `last`: those that the last call wrote whose list was closed."""
 
     def __init__(self, path: Path) -> None:
         """A file that was changed since its list was closed is a `UserError`."""
-        self.path, self.written = path, list[str]()
+        self.path = path
+        self.written = list[str]()
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _left_as_it_is(path, "is no folder")
-        own = read_sealed(path / LISTED) if os.path.lexists(path / LISTED) else {"files": [], "last": []}
-        self.known, self.last, self.records = set(own["files"]), list(own["last"]), dict(own.get("records", {}))
+        own = (
+            read_sealed(path / LISTED)
+            if os.path.lexists(path / LISTED)
+            else {"files": [], "last": []}
+        )
+        self.known = set(own["files"])
+        self.last = list(own["last"])
+        self.records = dict(own.get("records", {}))
         for name, record in self.records.items():
             with suppress(DamagedRun):  # it is gone, or what is there is refused when it is written
                 if record_of(path / name) != record:
                     raise _left_as_it_is(path / name, "was changed since attnprobe wrote it")
 
     def __truediv__(self, name: str) -> Path:
-        """The path of a file that is going to be written; a `UserError` where one is that attnprobe did not write, or a link,
-        a folder or a device."""
+        """The path of a file that is going to be written; a `UserError` where one is that attnprobe
+        did not write, or a link, a folder or a device."""
         path = self.path / name
-        if os.path.lexists(path) and (name not in self.known or not stat.S_ISREG(path.lstat().st_mode)):
+        if os.path.lexists(path) and (
+            name not in self.known or not stat.S_ISREG(path.lstat().st_mode)
+        ):
             raise _left_as_it_is(path)
-        if name not in self.known or not self.written:  # from now on the files are not those of the records
+        if (
+            name not in self.known or not self.written
+        ):  # from now on the files are not those of the records
             self.known.add(name)
             self.close(final=False)
         self.written.append(name)
         return path
 
     def close(self, *, final: bool = True) -> None:
-        """List the files, and those that this call wrote with their records; not `final`: it is going to write some."""
+        """List the files, and those that this call wrote with their records; not `final`: it is
+        going to write some."""
         records: dict[str, Record] = {}
         if final:
             self.last = self.written
             there = [name for name in self.written if os.path.lexists(self.path / name)]
             records = self.records | {name: record_of(self.path / name) for name in there}
-        about = "Files here that attnprobe wrote and may replace, and those that its last call wrote."
-        content = {"about": about, "files": sorted(self.known), "last": self.last, "records": records}
+        about = (
+            "Files here that attnprobe wrote and may replace, and those that its last call wrote."
+        )
+        content = {
+            "about": about,
+            "files": sorted(self.known),
+            "last": self.last,
+            "records": records,
+        }
         write_sealed(content, self.path / LISTED)
 
 
@@ -112,11 +147,14 @@ class OwnRunDirectory(RunDirectory):
         self.began = False
 
     def refuse_foreign(self) -> None:
-        """Raises `UserError` where this is no folder, or something is in it and it is not a run's own."""
+        """Raises `UserError` where this is no folder, or something is in it and it is not a run's
+        own."""
         there: list[str] = []
         try:
             with suppress(FileNotFoundError):
-                there = os.listdir(self.path)  # asked once: another process may remove an empty folder at any moment
+                there = os.listdir(
+                    self.path
+                )  # asked once: another process may remove an empty folder at any moment
         except NotADirectoryError as error:
             raise UserError(
                 f"cannot write to {self.path}: it is a file, or within one. Choose another place with output=… or run_dir=…"
@@ -131,7 +169,8 @@ class OwnRunDirectory(RunDirectory):
             )
 
     def mark(self) -> None:
-        """Make the folder and its mark, unless they are there, and finish or remove what a killed command left."""
+        """Make the folder and its mark, unless they are there, and finish or remove what a killed
+        command left."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(self / MARKER):
             about = "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists"
@@ -139,13 +178,16 @@ class OwnRunDirectory(RunDirectory):
         self.settle()
 
     def checked(self, name: str) -> Path:
-        """The path of something of the run, to be written or removed; a `UserError` where it, or a folder on the way to it,
-        is something else than the run makes: a link, a device, a folder in place of a file."""
+        """The path of something of the run, to be written or removed; a `UserError` where it, or a
+        folder on the way to it, is something else than the run makes: a link, a device, a folder in
+        place of a file."""
         parts = PurePosixPath(name).parts
         for number in range(1, len(parts) + 1):
             path = self.path.joinpath(*parts[:number])
             is_folder = number < len(parts) or name.endswith("/")
-            if os.path.lexists(path) and (path.is_symlink() or not (path.is_dir() if is_folder else path.is_file())):
+            if os.path.lexists(path) and (
+                path.is_symlink() or not (path.is_dir() if is_folder else path.is_file())
+            ):
                 found = "a symbolic link" if path.is_symlink() else "something else"
                 raise UserError(
                     f"cannot write to {self / name}: {path} is {found}, expected a {'folder' if is_folder else 'file'} "
@@ -177,7 +219,8 @@ class OwnRunDirectory(RunDirectory):
         return path
 
     def folder(self, name: str) -> Path:
-        """The path of `STAGING`, or of a folder in it that another library writes to; it is made."""
+        """The path of `STAGING`, or of a folder in it that another library writes to; it is
+        made."""
         self._expect(MARKER)
         self.began = True
         path = self.checked(f"{STAGING}{name}")
@@ -187,24 +230,31 @@ class OwnRunDirectory(RunDirectory):
     # What makes it true
 
     def finish_training(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what is known since the training finished, with the checksums of the files that it prepared."""
+        """Write what is known since the training finished, with the checksums of the files that it
+        prepared."""
         curves = [f"{CURVES}{path.name}" for path in (self / STAGING / CURVES).glob("*")]
         self.written.update(name for name in curves if is_run_name(name))
         return self._commit(TRAINED, dict(content), {})
 
     def finish(self, content: Mapping[str, Any], files: Mapping[str, Record]) -> None:
-        """Write the manifest: `content` is all of it but the files, and `files` are the records of those that were there
-        before. Raises `UserError` where one of these, of those prepared, or the mark is gone."""
+        """Write the manifest: `content` is all of it but the files, and `files` are the records of
+        those that were there before. Raises `UserError` where one of these, of those prepared, or
+        the mark is gone."""
         self._expect(TRAINED, *files)
         self._commit(MANIFEST, dict(content), files)
 
-    def _commit(self, name: str, content: dict[str, Any], files: Mapping[str, Record]) -> dict[str, Any]:
-        """Make what was prepared true by moving the file that lists it to its place, then the others to theirs."""
+    def _commit(
+        self, name: str, content: dict[str, Any], files: Mapping[str, Record]
+    ) -> dict[str, Any]:
+        """Make what was prepared true by moving the file that lists it to its place, then the
+        others to theirs."""
         self._expect(MARKER, *self.written)
         before = self._records()
         prepared = {one: record_of(self / f"{STAGING}{one}") for one in self.written}
         content["files"] = dict(sorted({**files, **prepared}.items()))
-        write_sealed({one: before[one] for one in sorted(prepared) if one in before}, self.place(JOURNAL))
+        write_sealed(
+            {one: before[one] for one in sorted(prepared) if one in before}, self.place(JOURNAL)
+        )
         write_sealed(content, self.place(name))
         self._install(name, before)
         self.written.clear()
@@ -212,7 +262,8 @@ class OwnRunDirectory(RunDirectory):
         return content
 
     def _records(self) -> dict[str, list[Record]]:
-        """What the run's files hold, by its lists; a list that is not as it was written says nothing."""
+        """What the run's files hold, by its lists; a list that is not as it was written says
+        nothing."""
         found: dict[str, list[Record]] = {}
         with suppress(DamagedRun):
             found = read_sealed(self / STAGING / JOURNAL)
@@ -228,13 +279,19 @@ class OwnRunDirectory(RunDirectory):
         try:
             if name in (MANIFEST, TRAINED):
                 return "files" in read_sealed(self / name)
-            return is_derived(self / name) if name == FINDINGS else record_of(self / name) in records.get(name, [])
+            return (
+                is_derived(self / name)
+                if name == FINDINGS
+                else record_of(self / name) in records.get(name, [])
+            )
         except (UserError, OSError):
             return False
 
     def _install(self, name: str, records: Mapping[str, list[Record]]) -> None:
-        """Move a prepared file to its place. What is there and was not written by the run is set aside."""
-        # a folder that is gone by now is not made again: a manifest alone would say that it is finished
+        """Move a prepared file to its place. What is there and was not written by the run is set
+        aside."""
+        # a folder that is gone by now is not made again: a manifest alone would say that it is
+        # finished
         self._expect(MARKER)
         path = self.checked(name)
         if os.path.lexists(path) and not self._is_own(name, records):
@@ -247,12 +304,19 @@ class OwnRunDirectory(RunDirectory):
         names = (path.with_name(f"{path.name}.kept{number or ''}") for number in count())
         kept = next(one for one in names if not os.path.lexists(one))
         path.rename(kept)
-        print(f"attnprobe: {path} is not as the run wrote it: it is kept as {kept.name}", file=sys.stderr, flush=True)
+        print(
+            f"attnprobe: {path} is not as the run wrote it: it is kept as {kept.name}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def settle(self) -> None:
-        """Move prepared files to their places that the manifest, or training.json, lists: those that a commit has made true.
-        Remove what else was prepared. Raises `DamagedRun` where one of the two is not as it was written."""
-        if not (os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained):
+        """Move prepared files to their places that the manifest, or training.json, lists: those
+        that a commit has made true. Remove what else was prepared. Raises `DamagedRun` where one of
+        the two is not as it was written."""
+        if not (
+            os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained
+        ):
             return
         records = self._records()
         for listing in (self.read_listing(TRAINED), self.read_manifest() or {"files": {}}):
@@ -272,14 +336,18 @@ class OwnRunDirectory(RunDirectory):
             for file in files:
                 name = (Path(folder) / file).relative_to(self / STAGING).as_posix()
                 whole = re.sub(r"(^|/)\.([^/]+)\.\d+\.partial$", r"\1\2", name)
-                if whole == JOURNAL or is_run_name(whole) or re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole):
+                if (
+                    whole == JOURNAL
+                    or is_run_name(whole)
+                    or re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole)
+                ):
                     (Path(folder) / file).unlink()
             with suppress(OSError):  # something else is in it
                 Path(folder).rmdir()
 
     def clear(self) -> None:
-        """Remove the run's files, but for its mark. The journal remembers them, so that one that is cut short goes on; the
-        manifest goes first, so that no run looks finished that is not."""
+        """Remove the run's files, but for its mark. The journal remembers them, so that one that is
+        cut short goes on; the manifest goes first, so that no run looks finished that is not."""
         if os.path.lexists(self / MARKER):
             records = self._records()
             with suppress(UserError):  # what is to be found there is told where it is written to
@@ -303,7 +371,9 @@ class OwnRunDirectory(RunDirectory):
         if not (self.began or os.path.lexists(self / MARKER)):
             return
         self.clear()
-        with suppress(OSError):  # somebody has removed the folder, or something else is in it, if only the lock
+        with suppress(
+            OSError
+        ):  # somebody has removed the folder, or something else is in it, if only the lock
             if {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
                 (self / MARKER).unlink(missing_ok=True)
             self.path.rmdir()

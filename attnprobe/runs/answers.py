@@ -1,4 +1,5 @@
-"""Mistakes that Hydra and OmegaConf find, in one line: what was typed, what was expected, the nearest known name."""
+"""Mistakes that Hydra and OmegaConf find, in one line: what was typed, what was expected, the
+nearest known name."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,18 @@ from attnprobe.runs.composition import CONFIGURATION, composing
 
 LONGEST = 600  # characters of a foreign message that are shown
 GROUPS = (
-    "data", "model", "training", "trainer", "logger", "launcher", "probe", "importance", "task", "experiment", "training_on",
-)  # fmt: skip
+    "data",
+    "model",
+    "training",
+    "trainer",
+    "logger",
+    "launcher",
+    "probe",
+    "importance",
+    "task",
+    "experiment",
+    "training_on",
+)
 CHECKPOINT = (
     "A classifier of Hugging Face's transformers is model=pretrained model.path=FOLDER, a folder as save_pretrained writes "
     "it, or model.path=OWNER/NAME on the hub; training=none takes it as it is"
@@ -31,11 +42,12 @@ EXTRAS = {
 
 
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
-    """The one line that a mistake is answered with that was raised while the configuration of a command line was composed,
-    resolved or constructed."""
+    """The one line that a mistake is answered with that was raised while the configuration of a
+    command line was composed, resolved or constructed."""
     if found := next((one for one in (error, error.__cause__) if isinstance(one, UserError)), None):
         return str(found)  # a mistake that a constructor found comes wrapped
-    kind, text = type(error).__name__, str(error)
+    kind = type(error).__name__
+    text = str(error)
     if kind == "MissingConfigException":
         missing = str(getattr(error, "missing_cfg_file", "") or "")
         if missing in EXTRAS:
@@ -44,7 +56,10 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         options = [one for one in getattr(error, "options", None) or () if one != "base"] or (
             choices(group) if group else []
         )
-        given = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
+        given = next(
+            (one for one in overrides if one.lstrip("+").startswith(group) and name in one),
+            f"{group}={name}",
+        )
         known = f" Known: {listed(options)}" if options else ""
         known += f". {CHECKPOINT}" if group == "model" else ""
         return f"{visible(given)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
@@ -54,15 +69,16 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         if not equals:
             return f"{visible(key)}: expected setting=value, such as seed=1"
         quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        return (
-            f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
-        )
-    unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
+        return f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
+    unknown = re.search(
+        r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text
+    )
     if unknown and "already at" not in text:  # a setting that does not exist
         key = unknown[1]
         typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
         parent, _, last = key.split("@")[0].rpartition(".")
-        # those of conf/ are known at once; to know all, classes have to be imported, and none of theirs is at the top
+        # those of conf/ are known at once; to know all, classes have to be imported, and none of
+        # theirs is at the top
         for optional in (False, True) if parent else (False,):
             names = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
             siblings = [one.rpartition(".")[2] for one in names if one.rpartition(".")[0] == parent]
@@ -85,37 +101,57 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         typed = " ".join(one for one in overrides if match[1] in one)
         return f"{visible(typed)}: ${{{name}}} is not a setting: write a value, or the name of a setting"
     if match := re.search(r"Missing mandatory value: (\S+)", text):
-        # within a part of the configuration the whole name stands after it; where a setting refers to it, that setting's does
+        # within a part of the configuration the whole name stands after it; where a setting refers
+        # to it, that setting's does
         whole = re.search(rf"full_key: (\S+\.{re.escape(match[1])})\s*$", text, re.M)
         name = match[1] if whole is None else whole[1]
-        return f"{name}=???: a value must be given{f'. {CHECKPOINT}' if name == 'model.path' else ''}"
+        return (
+            f"{name}=???: a value must be given{f'. {CHECKPOINT}' if name == 'model.path' else ''}"
+        )
     # a foreign message on one line, without the parts that say nothing to a user
-    kept = [part for part in text.splitlines() if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", part)]
+    kept = [
+        part
+        for part in text.splitlines()
+        if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", part)
+    ]
     line = visible(" ".join(" ".join(kept).split()))[:LONGEST]
     if "Config group override must be a string or a list" in text:
         chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
-        return f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"
-    if "Multiple values for" in text and (match := re.search(r"Multiple values for (\S+?)\.", text)):
+        return (
+            f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"
+        )
+    if "Multiple values for" in text and (
+        match := re.search(r"Multiple values for (\S+?)\.", text)
+    ):
         return f"{match[1]} is given twice: {line}"
     return line or kind
 
 
 def choices(group: str) -> list[str]:
     """The files of a group of this program's conf/."""
-    return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
+    return sorted(
+        path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base"
+    )
 
 
 @cache
 def known_settings(*, optional: bool = True) -> tuple[str, ...]:
-    """The dotted names of all settings as they are by default, and of all `optional` arguments that their classes take."""
+    """The dotted names of all settings as they are by default, and of all `optional` arguments that
+    their classes take."""
 
     def dotted(content: Any, path: str) -> Iterator[str]:
         for key, value in content.items():
             yield f"{path}{key}"
             if isinstance(value, Mapping):
                 yield from dotted(value, f"{path}{key}.")
-                taken = arguments(get_class(value["_target_"])) if optional and "_target_" in value else ()
-                yield from (f"{path}{key}.{argument}" for argument in taken if argument not in value)
+                taken = (
+                    arguments(get_class(value["_target_"]))
+                    if optional and "_target_" in value
+                    else ()
+                )
+                yield from (
+                    f"{path}{key}.{argument}" for argument in taken if argument not in value
+                )
 
     with nullcontext() if GlobalHydra.instance().is_initialized() else composing():
         content = OmegaConf.to_container(compose("config"))
@@ -123,7 +159,8 @@ def known_settings(*, optional: bool = True) -> tuple[str, ...]:
 
 
 def readable(argument: str) -> str:
-    r"""A command-line argument as Hydra's grammar reads it: a plain value of other than ASCII letters gets quotes.
+    r"""A command-line argument as Hydra's grammar reads it: a plain value of other than ASCII
+    letters gets quotes.
 
     >>> readable("data.text=评论"), readable("data.text=review"), readable("data.text='评论'")
     ("data.text='评论'", 'data.text=review', "data.text='评论'")

@@ -1,4 +1,5 @@
-"""A finished run loaded again: its classifier, its text pipeline, and what it says about new text."""
+"""A finished run loaded again: its classifier, its text pipeline, and what it says about new
+text."""
 
 import os
 from collections.abc import Sequence
@@ -38,8 +39,9 @@ BESIDE_ATTENTION = ("gradient", "leave_one_out")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained classifier (in eval mode, on the CPU) with everything that new text needs: the pipeline from text to batch,
-    which holds the vocabulary and the classes' names, and the run's resolved settings."""
+    """A trained classifier (in eval mode, on the CPU) with everything that new text needs: the
+    pipeline from text to batch, which holds the vocabulary and the classes' names, and the run's
+    resolved settings."""
 
     classifier: TrainedModel
     pipeline: TextPipeline
@@ -69,7 +71,8 @@ class TrainedRun:
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> tuple[Batch, Outputs]:
-        """One forward pass over new texts, in this order; arguments and errors are those of `TextPipeline.batch_of`."""
+        """One forward pass over new texts, in this order; arguments and errors are those of
+        `TextPipeline.batch_of`."""
         batch = self.pipeline.batch_of(texts, questions, candidates)
         with torch.no_grad():
             return batch, self.classifier(batch)
@@ -86,26 +89,33 @@ class TrainedRun:
 
         Args:
             texts: raw texts.
-            questions: one per text, where the run was trained with questions (`task=qa`); the second texts, where it reads
-                pairs (`data.text2`); the number of the word that is asked about, from 0, where every word has a class.
+            questions: one per text, where the run was trained with questions (`task=qa`); the
+                second texts, where it reads pairs (`data.text2`); the number of the word that is
+                asked about, from 0, where every word has a class.
             candidates: names of the classes that each text may be answered with; None: all.
-            importance: names of importances, built-in ones, an installed package's, or those that the run has settings for;
-                None: the run's own list (`gradient` and `leave_one_out` where it has none), as far as defined here.
+            importance: names of importances, built-in ones, an installed package's, or those that
+                the run has settings for; None: the run's own list (`gradient` and `leave_one_out`
+                where it has none), as far as defined here.
 
         Returns:
-            a DataFrame with one row per text: `text`, `question` (where there is one), `prediction` (name of the class;
-            multi-label: list of names), `probability` (of every class, by name), and lists of the same length:
+            a DataFrame with one row per text: `text`, `question` (where there is one), `prediction`
+            (name of the class; multi-label: list of names), `probability` (of every class, by
+            name), and lists of the same length:
 
-            - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences: its `tokens` are
-              whole sentences, and `words` and `word_attention` hold the words of each.
-            - every importance, by its name (`attnprobe.importance`): `gradient`, |word vector · ∂ŷ/∂word vector|, as shares
-              that sum to 1; `leave_one_out`, the TVD (0 to 1) between the predictions without the token and with it; …
-            - `flipping_set`: True for the fewest positions whose erasure from the attention changes the decision, to
-              `flips_to`; missing and all False where it is proved that no erasure does. Both are left out where that
-              optimum is not known: several labels, questions, candidates (`attnprobe.exact`).
+            - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences:
+              its `tokens` are whole sentences, and `words` and `word_attention` hold the words of
+              each.
+            - every importance, by its name (`attnprobe.importance`): `gradient`, |word vector ·
+              ∂ŷ/∂word vector|, as shares that sum to 1; `leave_one_out`, the TVD (0 to 1) between
+              the predictions without the token and with it; …
+            - `flipping_set`: True for the fewest positions whose erasure from the attention changes
+              the decision, to `flips_to`; missing and all False where it is proved that no erasure
+              does. Both are left out where that optimum is not known: several labels, questions,
+              candidates (`attnprobe.exact`).
 
         Raises:
-            UserError: texts or questions cannot be read, or an importance is unknown or does not suit this model.
+            UserError: texts or questions cannot be read, or an importance is unknown or does not
+                suit this model.
         """
         batch, outputs = self.outputs(texts, questions, candidates)
         probability = probabilities(outputs.logits, self.classifier.task)
@@ -113,19 +123,33 @@ class TrainedRun:
         several = self.classifier.task is Task.MULTI_LABEL
         flipping = None
         if readout.position_logits is not None and not several:
-            flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+            flipping = smallest_flipping_set(
+                readout.attention, readout.position_logits, readout.content
+            )
         seconds = [None] * len(texts) if questions is None else questions
-        tokens = [self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)]
+        tokens = [
+            self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)
+        ]
         parts = self.config.get("importance") or {}
         known = sorted({*parts, *built_in_names()})
         if importance is not None and (
-            not isinstance(importance, list | tuple | set | frozenset) or not all(name in known for name in importance)
+            not isinstance(importance, list | tuple | set | frozenset)
+            or not all(name in known for name in importance)
         ):
-            raise UserError(f"importance={importance!r}: expected a list of any of {', '.join(known)}, or None")
-        names = (self.config.get("importances") or BESIDE_ATTENTION) if importance is None else importance
-        chosen, seed = importances_of(names, parts), int(self.config.get("seed", 0))
+            raise UserError(
+                f"importance={importance!r}: expected a list of any of {', '.join(known)}, or None"
+            )
+        names = (
+            (self.config.get("importances") or BESIDE_ATTENTION)
+            if importance is None
+            else importance
+        )
+        chosen = importances_of(names, parts)
+        seed = int(self.config.get("seed", 0))
         words = self.vocabulary.words
-        subject = Subject(self.classifier, batch, outputs, readout, words, chosen, seed, self.classes)
+        subject = Subject(
+            self.classifier, batch, outputs, readout, words, chosen, seed, self.classes
+        )
         for name, one in list(chosen.items()):
             try:
                 one.refuse(self.classifier)
@@ -137,7 +161,9 @@ class TrainedRun:
                 is_defined = False
             if not is_defined:
                 del chosen[name]
-        measured = {name: subject.cached(one.scores) for name, one in chosen.items() if name != "attention"}
+        measured = {
+            name: subject.cached(one.scores) for name, one in chosen.items() if name != "attention"
+        }
         for name, scores in measured.items():
             if chosen[name].shares:  # the unit says nothing: shares of the text's sum
                 measured[name] = normalised(scores.double(), outputs.content)
@@ -152,9 +178,14 @@ class TrainedRun:
                 row["question"] = f"{tokens[number][place]} (word {place + 1})"
             by_name = dict(zip(self.classes, probability[number].tolist(), strict=True))
             likeliest = self.classes[int(probability[number].argmax())]
-            row["prediction"] = [name for name, p in by_name.items() if p > 0.5] if several else likeliest
+            row["prediction"] = (
+                [name for name, p in by_name.items() if p > 0.5] if several else likeliest
+            )
             row["probability"] = by_name
-            row |= {"tokens": tokens[number], "attention": outputs.attention[number][content].tolist()}
+            row |= {
+                "tokens": tokens[number],
+                "attention": outputs.attention[number][content].tolist(),
+            }
             row |= {name: values[number][content].tolist() for name, values in measured.items()}
             if flipping is not None:
                 other = int(flipping.flips_to[number])
@@ -169,7 +200,9 @@ class TrainedRun:
             rows.append(row)
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence
-        explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in chosen.items()}}
+        explanation.attrs[IMPORTANCES] = {
+            EXPLAINED: {name: one.facts for name, one in chosen.items()}
+        }
         return explanation
 
 
@@ -178,11 +211,13 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
 
     Args:
         directory: a run directory with its manifest.
-        trusted: packages besides attnprobe whose encoders, attentions, … the run's settings may name: yours, for models
-            of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
+        trusted: packages besides attnprobe whose encoders, attentions, … the run's settings may
+            name: yours, for models of your own. A run directory from somebody else is data, and not
+            code: see docs/faq.md for what is checked.
 
     Raises:
-        UserError: no finished run there, or its settings name anything but a class of the kind that belongs at that place.
+        UserError: no finished run there, or its settings name anything but a class of the kind that
+            belongs at that place.
         DamagedRun: one of its files is missing, cut off or changed; it is named.
     """
     run = RunDirectory(directory)
@@ -191,15 +226,24 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     pipeline = TextPipeline.load(run.path)
     try:
         weights = load_file(run / WEIGHTS)
-        if is_whole(config["model"]):  # its own tokenizer is read from where its settings say, never over the network
-            known = {"class_names": pipeline.classes, "task": pipeline.task, "trains": True, "offline": True}
+        if is_whole(
+            config["model"]
+        ):  # its own tokenizer is read from where its settings say, never over the network
+            known = {
+                "class_names": pipeline.classes,
+                "task": pipeline.task,
+                "trains": True,
+                "offline": True,
+            }
             known |= {"tags": True} if pipeline.tags else {}
             classifier: TrainedModel = instantiate(config["model"])(**known)
             pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
             # zero word vectors of the saved ones' shape, to be overwritten by them
             embeddings = torch.zeros_like(weights["embedding.weight"])
-            classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
+            classifier = construct(
+                config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task
+            )
         classifier.load_state_dict(weights)
     except (SafetensorError, OSError, RuntimeError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
@@ -211,10 +255,18 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     try:
         config = read_settings(directory)
     except OSError:
-        raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
+        raise UserError(
+            f"{directory} holds no config.yaml: expected a run directory as it was written"
+        ) from None
     check_saved(config, RunDirectory(directory) / CONFIG, trusted)
     model = config.get("model")
-    absent = [part for part in ("encoder", "attention", "decoder") if not isinstance(model, dict) or part not in model]
+    absent = [
+        part
+        for part in ("encoder", "attention", "decoder")
+        if not isinstance(model, dict) or part not in model
+    ]
     if absent and not is_whole(model):
-        raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
+        raise UserError(
+            f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run"
+        )
     return config

@@ -13,16 +13,22 @@ from attnprobe.runs.build import importances_of
 from attnprobe.runs.settings import SPLIT, Settings
 
 # files that every measurement writes
-EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), table_file("performance"))
+EVERY_RUN = (
+    CONFIG,
+    examples_file(SPLIT),
+    PLAYGROUND,
+    table_file("training"),
+    table_file("performance"),
+)
 
 
 def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
-    """Make the directory ready for this run; None where everything that is asked for is there and is to be left as it is.
-    Nothing is changed in one that is refused.
+    """Make the directory ready for this run; None where everything that is asked for is there and
+    is to be left as it is. Nothing is changed in one that is refused.
 
     Raises:
-        UserError: the directory holds another run, something else, this run finished with `on_finished=error`, or this
-            run trained on inputs that have changed since.
+        UserError: the directory holds another run, something else, this run finished with
+            `on_finished=error`, or this run trained on inputs that have changed since.
         DamagedRun: what the training left there is not as it was written.
     """
     run = OwnRunDirectory(directory)
@@ -47,10 +53,11 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
     return run
 
 
-def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings) -> list[str]:
-    """What is left to measure of what these settings ask for, by file name. What the training left is compared with its
-    checksums, and its inputs with what they were.
-    """
+def standing(
+    run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings
+) -> list[str]:
+    """What is left to measure of what these settings ask for, by file name. What the training left
+    is compared with its checksums, and its inputs with what they were."""
     asked = [*EVERY_RUN, *(table_file(name) for name in settings.config["probe"])]
     if not run.is_trained:
         if manifest is None:
@@ -59,14 +66,18 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
     trained = run.training()
     if trained.get("training_fingerprint") != fingerprint(settings.training):
         state = "a finished run" if manifest is not None else "a run, not finished,"
-        theirs, ours = flattened(trained.get("training", {})), flattened(settings.training)
+        theirs = flattened(trained.get("training", {}))
+        ours = flattened(settings.training)
         keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
-        shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]] + ["…"] * (len(keys) > 3)
+        shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]] + [
+            "…"
+        ] * (len(keys) > 3)
         raise UserError(
             f"{run.path} already holds {state} with other settings ({'; '.join(shown)}): choose another run_dir, or "
             f"on_finished=replace to lose the old one"
         )
-    before, now = trained.get("inputs", {}), records_of(settings.input_files())
+    before = trained.get("inputs", {})
+    now = records_of(settings.input_files())
     if changed := sorted(name for name in before if before[name] != now.get(name)):
         raise UserError(
             f"{run.path} was made of other files under the same name: the content of {changed[0]} has changed since. "
@@ -80,7 +91,8 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
         table = manifest["tables"].get(name) or {"settings": part}
         is_alike = table.get("settings") == part
         for told in table.get("importances", {}).values():
-            own, files = str(told.get("name")), told.get("files")
+            own = str(told.get("name"))
+            files = told.get("files")
             is_alike = is_alike and told.get("settings") == parts.get(own)
             if is_alike and files:  # the user's, which may change
                 is_alike = files == records_of(importances_of([own], parts)[own].files())
@@ -91,12 +103,17 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
             run.verify([name])
         except DamagedRun as error:  # it can be measured again
             waiting.append(name)
-            print(f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again", file=sys.stderr, flush=True)
+            print(
+                f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again",
+                file=sys.stderr,
+                flush=True,
+            )
     return waiting
 
 
 def is_finished(settings: Settings) -> bool:
-    """Whether all that these settings ask for is in their run directory, as it was written, of inputs as they were."""
+    """Whether all that these settings ask for is in their run directory, as it was written, of
+    inputs as they were."""
     run = OwnRunDirectory(settings.directory)
     manifest = run.read_manifest()
     return manifest is not None and not standing(run, manifest, settings)

@@ -1,4 +1,5 @@
-"""One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
+"""One run, top to bottom: settings → data → model → fit → test with probes → tables → figures →
+manifest."""
 
 import os
 import time
@@ -35,14 +36,20 @@ from attnprobe.results.directory import (
     RunDirectory,
     examples_file,
     table_file,
-)  # fmt: skip
+)
 from attnprobe.results.files import DamagedRun, records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
-from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, made_with, whole_rows, write_results
+from attnprobe.runs.collecting import (
+    PlaygroundCollector,
+    PredictionCollector,
+    made_with,
+    whole_rows,
+    write_results,
+)
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
@@ -51,11 +58,13 @@ from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tra
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
-    """Train one classifier, or load one that is trained, and examine it with the configured probes; returns the run's
-    directory. `sweep`: this is one job of several: a finished one is skipped and not an error.
+    """Train one classifier, or load one that is trained, and examine it with the configured probes;
+    returns the run's directory. `sweep`: this is one job of several: a finished one is skipped and
+    not an error.
 
     Raises:
-        UserError: a setting, a file or the data cannot be used; nothing half-written is left behind.
+        UserError: a setting, a file or the data cannot be used; nothing half-written is left
+            behind.
     """
     if config.study is not None:
         raise UserError(
@@ -68,12 +77,15 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: expected --ntasks=1. "
             f"For several devices ask for them with --gpus-per-node, and set trainer.devices, which starts their processes"
         )
-    # Lightning starts further processes to train on several devices; the first alone writes and examines
+    # Lightning starts further processes to train on several devices; the first alone writes and
+    # examines
     is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
     settings = Settings.of(config)
     directory = settings.directory
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
-    importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
+    importances = importances_of(
+        (name for probe in probes for name in probe.uses), settings.config["importance"]
+    )
     for importance in importances.values():
         importance.files()  # refuses those that are missing
     if is_worker:
@@ -81,7 +93,9 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
     with locked(directory):
-        own = prepare(directory, settings, settings.config["on_finished"] or ("skip" if sweep else "error"))
+        own = prepare(
+            directory, settings, settings.config["on_finished"] or ("skip" if sweep else "error")
+        )
         if own is None:
             return directory
         try:
@@ -92,7 +106,10 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
                 if isinstance(logger, WandbLogger):
                     from attnprobe.report.tracking import log_results
 
-                    shown = {key: settings.config["logger"][key] for key in ("log_text", "log_model", "examples")}
+                    shown = {
+                        key: settings.config["logger"][key]
+                        for key in ("log_text", "log_model", "examples")
+                    }
                     log_results(logger.experiment, directory, **shown)
         except BaseException:
             # what is trained is kept for the next try; anything less is removed
@@ -111,11 +128,14 @@ def carry_out(
     sweep: bool,
 ) -> None:
     """Everything between the prepared directory and the manifest, which is written last."""
-    started, config = time.time(), settings.config
+    started = time.time()
+    config = settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
     data = settings.data()
     data.setup("fit")
-    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
+    teacher = (
+        None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
+    )
     classifier = untrained(config, data)
     if int(os.environ.get("LOCAL_RANK", 0)) == 0:
         tell_section(str(data.name), data.section)
@@ -134,14 +154,21 @@ def carry_out(
     predictions = PredictionCollector()
     playground = PlaygroundCollector(data.splits[SPLIT], config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    forecast = [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]  # a study has said how long its runs take
+    forecast = (
+        [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]
+    )  # a study has said how long its runs take
     examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
     listeners = [*forecast, examining, predictions, playground, Progress(title)]
     listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
 
     curve = {name for epoch in trained["curve"] for name in epoch}
-    performance = {name: value.double().cpu().numpy() for name, value in classifier.performance.items()}
-    epochs = {name.replace("/", "_"): np.array([one.get(name, np.nan) for one in trained["curve"]]) for name in curve}
+    performance = {
+        name: value.double().cpu().numpy() for name, value in classifier.performance.items()
+    }
+    epochs = {
+        name.replace("/", "_"): np.array([one.get(name, np.nan) for one in trained["curve"]])
+        for name in curve
+    }
     rows = {
         "training": whole_rows(epochs),
         "performance": whole_rows(performance | {"examples": np.array(data.sizes[SPLIT])}),
@@ -157,24 +184,35 @@ def carry_out(
         for path in save_figures([directory], numbers, directory.folder("figures/")):
             directory.place(f"figures/{path.name}")  # its name is known only now
     content = {
-        **{name: one for name, one in settings.identity("all").items() if name not in ("split", "probe")},
+        **{
+            name: one
+            for name, one in settings.identity("all").items()
+            if name not in ("split", "probe")
+        },
         "classes": data.classes,
         "counts": data.counts,
         SECTION: data.section,
         "chosen_epoch": trained["chosen_epoch"],
-        "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
+        "teacher": None
+        if teacher is None
+        else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
         "tables": tables,
         "halved_batches": classifier.halving.count,
         "model_facts": classifier.facts,
         "attention_on": predictions.shares,
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
-        "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},
+        "seconds": {
+            "until_trained": round(trained_at - started, 1),
+            "total": round(time.time() - started, 1),
+        },
         **made_with("lightning", "torchmetrics", "scipy", "datasets", "spacy"),
     }
     # a figure that somebody has deleted is no loss to those that are made now
     kept = {
-        name: one for name, one in before["files"].items() if name.split("/")[0] != "figures" or directory.has(name)
+        name: one
+        for name, one in before["files"].items()
+        if name.split("/")[0] != "figures" or directory.has(name)
     }
     directory.finish(content, trained["files"] | kept)
 
@@ -187,7 +225,8 @@ def train(
     logger: Logger | None,
 ) -> dict[str, Any]:
     """Train, or load the weights of a training that was finished before."""
-    config, data_fingerprint = settings.config, data.fingerprint
+    config = settings.config
+    data_fingerprint = data.fingerprint
     if directory.is_trained:
         trained = directory.training()
         if trained["data_fingerprint"] != data_fingerprint:
@@ -210,19 +249,31 @@ def train(
             gradient_clip=config["training"]["gradient_clip"],
             patience=config["training"].get("patience"),
             hardware=config["trainer"],
-            callbacks=[Forecast(data.splits["train"], batch_size=config["data"]["batch_size"]), Progress()],
+            callbacks=[
+                Forecast(data.splits["train"], batch_size=config["data"]["batch_size"]),
+                Progress(),
+            ],
             logger=logger,
         )
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
     directory.place(PIPELINE)
     data.pipeline.save(directory.place(VOCABULARY).parent)
     # those that share memory copied: a file of safetensors holds each once
-    weights = {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
+    weights = {
+        name: weight.detach().clone().contiguous()
+        for name, weight in classifier.state_dict().items()
+    }
     write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
     untested = [split for split in UNTESTED if split in data.splits]
     predictions = {split: PredictionCollector(number) for number, split in enumerate(untested)}
     if untested:
-        listen(classifier, data, "predict", hardware=config["trainer"], callbacks=list(predictions.values()))
+        listen(
+            classifier,
+            data,
+            "predict",
+            hardware=config["trainer"],
+            callbacks=list(predictions.values()),
+        )
     for split, collector in predictions.items():
         collector.write(data.splits[split], directory.place(examples_file(split)))
     trained = {

@@ -1,4 +1,5 @@
-"""The settings of one run, and what follows from them: its name, its directory, and what decides the trained weights."""
+"""The settings of one run, and what follows from them: its name, its directory, and what decides
+the trained weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,15 +29,33 @@ UNIMPORTANT = ("eval_batch_size", "num_workers")
 REFERENCE = re.compile(
     r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
 )
-"""What may stand for a value: the place of another one (`${data.path}`), `${oc.select:place,default}`, the names at a place
-(`${oc.dict.keys:probe}`), and a name made of a path (`${name_of_files:${data.path}}`)."""
+"""What may stand for a value: the place of another one (`${data.path}`),
+`${oc.select:place,default}`, the names at a place (`${oc.dict.keys:probe}`), and a name made of a
+path (`${name_of_files:${data.path}}`)."""
 RESUMED = {
-    "run", "probe", "importance", "importances", "trainer", "logger", "launcher", "figures", "verbose", "on_finished",
+    "run",
+    "probe",
+    "importance",
+    "importances",
+    "trainer",
+    "logger",
+    "launcher",
+    "figures",
+    "verbose",
+    "on_finished",
     "trusted",
-}  # fmt: skip
-"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
-everything else is as the run was trained with."""
-EVERY_RUN_HAS = ("seed", "experiment", "data.name", "model.name", "training", "trainer.precision", "trainer.devices")
+}
+"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where
+it names them; everything else is as the run was trained with."""
+EVERY_RUN_HAS = (
+    "seed",
+    "experiment",
+    "data.name",
+    "model.name",
+    "training",
+    "trainer.precision",
+    "trainer.devices",
+)
 
 
 @dataclass(frozen=True)
@@ -47,18 +66,26 @@ class Settings:
 
     @classmethod
     def of(cls, config: DictConfig) -> "Settings":
-        """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
+        """Resolve every interpolation, so that nothing in the run directory depends on this
+        machine's environment.
 
         Raises:
-            UserError: the teacher is not finished, or a setting has a wrong type, range, key or choice.
+            UserError: the teacher is not finished, or a setting has a wrong type, range, key or
+                choice.
         """
         check_references(OmegaConf.to_container(config))
-        if isinstance(config.teacher, str) and config.teacher != "auto":  # which other settings refer to
+        if (
+            isinstance(config.teacher, str) and config.teacher != "auto"
+        ):  # which other settings refer to
             config = config.copy()
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = resolved(config)
-        for place, _ in references(content):  # would be read as a reference when the settings are read again
-            raise UserError(f"{place}: the characters ${{ may not be used in a setting's name or value: leave them out")
+        for place, _ in references(
+            content
+        ):  # would be read as a reference when the settings are read again
+            raise UserError(
+                f"{place}: the characters ${{ may not be used in a setting's name or value: leave them out"
+            )
         check(content)
         return cls(content)
 
@@ -68,11 +95,15 @@ class Settings:
         return data
 
     def input_files(self) -> dict[str, Path]:
-        """The files that decide what is measured, by the setting that names each: the data's, and a checkpoint's."""
-        files, path = self.data().input_files(), self.config["model"].get("path")
+        """The files that decide what is measured, by the setting that names each: the data's, and a
+        checkpoint's."""
+        files = self.data().input_files()
+        path = self.config["model"].get("path")
         folder = Path("" if path is None else str(path))
         checkpoint = sorted(folder.iterdir()) if path is not None and folder.is_dir() else []
-        return files | {f"model.path/{one.name}": one for one in checkpoint if one.suffix in CHECKPOINT_FILES}
+        return files | {
+            f"model.path/{one.name}": one for one in checkpoint if one.suffix in CHECKPOINT_FILES
+        }
 
     @property
     def training(self) -> dict[str, Any]:
@@ -81,15 +112,19 @@ class Settings:
         trainer = self.config["trainer"]
         part = {key: self.config[key] for key in ("model", "training", "seed")}
         part |= {"data": data, "precision": trainer["precision"]}
-        # several devices take each step together, on that many batches: a different training from one device's
+        # several devices take each step together, on that many batches: a different training from
+        # one device's
         part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
         return part | ({"teacher": self.teacher_id} if self.is_taught else {})
 
     @property
     def is_taught(self) -> bool:
-        """Whether a teacher decides the weights: its attention is imposed, or the objective follows it."""
+        """Whether a teacher decides the weights: its attention is imposed, or the objective follows
+        it."""
         objective: dict[str, str] = self.config["training"]["recipe"].get("objective") or {}
-        goal: type[Objective] = get_class(objective.get("_target_", "attnprobe.models.objectives.CrossEntropy"))
+        goal: type[Objective] = get_class(
+            objective.get("_target_", "attnprobe.models.objectives.CrossEntropy")
+        )
         part = self.config["model"].get("attention")  # a whole model has none of its own
         attention: type[Attention] | None = None if part is None else get_class(part["_target_"])
         return goal.taught or (attention is not None and attention.imposed)
@@ -107,7 +142,8 @@ class Settings:
 
     @property
     def run_id(self) -> str:
-        """Data, model, seed and a fingerprint of everything else that decides the trained weights."""
+        """Data, model, seed and a fingerprint of everything else that decides the trained
+        weights."""
         names = f"{self.config['data']['name']}-{self.config['model']['name']}-seed{self.config['seed']}"
         return f"{names}-{fingerprint(self.training)}"
 
@@ -158,8 +194,9 @@ def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
 
 
 def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | None:
-    """What can be said of a run before it begins: its settings are right, its files are there, its parts can be built.
-    None for a study, which has many runs, and where the run's teacher is not trained yet.
+    """What can be said of a run before it begins: its settings are right, its files are there, its
+    parts can be built. None for a study, which has many runs, and where the run's teacher is not
+    trained yet.
 
     Raises:
         UserError, InstantiationException: a mistake in the settings.
@@ -180,9 +217,9 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | No
 
 
 def check_references(content: Any) -> None:
-    """Raise a `UserError` where a setting asks for more than the value of another one: the environment, the clock, code's
-    results. All settings are written into the run directory, tables and W&B, where a secret of the environment has no place.
-    """
+    """Raise a `UserError` where a setting asks for more than the value of another one: the
+    environment, the clock, code's results. All settings are written into the run directory, tables
+    and W&B, where a secret of the environment has no place."""
     for place, text in references(content):
         if "${" in REFERENCE.sub("", REFERENCE.sub("", text)):
             raise UserError(
@@ -193,24 +230,30 @@ def check_references(content: Any) -> None:
 
 
 def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """With `run=PATH` that run's settings, with the probes and the hardware of this command line; without it, `config`.
+    """With `run=PATH` that run's settings, with the probes and the hardware of this command line;
+    without it, `config`.
 
     Raises:
-        UserError: no run there, a setting that is the run's own, or a class from outside the trusted packages.
+        UserError: no run there, a setting that is the run's own, or a class from outside the
+            trusted packages.
     """
     if config.run is None:
         return config
     given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
     free = tuple(f"data.{name}=" for name in UNIMPORTANT)
     allowed = {*RESUMED, "experiment", "teacher"}
-    if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
+    if own := [
+        one for one, key in given.items() if key not in allowed and not one.startswith(free)
+    ]:
         raise UserError(
             f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
             f"only these may be given: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, "
             f"figures, on_finished, {' '.join(free)}"
         )
     if config.teacher == "auto" and "teacher" in given.values():
-        raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")
+        raise UserError(
+            f"run={config.run} with teacher=auto: name the teacher, a finished run's directory"
+        )
     if config.on_finished == "replace":
         raise UserError(
             f"run={config.run} with on_finished=replace would remove that model and all its tables: on_finished=remeasure "
@@ -225,7 +268,11 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
             f"{config.output}/testbed/lstm_additive-seed0-…"
         ) from None
     source = path / CONFIG
-    check_saved(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
+    check_saved(
+        saved,
+        source,
+        [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()),
+    )
     try:
         check_settings("", saved, TOP | {"study": None})
     except UserError as error:
@@ -237,7 +284,13 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     decided = {*RESUMED, *given.values()} - {"data"}
     merged = content | {key: value for key, value in saved.items() if key not in decided}
-    given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
-    merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
-    merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training
+    given_keys = {one.split("=")[0] for one in overrides} | {
+        "data.num_workers"
+    }  # processes are this machine's affair
+    merged["data"] |= {
+        name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys
+    }
+    merged["trainer"] |= {
+        name: saved["trainer"][name] for name in ("precision", "devices")
+    }  # part of the training
     return OmegaConf.create(merged | {"run_dir": str(path), "run": None})

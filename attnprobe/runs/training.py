@@ -15,7 +15,13 @@ import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
-from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import (
+    CSVLogger,
+    Logger,
+    MLFlowLogger,
+    TensorBoardLogger,
+    WandbLogger,
+)
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -32,11 +38,12 @@ from attnprobe.runs.settings import Settings
 
 
 class TrainingCurve(Callback):
-    """Keeps the metrics of every epoch (`epochs[k]`: those of epoch k, by name), and ends a training whose loss is no longer
-    a number, before it fills tables with NaN.
+    """Keeps the metrics of every epoch (`epochs[k]`: those of epoch k, by name), and ends a
+    training whose loss is no longer a number, before it fills tables with NaN.
 
-    Any epoch from number `skip` on (from 0) is better than all before it, which are chosen only among themselves: whatever
-    compares epochs forgets the best value so far when epoch `skip` begins."""
+    Any epoch from number `skip` on (from 0) is better than all before it, which are chosen only
+    among themselves: whatever compares epochs forgets the best value so far when epoch `skip`
+    begins."""
 
     def __init__(self, skip: int) -> None:
         self.skip = skip
@@ -54,7 +61,11 @@ class TrainingCurve(Callback):
             )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        metrics = {name: float(one) for name, one in trainer.callback_metrics.items() if name.startswith("validation/")}
+        metrics = {
+            name: float(one)
+            for name, one in trainer.callback_metrics.items()
+            if name.startswith("validation/")
+        }
         del metrics["validation/selection"]
         self.epochs.append(metrics)
 
@@ -93,29 +104,41 @@ UNCONCERNING = (
 
 @contextmanager
 def quiet_lightning() -> Iterator[dict[str, Any]]:
-    """Lightning without `UNCONCERNING` warnings, and new tensors left as they are found: with deterministic algorithms, which
-    Lightning switches on for good, PyTorch fills each with NaN first, which is a tenth of a training.
+    """Lightning without `UNCONCERNING` warnings, and new tensors left as they are found: with
+    deterministic algorithms, which Lightning switches on for good, PyTorch fills each with NaN
+    first, which is a tenth of a training.
 
-    Yields a trainer's settings that training and examination share: on a SLURM machine Lightning starts a run's further
-    processes itself, and neither takes the job's tasks for them nor warns of an `srun` that is not used."""
+    Yields a trainer's settings that training and examination share: on a SLURM machine Lightning
+    starts a run's further processes itself, and neither takes the job's tasks for them nor warns of
+    an `srun` that is not used."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     setting: Any = torch.utils.deterministic  # which hides its setting from type checkers
-    filled, setting.fill_uninitialized_memory = setting.fill_uninitialized_memory, False
+    filled = setting.fill_uninitialized_memory
+    setting.fill_uninitialized_memory = False
     try:
         with warnings.catch_warnings():
             for advice in UNCONCERNING:
                 warnings.filterwarnings("ignore", f".*{advice}.*")
             on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
-            plugins = [LightningEnvironment()] if on_slurm and not TorchElasticEnvironment.detect() else None
+            plugins = (
+                [LightningEnvironment()]
+                if on_slurm and not TorchElasticEnvironment.detect()
+                else None
+            )
             # the data module's own sampler knows ranks and length buckets
-            yield {"plugins": plugins, "use_distributed_sampler": False, "enable_model_summary": False}
+            yield {
+                "plugins": plugins,
+                "use_distributed_sampler": False,
+                "enable_model_summary": False,
+            }
     finally:
         setting.fill_uninitialized_memory = filled
 
 
 class Served(LightningDataModule):
-    """The batches of a training, of which each of its processes has its share. It can be pickled, as `ddp_spawn` asks."""
+    """The batches of a training, of which each of its processes has its share. It can be pickled,
+    as `ddp_spawn` asks."""
 
     def __init__(self, data: TextDataModule) -> None:
         super().__init__()
@@ -141,12 +164,16 @@ def fit(
     logger: Logger | None,
     patience: int | None = None,
 ) -> tuple[int, list[dict[str, float]]]:
-    """Train in place, leave the chosen epoch's weights in the classifier, and say which it is, from 0, and every epoch's
-    metrics by name. The best epoch so far is kept in the folder `checkpoints`; None for `patience` trains all epochs. Of
-    several devices' processes all but the first end here, by a SystemExit with status 0."""
+    """Train in place, leave the chosen epoch's weights in the classifier, and say which it is, from
+    0, and every epoch's metrics by name. The best epoch so far is kept in the folder `checkpoints`;
+    None for `patience` trains all epochs. Of several devices' processes all but the first end here,
+    by a SystemExit with status 0."""
     assert classifier.recipe is not None
-    curve, chosen_by = TrainingCurve(classifier.recipe.skip_epochs), "validation/selection"
-    best = ModelCheckpoint(checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}")
+    curve = TrainingCurve(classifier.recipe.skip_epochs)
+    chosen_by = "validation/selection"
+    best = ModelCheckpoint(
+        checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}"
+    )
     stopping = [] if patience is None else [EarlyStopping(chosen_by, mode="max", patience=patience)]
     with quiet_lightning() as shared:
         trainer = Trainer(
@@ -171,13 +198,15 @@ def fit(
                 f"data.max_tokens ({said})"
             ) from error
         if trainer.world_size > 1:
-            # the first process continues alone; as long as its group stands, torchmetrics waits for those that have left
+            # the first process continues alone; as long as its group stands, torchmetrics waits for
+            # those that have left
             if torch.distributed.is_initialized():
                 torch.distributed.barrier()
                 torch.distributed.destroy_process_group()
             if trainer.global_rank > 0:
                 raise SystemExit(0)
-            # Lightning's notes for the others: in a second training this process would be taken for one of them
+            # Lightning's notes for the others: in a second training this process would be taken for
+            # one of them
             for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
                 os.environ.pop(name, None)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
@@ -187,8 +216,9 @@ def fit(
 
 @contextmanager
 def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
-    """The classifier in the precision that it is examined in, its float32 weights back, unchanged, afterwards: float32 sums
-    depend on an example's batch in their last digits, and a search of 500 steps makes first digits of these."""
+    """The classifier in the precision that it is examined in, its float32 weights back, unchanged,
+    afterwards: float32 sums depend on an example's batch in their last digits, and a search of 500
+    steps makes first digits of these."""
     try:
         yield classifier.to(classifier.precision)
     finally:
@@ -196,15 +226,23 @@ def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
 
 
 def listen(
-    classifier: TrainedModel, data: TextDataModule, split: str, *, hardware: dict[str, Any], callbacks: list[Callback]
+    classifier: TrainedModel,
+    data: TextDataModule,
+    split: str,
+    *,
+    hardware: dict[str, Any],
+    callbacks: list[Callback],
 ) -> None:
-    """One pass with the callbacks listening, on one device whatever trained the model: over the `test` split with the probes
-    among them, or over the splits that no probe examines (`predict`)."""
+    """One pass with the callbacks listening, on one device whatever trained the model: over the
+    `test` split with the probes among them, or over the splits that no probe examines
+    (`predict`)."""
     is_test = split == "test"
     with quiet_lightning() as shared, examined_precisely(classifier) if is_test else nullcontext():
         trainer = Trainer(
             # Apple's GPUs have no float64
-            accelerator="cpu" if is_test and torch.backends.mps.is_available() else hardware["accelerator"],
+            accelerator="cpu"
+            if is_test and torch.backends.mps.is_available()
+            else hardware["accelerator"],
             inference_mode=not is_test,  # under inference mode no probe could differentiate anything
             callbacks=callbacks,
             enable_progress_bar=is_test,
@@ -221,14 +259,17 @@ def listen(
 
 
 class NamedWandbLogger(WandbLogger):
-    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names."""
+    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the
+    names."""
 
     classes: Sequence[str] = ()
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         from attnprobe.report.tracking import curve
 
-        super().log_metrics({curve(name, self.classes): value for name, value in metrics.items()}, step)
+        super().log_metrics(
+            {curve(name, self.classes): value for name, value in metrics.items()}, step
+        )
 
 
 @contextmanager
@@ -255,7 +296,9 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
 
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
-        if where["mode"] == "online":  # what wandb's own variable says holds for the setting that nobody made
+        if (
+            where["mode"] == "online"
+        ):  # what wandb's own variable says holds for the setting that nobody made
             where["mode"] = os.environ.get("WANDB_MODE", "online")
         where["resumed"] = directory.is_trained
         directory.checked(TRACKING)
@@ -267,7 +310,8 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
 
 
 class Progress(TQDMProgressBar):
-    """Lightning's bars on standard error, where a log file gets few lines. `test_title`: what the test loop is called."""
+    """Lightning's bars on standard error, where a log file gets few lines. `test_title`: what the
+    test loop is called."""
 
     test_description = "test"
 
@@ -276,7 +320,14 @@ class Progress(TQDMProgressBar):
         self.test_description = test_title
 
     def init_train_tqdm(self, title: str = "train", *, leave: bool = True) -> Tqdm:
-        return Tqdm(desc=title, leave=leave, dynamic_ncols=True, file=sys.stderr, disable=self.is_disabled, smoothing=0)
+        return Tqdm(
+            desc=title,
+            leave=leave,
+            dynamic_ncols=True,
+            file=sys.stderr,
+            disable=self.is_disabled,
+            smoothing=0,
+        )
 
     def init_validation_tqdm(self) -> Tqdm:
         return self.init_train_tqdm("validate", leave=False)

@@ -20,7 +20,9 @@ from attnprobe.measures import jensen_shannon, total_variation
 from attnprobe.plots.style import FAINT, FOUND, INK, OPTIMUM, paper_style
 
 HERE = Path(__file__).parent
-TEXT = "the pacing is mildly dumb while the opening seemed graceful ."  # number 549 of the test split
+TEXT = (
+    "the pacing is mildly dumb while the opening seemed graceful ."  # number 549 of the test split
+)
 EPSILON = 0.01
 PERMUTATIONS = 300
 
@@ -48,7 +50,9 @@ def content(readout, values):
 
 def attention(readout, words):
     """The attention, the farthest one with the same prediction, and the position logits."""
-    farthest = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=EPSILON)
+    farthest = farthest_attention(
+        readout.attention, readout.position_logits, readout.content, epsilon=EPSILON
+    )
     figure, axes = plt.subplots(3, 1, figsize=(5.6, 3.5), sharex=True, layout="constrained")
     for axis, weights, colour, title in (
         (axes[0], readout.attention, FOUND, "attention"),
@@ -65,9 +69,13 @@ def attention(readout, words):
         axis.set_ylim(0, 1)
         axis.set_ylabel("weight")
     margin = content(readout, readout.position_logits[..., 1] - readout.position_logits[..., 0])
-    axes[2].bar(range(len(words)), margin, 0.7, color=[FAINT if value > 0 else INK for value in margin])
+    axes[2].bar(
+        range(len(words)), margin, 0.7, color=[FAINT if value > 0 else INK for value in margin]
+    )
     axes[2].axhline(0, color=INK, lw=0.6)
-    axes[2].set_title("position logits: what each word would say alone (above 0: positive)", loc="left")
+    axes[2].set_title(
+        "position logits: what each word would say alone (above 0: positive)", loc="left"
+    )
     axes[2].set_ylabel("logit")
     axes[2].set_xticks(range(len(words)), words, rotation=35, ha="right")
     return figure
@@ -110,7 +118,9 @@ def plane(readout):
     """How far predictions and attentions move: permutations, and the most that is possible."""
     steps = np.linspace(0, 1, 201)
     jsd = [
-        farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=step).jsd.item()
+        farthest_attention(
+            readout.attention, readout.position_logits, readout.content, epsilon=step
+        ).jsd.item()
         for step in steps
     ]
     noise = Draws(0, "concepts").uniform(PERMUTATIONS, readout.content, torch.tensor([0]))
@@ -118,14 +128,24 @@ def plane(readout):
     moved = total_variation(readout.predict(permuted), readout.prediction())
     away = jensen_shannon(permuted, readout.attention.expand_as(permuted), readout.content)
     figure, axis = plt.subplots(figsize=(5.6, 2.7), layout="constrained")
-    axis.plot(moved, away, ".", ms=4, color=FAINT, mew=0, label=f"{PERMUTATIONS} permutations of the attention")
+    axis.plot(
+        moved,
+        away,
+        ".",
+        ms=4,
+        color=FAINT,
+        mew=0,
+        label=f"{PERMUTATIONS} permutations of the attention",
+    )
     axis.plot(steps, jsd, color=OPTIMUM, lw=1.4, label="farthest attention within this TVD (exact)")
     axis.fill_between(steps, jsd, 0.75, color=OPTIMUM, alpha=0.08, lw=0)
     axis.axvline(EPSILON, color=INK, lw=0.6, ls=(0, (2, 2)))
     axis.annotate(f"ε = {EPSILON}", (EPSILON, 0.03), xytext=(3, 0), textcoords="offset points")
     axis.axhline(np.log(2), color=INK, lw=0.6)
     axis.annotate("ln 2", (1, np.log(2)), xytext=(-2, 2), textcoords="offset points", ha="right")
-    axis.plot(0, 0, "o", ms=5, color=FOUND, clip_on=False, label="the model's own attention", ls="none")
+    axis.plot(
+        0, 0, "o", ms=5, color=FOUND, clip_on=False, label="the model's own attention", ls="none"
+    )
     axis.set_xlabel("TVD: how far the prediction moves")
     axis.set_ylabel("JSD: how far the attention moves")
     axis.set_xlim(0, 1)

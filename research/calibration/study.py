@@ -1,4 +1,5 @@
-"""Which tests would have told right attention from wrong? Every test is asked of many small models whose answer is known."""
+"""Which tests would have told right attention from wrong? Every test is asked of many small models
+whose answer is known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,17 @@ from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from research.calibration.rates import separations, tables_of
 from research.calibration.records import FOLLOWS, RIGHT, SOLVED, WRONG, collected
 
-GIVEN = ("word", "rationale", "rationale_70", "rationale_50", "position", "first", "random", "common_word", "uniform")
+GIVEN = (
+    "word",
+    "rationale",
+    "rationale_70",
+    "rationale_50",
+    "position",
+    "first",
+    "random",
+    "common_word",
+    "uniform",
+)
 CONTROLS: dict[str, tuple[str, ...]] = {
     "learned": (),
     **{name: (f"model/attention={name}",) for name in GIVEN},
@@ -22,25 +33,42 @@ CONTROLS: dict[str, tuple[str, ...]] = {
     "coin_flips": ("training=coin_flips",),
     "guesser": ("model/decoder=constant",),
 }
-"""How a control differs from the command line's model: its attention, its training, or its decoder."""
+"""How a control differs from the command line's model: its attention, its training, or its
+decoder."""
 PLANTED = ("data=testbed", "data.rationale=null", "data.source.rule=word")
 DATA: dict[str, tuple[str, ...]] = {
-    **{kind: (*PLANTED, f"data.plant={kind}") for kind in ("token", "ordered_pair", "token_in_context")},
+    **{
+        kind: (*PLANTED, f"data.plant={kind}")
+        for kind in ("token", "ordered_pair", "token_in_context")
+    },
     **{rule: ("data=testbed", f"data.source.rule={rule}") for rule in ("word", "counting")},
-    **{rule: ("data=testbed", f"data.source.rule={rule}", "data.source.train_size=4000", "training.epochs=10")
-       for rule in ("negation", "concession", "order")},
+    **{
+        rule: (
+            "data=testbed",
+            f"data.source.rule={rule}",
+            "data.source.train_size=4000",
+            "training.epochs=10",
+        )
+        for rule in ("negation", "concession", "order")
+    },
     "geco": ("data=geco", "training.epochs=10"),
-}  # fmt: skip
-"""Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule, natural sentences.
-What takes more to learn has its own number of texts and epochs."""
+}
+"""Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule,
+natural sentences. What takes more to learn has its own number of texts and epochs."""
 ENCODERS: dict[str, tuple[str, ...]] = {
     "average": ("model=average", "model.width=48"),
     "cnn": ("model=cnn", "model.encoder.filters=16"),
     "lstm": ("model=lstm", "model.width=32"),
-    "transformer": ("model=transformer", "model.width=32", "training.epochs=12", "training.recipe.optimizer.lr=0.003"),
+    "transformer": (
+        "model=transformer",
+        "model.width=32",
+        "training.epochs=12",
+        "training.recipe.optimizer.lr=0.003",
+    ),
     "relay": ("model=relay",),
 }
-WITHOUT_CONTEXT, SINGLE_WORD = ("average",), ("token", "word", "geco")
+WITHOUT_CONTEXT = ("average",)
+SINGLE_WORD = ("token", "word", "geco")
 """Encoders that see one word at a time, and those of `DATA` that they are given."""
 
 
@@ -49,16 +77,21 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
     for setting, known in settings.items():
         names = getattr(study, setting)
         if not names or not set(names) <= set(known):
-            raise UserError(f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}")
+            raise UserError(
+                f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}"
+            )
     if not study.seeds:
-        raise UserError("study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]")
+        raise UserError(
+            "study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]"
+        )
 
 
 @dataclass(frozen=True)
 class Calibration(Study):
-    """Trains every control with every encoder on every data set with every seed, small and alike, and examines each with the
-    probes; replicates come one after the other, so that a study that is cut short is even at any time. `settings` are shared
-    by all; those of `DATA`, `ENCODERS` and `CONTROLS` come after them and win."""
+    """Trains every control with every encoder on every data set with every seed, small and alike,
+    and examines each with the probes; replicates come one after the other, so that a study that is
+    cut short is even at any time. `settings` are shared by all; those of `DATA`, `ENCODERS` and
+    `CONTROLS` come after them and win."""
 
     name: ClassVar[str] = "calibration"
     controls: Sequence[str] = tuple(CONTROLS)
@@ -71,28 +104,46 @@ class Calibration(Study):
     def __post_init__(self) -> None:
         check_names(self, controls=CONTROLS, encoders=ENCODERS, data=DATA)
         if "known_answer" not in self.probes:
-            raise UserError("study.probes lacks known_answer, which says whose attention is right: add it")
+            raise UserError(
+                "study.probes lacks known_answer, which says whose attention is right: add it"
+            )
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part."""
-        of_files = [one for one in self.settings if not one.startswith("data.source.")]  # a file has the rows it has
+        of_files = [
+            one for one in self.settings if not one.startswith("data.source.")
+        ]  # a file has the rows it has
         yield [
-            Member(control, one, (
-                *(of_files if data == "geco" else self.settings), *DATA[data], *ENCODERS[encoder], *CONTROLS[control],
-                f"data.name={data}", f"model.name={encoder}_{control}", f"probe=[{','.join(self.probes)}]",
-            ))
-            for one, data, encoder, control in product(self.seeds, self.data, self.encoders, self.controls)
+            Member(
+                control,
+                one,
+                (
+                    *(of_files if data == "geco" else self.settings),
+                    *DATA[data],
+                    *ENCODERS[encoder],
+                    *CONTROLS[control],
+                    f"data.name={data}",
+                    f"model.name={encoder}_{control}",
+                    f"probe=[{','.join(self.probes)}]",
+                ),
+            )
+            for one, data, encoder, control in product(
+                self.seeds, self.data, self.encoders, self.controls
+            )
             if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
-        ]  # fmt: skip
+        ]
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """The tables of `tables_of`, beside one model's own tests."""
     models, answered = collected(directory / one["directory"] for one in content["members"])
     # one model whose own tests are shown next to the rates
-    example = next((one for one in content["members"] if one["role"] == "learned"), content["members"][0])
+    example = next(
+        (one for one in content["members"] if one["role"] == "learned"), content["members"][0]
+    )
     shown = models[models["run_id"] == example["run_id"]].iloc[0]
-    separated, unsolved = separations(answered), int((models["rightness_label"] == "not solved").sum())
+    separated = separations(answered)
+    unsolved = int((models["rightness_label"] == "not solved").sum())
     return StudyReading(
         "Calibration: which tests tell right attention from wrong?",
         f"{len(models)} small models whose answer is known, each asked every test. An attention is right where it puts at "
@@ -100,16 +151,21 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         f"where the model's accuracy is at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed: {unsolved} did not get "
         "there. Models that cannot have learnt anything (random weights, labels by a coin, a guesser) are meaningless. Yes "
         "always speaks for the attention.",
-        str(shown["data"]), f"{shown['encoder']}_{shown['control']}", directory,
+        str(shown["data"]),
+        f"{shown['encoder']}_{shown['control']}",
+        directory,
         runs=[directory / example["directory"]],
         tables={name: table for name, table in tables_of(models, answered).items() if len(table)},
         answer=answer(separated),
-        notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
-    )  # fmt: skip
+        notes=[
+            f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."
+        ],
+    )
 
 
 def answer(separated: pd.DataFrame) -> str:
-    """How many tests of this version tell right attention from wrong in every kind of model, and which does so best."""
+    """How many tests of this version tell right attention from wrong in every kind of model, and
+    which does so best."""
     own = separated[separated["version"] == "current"]
     if own.empty:
         return "No test can be judged: it takes models with right attention and models with wrong attention."

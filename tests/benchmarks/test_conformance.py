@@ -8,7 +8,9 @@ from attnprobe.importance.plausibility import iou_f1
 from benchmarks import conformance
 from benchmarks.conformance import erasure_metrics, plausibility_metrics
 
-PAGE = (Path(__file__).parents[2] / "docs" / "results" / "conformance.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "results" / "conformance.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_erasers_metrics_are_ours_or_the_reason_is_given():
@@ -22,7 +24,9 @@ def test_erasers_metrics_are_ours_or_the_reason_is_given():
 def test_spans_by_hand():
     content = torch.ones(1, 8, dtype=torch.bool)
     truth = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 0]]).bool()
-    scores = torch.tensor([[9.0, 8, 7, 0, 0, 0, 0, 6]])  # {0, 1, 2} meets {0, 1} by 2/3; {7} meets nothing
+    scores = torch.tensor(
+        [[9.0, 8, 7, 0, 0, 0, 0, 6]]
+    )  # {0, 1, 2} meets {0, 1} by 2/3; {7} meets nothing
     assert iou_f1(scores, truth, content).item() == pytest.approx(0.5)
     assert iou_f1(scores, torch.zeros_like(truth), content).isnan().item()
 

@@ -29,7 +29,10 @@ def test_every_row_is_timed_on_both_sides(sides, monkeypatch):
     monkeypatch.setattr(released, "STEPS", 2)
     found = timed(sides, list(PARTS), 1)
     assert found["exact"].published is found["search"].published
-    expected = sum(found[name].published[0] for name in ("permutation", "search", "leave_one_out", "gradient", "tau"))
+    expected = sum(
+        found[name].published[0]
+        for name in ("permutation", "search", "leave_one_out", "gradient", "tau")
+    )
     assert summed(found).published == [pytest.approx(expected)]
     assert summed(found).ours == [pytest.approx(sum(each.ours[0] for each in found.values()))]
 
@@ -39,13 +42,19 @@ def test_the_released_way_finds_the_same_numbers(sides):
     near = {"atol": 1e-5, "rtol": 1e-4}
     probability = outputs.logits.softmax(-1)[:, 1:]
     torch.testing.assert_close(
-        torch.from_numpy(released.predict(sides.published, sides.texts)).double(), probability, **near
+        torch.from_numpy(released.predict(sides.published, sides.texts)).double(),
+        probability,
+        **near,
     )
     kinds = released.gradients(sides.published, sides.texts)[0]
-    torch.testing.assert_close(padded(kinds[0], batch).abs(), gradients(sides.ours, batch).embedding, **near)
+    torch.testing.assert_close(
+        padded(kinds[0], batch).abs(), gradients(sides.ours, batch).embedding, **near
+    )
     without = padded(released.leave_one_out(sides.published, sides.texts)[0], batch)
     moved = (without - probability).abs().masked_fill(~batch.content, 0)
-    torch.testing.assert_close(moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near)
+    torch.testing.assert_close(
+        moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near
+    )
     left, right, _ = sides.scores[0]
     tau, p = kendall_tau_test(left, right, batch.content)
     expected = torch.tensor(released.kendall_tau(*sides.pairs[0]), dtype=torch.float64)
@@ -66,8 +75,11 @@ def test_the_released_permutations_are_of_the_words_alone(sides):
     """Of the three words of the first text, whose logits under each of the six orders are known."""
     batch, outputs = sides.own[0]
     words = batch.content[0]
-    attention, logits = outputs.attention[0, words], sides.ours.readout(batch, outputs).position_logits[0, words, 1]
-    expected = torch.stack([(attention[list(order)] * logits).sum() for order in permutations(range(3))]).sigmoid()
+    attention = outputs.attention[0, words]
+    logits = sides.ours.readout(batch, outputs).position_logits[0, words, 1]
+    expected = torch.stack(
+        [(attention[list(order)] * logits).sum() for order in permutations(range(3))]
+    ).sigmoid()
     found = torch.from_numpy(released.permutations(sides.published, sides.texts)[0][0])
     apart = (found.unsqueeze(1) - expected).abs()
     assert float(apart.amin(1).max()) < 1e-5

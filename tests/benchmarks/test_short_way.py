@@ -5,7 +5,8 @@ from tests.models.pretrained.families import checkpoint
 
 
 def test_the_short_way_whole_passes_and_a_loop_by_hand_give_the_same_logits(capsys):
-    """The loop is written with `transformers` alone: what replacing attention means does not rest on our hooks."""
+    """The loop is written with `transformers` alone: what replacing attention means does not rest
+    on our hooks."""
     short_way.main([str(checkpoint("bert")), "--pieces", "24", "--samples", "2"])
     told = capsys.readouterr().out
     moved = float(re.search(r"standard deviation of the logits (\S+)", told)[1])

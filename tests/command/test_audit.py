@@ -33,7 +33,17 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "Umsätze (neu)=2024.csv"
     file.write_text("Kommentar (frei);Note 1\nschön;4,5\n", encoding="cp1252")
-    given = [file.name, "--text", "Kommentar (frei)", "--label", "Note 1", "--model", "cnn", "--minutes", "5"]
+    given = [
+        file.name,
+        "--text",
+        "Kommentar (frei)",
+        "--label",
+        "Note 1",
+        "--model",
+        "cnn",
+        "--minutes",
+        "5",
+    ]
     asked, settings = audit.audit_parser().parse_known_args(
         [*given, "--language", "de", "--output", "my runs", "seed=3"]
     )
@@ -43,9 +53,19 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
     Settings(content).data().check_files()
     data = content["data"]
     assert (data["path"], data["text"], data["label"]) == (file.name, "Kommentar (frei)", "Note 1")
-    assert (data["name"], data["language"], content["output"]) == ("Umsätze_neu_2024", "de", "my runs")
-    assert (content["seed"], content["model"]["name"], content["study"]["minutes"]) == (3, "cnn_additive", 5)
-    with pytest.raises(UserError, match=r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"):
+    assert (data["name"], data["language"], content["output"]) == (
+        "Umsätze_neu_2024",
+        "de",
+        "my runs",
+    )
+    assert (content["seed"], content["model"]["name"], content["study"]["minutes"]) == (
+        3,
+        "cnn_additive",
+        5,
+    )
+    with pytest.raises(
+        UserError, match=r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"
+    ):
         Settings(content | {"data": data | {"label": "Note"}}).data().check_files()
 
 
@@ -58,15 +78,23 @@ def test_a_dry_run_prints_the_command(capsys):
 
 
 def overrides(*given):
-    asked, settings = audit.audit_parser().parse_known_args(["a.csv", "--text", "text", "--label", "label", *given])
+    asked, settings = audit.audit_parser().parse_known_args(
+        ["a.csv", "--text", "text", "--label", "label", *given]
+    )
     return audit.overrides_of(asked, settings)
 
 
-def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(tmp_path, monkeypatch):
+def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my bert").mkdir()
     (tmp_path / "lstm").mkdir()
-    for name, path in {"my bert": "my bert", "owner/name": "owner/name", "./lstm": "./lstm"}.items():
+    for name, path in {
+        "my bert": "my bert",
+        "owner/name": "owner/name",
+        "./lstm": "./lstm",
+    }.items():
         content = resolved(composed(*overrides("--model", name)))
         check(content)
         assert content["model"]["path"] == path
@@ -78,7 +106,11 @@ def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(tm
 
 
 def test_a_model_that_is_nothing_and_one_without_its_path_are_one_line(capsys):
-    for settings in (overrides("--model", "my_bret"), overrides("model=pretrained"), ["model=pretrained"]):
+    for settings in (
+        overrides("--model", "my_bret"),
+        overrides("model=pretrained"),
+        ["model=pretrained"],
+    ):
         with pytest.raises(Exception, match=r".") as raised:
             resolved(composed(*settings))
         said = answer(raised.value, settings)

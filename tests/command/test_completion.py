@@ -22,7 +22,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("ex", {"explain"}),
         ("audit --mi", {"--minutes"}),
         ("run model=l", {"model=lstm"}),
-        ("run +experiment=serrano_", {"+experiment=serrano_erasure", "+experiment=serrano_single_weight"}),
+        (
+            "run +experiment=serrano_",
+            {"+experiment=serrano_erasure", "+experiment=serrano_single_weight"},
+        ),
         ("compare --f", {"--fail-if"}),
         ("run model=zz", {""}),
         ("zz", {""}),
@@ -37,7 +40,13 @@ def test_bash_completes_commands_options_and_settings(words, found, script, tmp_
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     path = tmp_path_factory.mktemp("completion") / "attnprobe.sh"
-    asked = [sys.executable, "-c", "from attnprobe.cli.main import main; main()", "completion", "bash"]
+    asked = [
+        sys.executable,
+        "-c",
+        "from attnprobe.cli.main import main; main()",
+        "completion",
+        "bash",
+    ]
     path.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
     return str(path)
 
@@ -50,7 +59,9 @@ def test_zsh_has_its_own_and_another_shell_is_one_line(capsys):
     assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
-def test_help_of_run_lists_the_settings_where_they_are_asked_for_and_comes_a_page_at_a_time(monkeypatch, capsys):
+def test_help_of_run_lists_the_settings_where_they_are_asked_for_and_comes_a_page_at_a_time(
+    monkeypatch, capsys
+):
     def whole():
         print(f"choices\n{command.EVERY_SETTING}\nseed: 0")
         raise SystemExit(0)

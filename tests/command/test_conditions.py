@@ -23,9 +23,13 @@ NUMBERS = {
     "erasure.weights_follow_words": 0.1,
 }
 VERDICTS = {
-    "exclusivity": "fails", "agreement": "cannot decide", "erasure.word": "fails", "erasure.state": "meets",
-    "erasure.weights_follow_words": "fails", "first.agreement": "meets",
-}  # fmt: skip
+    "exclusivity": "fails",
+    "agreement": "cannot decide",
+    "erasure.word": "fails",
+    "erasure.state": "meets",
+    "erasure.weights_follow_words": "fails",
+    "first.agreement": "meets",
+}
 
 
 @pytest.mark.parametrize(
@@ -57,11 +61,21 @@ def test_a_condition_holds_or_does_not(text, holds):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "agreement", "agreement <", "< 0.2", "agreement < 0.2 or 1", "agreement < low", "a=1", "agreement << 1",
-        "a..b < 1", "agreement < 0.2; import os", "__import__('os').system('x') < 1", "agreement < 1" + "0" * 300,
+        "",
+        "agreement",
+        "agreement <",
+        "< 0.2",
+        "agreement < 0.2 or 1",
+        "agreement < low",
+        "a=1",
+        "agreement << 1",
+        "a..b < 1",
+        "agreement < 0.2; import os",
+        "__import__('os').system('x') < 1",
+        "agreement < 1" + "0" * 300,
         "exclusivity == Fails()",
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_refused(text):
     with pytest.raises(ArgumentTypeError):
         condition(text)
@@ -72,8 +86,14 @@ def test_anything_else_is_refused(text):
     [
         ("agrement < 0.2", "no number called 'agrement'; did you mean agreement"),
         ("undefined < 0.2", "correlation.undefined is undefined here"),
-        ("necessity == fails", r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, "),
-        ("plausibility < 0.1", r"'plausibility' was not tested here \(probe=\[plausibility\] tests it"),
+        (
+            "necessity == fails",
+            r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, ",
+        ),
+        (
+            "plausibility < 0.1",
+            r"'plausibility' was not tested here \(probe=\[plausibility\] tests it",
+        ),
         ("erasure < 0.1", "'erasure' may be erasure.state or erasure.word: name one"),
         ("erasure == fails", "'erasure' may be "),
         ("random < 0.1", "'random' may be agreement.random or single_weight.random: name one"),
@@ -81,7 +101,7 @@ def test_anything_else_is_refused(text):
         ("farthest < 0.5", "no number called 'farthest'"),
         ("change.agreement < 0", "was not tested here"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_judged_is_one_line_and_never_passes(text, message):
     with pytest.raises(UserError, match=message) as raised:
         judge([condition(text)], NUMBERS, VERDICTS)
@@ -89,8 +109,14 @@ def test_what_cannot_be_judged_is_one_line_and_never_passes(text, message):
 
 
 def test_no_verdicts_or_claims_name_is_a_probes_number():
-    metrics = {f"{probe}.{one.key}" for probe, reading in readings().items() for one in reading.headlines}
-    claims = {f"{claim.criterion}.{claim.name}" for reading in readings().values() for claim in reading.claims}
+    metrics = {
+        f"{probe}.{one.key}" for probe, reading in readings().items() for one in reading.headlines
+    }
+    claims = {
+        f"{claim.criterion}.{claim.name}"
+        for reading in readings().values()
+        for claim in reading.claims
+    }
     lines = {name for criterion, level in LINES for name in (criterion, f"{criterion}.{level}")}
     assert not metrics & (claims | lines)
     assert not claims & lines
@@ -98,7 +124,11 @@ def test_no_verdicts_or_claims_name_is_a_probes_number():
 
 def test_judging_names_what_holds_and_sets_the_status(capsys):
     with pytest.raises(SystemExit) as ended:
-        judge([*map(condition, ("agreement < 0.2", "accuracy < 0.5", "exclusivity == fails"))], NUMBERS, VERDICTS)
+        judge(
+            [*map(condition, ("agreement < 0.2", "accuracy < 0.5", "exclusivity == fails"))],
+            NUMBERS,
+            VERDICTS,
+        )
     assert ended.value.code == FAILED == 3
     assert capsys.readouterr().out.splitlines() == [
         "failed: agreement < 0.2 (agreement is 0.15)",

@@ -27,7 +27,9 @@ main()
 
 def command(*arguments, folder=None):
     """The command, in a process in which nothing heavy may be imported."""
-    return subprocess.run([sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True, cwd=folder)
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True, cwd=folder
+    )
 
 
 def test_version_and_help_import_nothing_heavy():
@@ -47,20 +49,32 @@ AUDIT = ["audit", "a.csv", "--text", "t", "--label", "l"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["adit"], "adit: there is no such command; did you mean audit? Known: audit, run, compare, report, "),
+        (
+            ["adit"],
+            "adit: there is no such command; did you mean audit? Known: audit, run, compare, report, ",
+        ),
         (["frobnicate"], "frobnicate: there is no such command. Known: "),
         (["+experiment=jain"], "settings go with run: attnprobe run +experiment=jain"),
         (["-m"], "expected a command first"),
-        (["audit"], "audit: the following arguments are required: FILE, --text, --label; attnprobe audit --help says more"),
-        (["audit", "a.csv", "--text", "t", "--lable", "l"], "audit: the following arguments are required: --label"),
+        (
+            ["audit"],
+            "audit: the following arguments are required: FILE, --text, --label; attnprobe audit --help says more",
+        ),
+        (
+            ["audit", "a.csv", "--text", "t", "--lable", "l"],
+            "audit: the following arguments are required: --label",
+        ),
         ([*AUDIT, "--modl", "cnn"], "--modl: expected an option of this command"),
         ([*AUDIT, "cnn"], "cnn: expected an option of this command, or a setting"),
-        ([*AUDIT, "--fail-if", "__import__('os')"], "argument --fail-if: \"__import__('os')\": expected NAME < NUMBER"),
+        (
+            [*AUDIT, "--fail-if", "__import__('os')"],
+            "argument --fail-if: \"__import__('os')\": expected NAME < NUMBER",
+        ),
         (["compare", "a"], "compare: the following arguments are required: B"),
         (["explain"], "explain: the following arguments are required: RUN"),
         (["\x1b[31m"], "\\x1b[31m: there is no such command"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_line_and_imports_nothing_heavy(arguments, message, tmp_path):
     done = command(*arguments, folder=tmp_path)
     assert done.returncode == 2, done.stderr

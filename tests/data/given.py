@@ -12,7 +12,9 @@ class Given(Source):
         self.splits = splits
 
     def load(self):
-        return {split: datasets.Dataset.from_dict(columns) for split, columns in self.splits.items()}
+        return {
+            split: datasets.Dataset.from_dict(columns) for split, columns in self.splits.items()
+        }
 
 
 def ready(train=TRAIN, validation=OTHER, test=OTHER, **settings):

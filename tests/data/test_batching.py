@@ -54,7 +54,9 @@ def test_buckets_hold_similar_lengths_in_random_order():
     batches = [LENGTHS[batch] for batch in BucketSampler(LENGTHS, 8, 0)]
     # a row's place is off by the noise only: ± 10 % on either side
     exact = {tuple(sorted(LENGTHS[batch])) for batch in short_enough(LENGTHS, 8)}
-    own, unsorted = ([np.ptp(batch) for batch in some] for some in (batches, np.array_split(LENGTHS, 13)))
+    own, unsorted = (
+        [np.ptp(batch) for batch in some] for some in (batches, np.array_split(LENGTHS, 13))
+    )
     assert np.mean(own) < 12 < np.mean(unsorted)
     assert {tuple(sorted(batch)) for batch in batches} != exact
     means = [batch.mean() for batch in batches]

@@ -8,7 +8,9 @@ from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, TestbedSource
 
 WORDS = [
-    f"{a}{b}" for a in ("ba", "co", "du", "fi", "gel") for b in ("mo", "na", "per", "qui", "ros", "tan", "vel", "wix")
+    f"{a}{b}"
+    for a in ("ba", "co", "du", "fi", "gel")
+    for b in ("mo", "na", "per", "qui", "ros", "tan", "vel", "wix")
 ]
 
 
@@ -53,12 +55,15 @@ def test_nothing_speaks_of_training_where_nothing_is_trained(tmp_path):
     assert found["repeated texts"].value == 70 / 370
     alone = checked(tmp_path, clean(60).assign(label=["rare"] * 3 + ["good"] * 57), test_share=1.0)
     assert warned(alone) == ["largest class", "rare classes", "test rows"]
-    for sentence in (check.sentence for check in (*found.values(), *alone.values()) if check.name != "rows"):
+    for sentence in (
+        check.sentence for check in (*found.values(), *alone.values()) if check.name != "rows"
+    ):
         assert not any(word in sentence for word in ("train", "learn", "remember", "test_share"))
 
 
 def test_the_share_of_leaked_texts_is_exact(tmp_path):
-    train, test = clean(400), clean(200, seed=1)
+    train = clean(400)
+    test = clean(200, seed=1)
     test.loc[:49, "text"] = train["text"][:50].to_numpy()
     test.loc[50:79, "text"] = [f"{text} indeed" for text in train["text"][50:80]]
     (tmp_path / "data").mkdir()
@@ -77,9 +82,13 @@ def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
     assert warned(checked(tmp_path, clean())) == []
     found = checked(tmp_path, clean(), most={"train": 45, "test": 8})
     assert warned(found) == ["rare classes", "test rows", "training rows"]
-    assert found["training rows"].sentence.endswith("; data.most left out 635 training rows: raise it")
+    assert found["training rows"].sentence.endswith(
+        "; data.most left out 635 training rows: raise it"
+    )
     assert found["test rows"].sentence.endswith("; data.most left out 192 test rows: raise it")
-    assert found["rare classes"].sentence.endswith("; data.most left out 635 training rows: raise it")
+    assert found["rare classes"].sentence.endswith(
+        "; data.most left out 635 training rows: raise it"
+    )
     # a small file has no more to give
     small = checked(tmp_path, clean(60))["training rows"].sentence
     assert small.endswith("give more rows, or a smaller data.test_share")
@@ -89,7 +98,10 @@ OF_TWO_LABELS = pd.concat([clean(400), clean(50).assign(label=["bad", "good"] * 
 CHINESE = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
 FAULTS = {
     "repeated texts": (pd.concat([clean(600)] * 3), "they count several times"),
-    "texts in training and test": (pd.concat([clean(600)] * 3), "or keep them together with data.group=COLUMN"),
+    "texts in training and test": (
+        pd.concat([clean(600)] * 3),
+        "or keep them together with data.group=COLUMN",
+    ),
     "contradicting labels": (OF_TWO_LABELS, "no model can get both right"),
     "largest class": (
         clean().assign(label=["rare" if n % 33 == 0 else "common" for n in range(1000)]),
@@ -100,7 +112,9 @@ FAULTS = {
         "'n/a yet' (",
     ),
     "empty cells": (
-        clean().assign(text=[None if 100 <= n < 200 else text for n, text in enumerate(texts(1000))]),
+        clean().assign(
+            text=[None if 100 <= n < 200 else text for n, text in enumerate(texts(1000))]
+        ),
         "100 of 1,000 rows have no text or no label (text is null: 100)",
     ),
     "training rows": (clean(60), "40 training rows"),
@@ -110,10 +124,15 @@ FAULTS = {
         "set data.language=zh",
     ),
     "non-text": (
-        pd.DataFrame({"text": [f"{n} {7 * n} {n % 5} {n}" for n in range(600)], "label": [0, 1] * 300}),
+        pd.DataFrame(
+            {"text": [f"{n} {7 * n} {n % 5} {n}" for n in range(600)], "label": [0, 1] * 300}
+        ),
         "is data.text the right column?",
     ),
-    "HTML": (clean().assign(text=[f"<br /> {text}" for text in texts(1000)]), "data.clean=[html] removes them"),
+    "HTML": (
+        clean().assign(text=[f"<br /> {text}" for text in texts(1000)]),
+        "data.clean=[html] removes them",
+    ),
 }
 
 
@@ -126,7 +145,9 @@ def test_each_fault_is_warned_of(tmp_path, name):
 
 
 def test_cut_texts_are_counted_and_many_classes_not_all_named(tmp_path):
-    found = checked(tmp_path, clean().assign(label=[f"c{n % 20}" for n in range(1000)]), max_tokens=5)
+    found = checked(
+        tmp_path, clean().assign(label=[f"c{n % 20}" for n in range(1000)]), max_tokens=5
+    )
     assert (found["cut texts"].value, found["cut texts"].warns) == (1, True)
     assert found["classes"].sentence.startswith("20 classes: ")
     assert found["classes"].sentence.endswith(" and 12 more")
@@ -138,12 +159,21 @@ def test_cut_texts_are_counted_and_many_classes_not_all_named(tmp_path):
 
 
 def test_several_labels_and_questions_are_looked_at_as_well(tmp_path, capsys):
-    check = {"name": "rows", "value": 3, "threshold": None, "warns": False, "sentence": "3 rows\x1b[2J"}
+    check = {
+        "name": "rows",
+        "value": 3,
+        "threshold": None,
+        "warns": False,
+        "sentence": "3 rows\x1b[2J",
+    }
     for _ in range(2):  # said once
         tell_section("once", {"notes": [], "checks": [check]})
     assert capsys.readouterr().out == "data once: 3 rows\\x1b[2J\n"
     frame = clean()
     frame["label"] = ["good;bad" if n % 3 else "bad" for n in range(1000)]
     assert "largest class" not in checked(tmp_path, frame, multi_label=True)
-    found = prepare(DataSettings(text="document", question="question"), TestbedSource("stories", 200, 40, 40).load())
+    found = prepare(
+        DataSettings(text="document", question="question"),
+        TestbedSource("stories", 200, 40, 40).load(),
+    )
     assert "near copies in training and test" not in {check.name for check in found.checks}

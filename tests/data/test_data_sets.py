@@ -11,7 +11,16 @@ from attnprobe.data.sources import FileSource
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
 DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
-LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "geco", "imdb10", "movies", "toxic_sentences", "tweets_adr"}
+LOCAL_ONLY = {
+    "anemia",
+    "cnn_qa",
+    "diabetes",
+    "geco",
+    "imdb10",
+    "movies",
+    "toxic_sentences",
+    "tweets_adr",
+}
 
 
 def composed(name, *overrides):
@@ -27,7 +36,9 @@ def test_every_data_set_composes_and_says_what_it_lacks(name, monkeypatch, tmp_p
     data = composed(name)
     assert data.name == name
     if name in LOCAL_ONLY:
-        with pytest.raises(UserError, match=rf"no local files at {tmp_path}/{name}: put .*is on no hub"):
+        with pytest.raises(
+            UserError, match=rf"no local files at {tmp_path}/{name}: put .*is on no hub"
+        ):
             data.setup()
 
 
@@ -51,5 +62,7 @@ def test_counts_of_the_paper(name, vocabulary, train, test):
     data.setup()
     assert len(data.vocabulary) == vocabulary
     assert test is None or list(data.counts["test"]["per class"].values()) == test
-    assert name[:4] != "babi" or all(count["rationale does not fit"] == 0 for count in data.counts.values())
+    assert name[:4] != "babi" or all(
+        count["rationale does not fit"] == 0 for count in data.counts.values()
+    )
     assert train is None or list(data.counts["train"]["per class"].values()) == train

@@ -7,12 +7,17 @@ from attnprobe.data.prepare import data_fingerprint
 WORDS = ["a", "film", "unseen", "unheard"]
 
 
-def fingerprint(words=WORDS, texts=((0, 1), (2,)), labels=(0, 1), rationale=((True, False), (True,))):
+def fingerprint(
+    words=WORDS, texts=((0, 1), (2,)), labels=(0, 1), rationale=((True, False), (True,))
+):
     split = TextSplit(
         example_id=np.arange(len(texts)),
         words=Ragged.of([np.array(text) for text in texts], np.int32),
         vocabulary_id=np.array([4, 5, 1, 1]),  # two words that the vocabulary lacks
-        columns={"labels": np.array(labels), "rationale": Ragged.of([np.array(row) for row in rationale], np.bool_)},
+        columns={
+            "labels": np.array(labels),
+            "rationale": Ragged.of([np.array(row) for row in rationale], np.bool_),
+        },
         spelling=words,
     )
     return data_fingerprint({"test": split}, ["a", "film", "no", "yes"])

@@ -11,10 +11,18 @@ from attnprobe.data.local_files import Reading, dialect_of, read_file
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
-GERMAN = ["Größe und Lage schön; Frühstück übel", "für mich, alles in allem, in Ordnung", 'er sagte "nie wieder"']
+GERMAN = [
+    "Größe und Lage schön; Frühstück übel",
+    "für mich, alles in allem, in Ordnung",
+    'er sagte "nie wieder"',
+]
 TEXTS = {
     "cp1252": GERMAN,
-    "cp1251": ["Очень хороший отель, рекомендую всем", "плохо, больше не приедем", "завтрак был холодным"],
+    "cp1251": [
+        "Очень хороший отель, рекомендую всем",
+        "плохо, больше не приедем",
+        "завтрак был холодным",
+    ],
     "gb18030": ["我们再也不会来了，位置偏僻交通不便", "房间很干净，服务也好", "早餐一般"],
     "cp932": ["とても美味しかったです。駅から近い", "部屋が狭くて残念でした", "また来たいです"],
     "utf-16": GERMAN,
@@ -31,13 +39,16 @@ def told(path, how=None):
 @pytest.mark.parametrize("encoding", TEXTS)
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_separator_and_encoding_are_found_out_and_said(tmp_path, encoding, separator):
-    texts, labels = TEXTS[encoding] * 4, ["4,5", "1,0", "3"] * 4
+    texts = TEXTS[encoding] * 4
+    labels = ["4,5", "1,0", "3"] * 4
     frame = pd.DataFrame({"text": texts, "stars": labels})
     path = tmp_path / "reviews.csv"
     path.write_bytes(frame.to_csv(index=False, sep=separator).encode(encoding))
     table, said = told(path)
     assert table["text"][:] == texts
-    assert table["stars"][:] == ([one.replace(",", ".") for one in labels] if separator != "," else labels)
+    assert table["stars"][:] == (
+        [one.replace(",", ".") for one in labels] if separator != "," else labels
+    )
     about = " ".join(said)
     assert ("separated by" in about) == (separator != ",")
     assert ("not UTF-8; read as" in about) == (not encoding.startswith("utf"))
@@ -88,7 +99,9 @@ def test_a_spreadsheet(tmp_path):
     table, said = told(path)
     assert table["Größe"][:] == ["gut", "NA", None]
     assert table["Sterne"][:] == ["4.5", "3", "1"]
-    assert said == [f"{path.name}: read its first sheet, 'Eins' of Eins, Zwei (data.sheet=… takes another)"]
+    assert said == [
+        f"{path.name}: read its first sheet, 'Eins' of Eins, Zwei (data.sheet=… takes another)"
+    ]
     second, said = told(path, Reading(sheet="Zwei"))
     assert (second["x"][:], said) == (["1"], [])
     with pytest.raises(UserError, match=r"data\.sheet=Drei: .* has the sheets Eins, Zwei"):
@@ -99,7 +112,9 @@ def test_a_spreadsheet(tmp_path):
 def test_without_openpyxl_the_message_says_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "rows.xlsx").write_bytes(b"x")
     monkeypatch.setattr("attnprobe.data.local_files.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'attnprobe\[excel\]'; or save it in Excel as CSV UTF-8"):
+    with pytest.raises(
+        UserError, match=r"pip install 'attnprobe\[excel\]'; or save it in Excel as CSV UTF-8"
+    ):
         read_file(tmp_path / "rows.xlsx")
 
 
@@ -120,17 +135,25 @@ def test_nested_columns_by_their_path(tmp_path, ending):
     assert rows.column(table, "doc.body", "data.text") == ["a film", "b"]
     assert rows.column(table, "notes.0.label", "data.label") == ["good", None]
     for missing in ("doc.title", "nothing.at.all", "notes.0.kind", "id.x"):
-        with pytest.raises(UserError, match=r"there is no such column.* The columns are id, doc\.body, notes"):
+        with pytest.raises(
+            UserError, match=r"there is no such column.* The columns are id, doc\.body, notes"
+        ):
             rows.column(table, missing, "data.text")
     table = datasets.Dataset.from_dict({"doc.body": ["whole"], "doc": [{"body": "inner"}]})
-    assert rows.column(table, "doc.body", "data.text") == ["whole"]  # a column whose name holds a point is itself
+    assert rows.column(table, "doc.body", "data.text") == [
+        "whole"
+    ]  # a column whose name holds a point is itself
 
 
 def test_columns_are_checked_before_anything_is_trained(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"doc": {"body": "a"}, "label": 1}), encoding="utf-8")
     TextDataModule("rows", FileSource(path), text="doc.body").check_files()
-    with pytest.raises(UserError, match=r"data\.text=doc\.boody: there is no such column; did you mean doc\.body\?"):
+    with pytest.raises(
+        UserError, match=r"data\.text=doc\.boody: there is no such column; did you mean doc\.body\?"
+    ):
         TextDataModule("rows", FileSource(path), text="doc.boody").check_files()
     with pytest.raises(UserError, match=r"data\.vectors|nowhere"):
-        TextDataModule("rows", FileSource(path), text="doc.body", vectors="nowhere.txt").check_files()
+        TextDataModule(
+            "rows", FileSource(path), text="doc.body", vectors="nowhere.txt"
+        ).check_files()

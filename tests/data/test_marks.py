@@ -23,13 +23,19 @@ def test_a_token_is_marked_by_any_of_its_characters():
         "people": [[[[0, 3]], [], [[start, start + 3]]], [], [[[0, 1]]]],
     }
     settings = {
-        "rationale": "why", "rationale_kind": "characters", "annotators": "people", "tokenizer": "spacy",
+        "rationale": "why",
+        "rationale_kind": "characters",
+        "annotators": "people",
+        "tokenizer": "spacy",
         "token_rules": ["lower", "digits"],
-    }  # fmt: skip
+    }
     data = ready(rows, rows, rows, **settings)
     test = data.splits["test"]
     words = test.tokens(0)
-    assert [word for word, there in zip(words, test.rationale(0), strict=True) if there] == ["damned", "thing"]
+    assert [word for word, there in zip(words, test.rationale(0), strict=True) if there] == [
+        "damned",
+        "thing",
+    ]
     assert test.rationale(1) == [False]
     assert test.rationale(2) is None  # there are no such characters
     batch = test[[0, 1, 2]]
@@ -38,7 +44,9 @@ def test_a_token_is_marked_by_any_of_its_characters():
     assert not batch.annotators[1:].any()  # nobody, and one alone
 
 
-@pytest.mark.parametrize(("setting", "value"), [("clean", ["nonword"]), ("token_rules", ["free_punctuation"])])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("clean", ["nonword"]), ("token_rules", ["free_punctuation"])]
+)
 def test_characters_cannot_be_counted_in_a_changed_text(setting, value):
     with pytest.raises(UserError, match=f"data.{setting}: {value[0]} changes the text"):
         ready(rationale="why", rationale_kind="characters", **{setting: value})

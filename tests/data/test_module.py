@@ -67,18 +67,28 @@ def test_rationale_as_mask_and_as_spans():
 
 def test_labels_are_numbers_before_they_are_text_and_hidden_labels_of_the_hub_null():
     features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
-    assert column(datasets.Dataset.from_dict({"label": [1, 0, -1]}, features), "label", "x") == ["pos", "neg", None]
+    assert column(datasets.Dataset.from_dict({"label": [1, 0, -1]}, features), "label", "x") == [
+        "pos",
+        "neg",
+        None,
+    ]
     assert class_map(None, [["10"], ["9"], ["-1.5"]])[1] == ["-1.5", "9", "10"]
     assert class_map(None, [["10"], ["9"], ["a"]])[1] == ["10", "9", "a"]
-    assert class_map({0: "neg", "neg": "neg", 1.0: "pos"}, []) == ({"0": 0, "neg": 0, "1": 1}, ["neg", "pos"])
+    assert class_map({0: "neg", "neg": "neg", 1.0: "pos"}, []) == (
+        {"0": 0, "neg": 0, "1": 1},
+        ["neg", "pos"],
+    )
     assert canonical(True) == "True"
 
 
 def test_class_weights_by_hand():
-    counts, single = np.array([30, 10]), Task.SINGLE_LABEL
+    counts = np.array([30, 10])
+    single = Task.SINGLE_LABEL
     assert class_weights("none", counts, 40, single) is None
     assert class_weights("balanced_positive", counts, 40, single).tolist() == [1, 3]
-    torch.testing.assert_close(class_weights("inverse_frequency", counts, 40, single), torch.tensor([2 / 3, 2.0]))
+    torch.testing.assert_close(
+        class_weights("inverse_frequency", counts, 40, single), torch.tensor([2 / 3, 2.0])
+    )
     assert class_weights([1, 5], counts, 40, single).tolist() == [1, 5]
     with pytest.raises(UserError, match="is for two classes, here are 3"):
         class_weights("balanced_positive", np.array([1, 2, 3]), 6, single)
@@ -95,18 +105,28 @@ def test_users_own_csv_needs_no_code(tmp_path):
     assert data.sizes == {"train": 28, "validation": 4, "test": 8}
     with pytest.raises(UserError, match=r"data\.path is not set"):
         composed("files").setup()
-    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"t": "x", "label": n % 2}) for n in range(9)))
+    (tmp_path / "train.jsonl").write_text(
+        "\n".join(json.dumps({"t": "x", "label": n % 2}) for n in range(9))
+    )
     with pytest.raises(UserError, match="The columns are t, label"):
         composed("files", f"data.path={tmp_path}/train.jsonl").setup()
 
 
 def test_numbers_per_word_reach_the_batches_under_their_name():
-    """A column of the user's own, and one that a batch declares: neither costs an edit of the data's code."""
+    """A column of the user's own, and one that a batch declares: neither costs an edit of the
+    data's code."""
     scores = {**OTHER, "mine": [[0.5, -2], [1]], "spans": [[1, 0], [0, 1]]}
     data = ready(
-        {**TRAIN, "mine": [[1, 2], [1, 2, 3], [1, 2], [None]], "spans": [[0, 0], [0, 0, 0], [1, 1], [0]]},
-        scores, scores, per_word={"mine": "mine", "teacher_attention": "spans"}, max_tokens=2,
-    )  # fmt: skip
+        {
+            **TRAIN,
+            "mine": [[1, 2], [1, 2, 3], [1, 2], [None]],
+            "spans": [[0, 0], [0, 0, 0], [1, 1], [0]],
+        },
+        scores,
+        scores,
+        per_word={"mine": "mine", "teacher_attention": "spans"},
+        max_tokens=2,
+    )
     batch = data.splits["test"][[1, 0]]
     nan = float("nan")
     expected = torch.tensor([[nan, nan, nan, nan], [nan, 0.5, -2, nan]], dtype=torch.float64)

@@ -5,7 +5,20 @@ from attnprobe.data.pieces import PieceReader, left_out
 from tests.models.pretrained.families import tokenizer
 
 pytest.importorskip("transformers")
-ODD = ["\u200b", "a\u00a0b", "e\u0301", "\U0001f600", "漢字", "don't", "x" * 120, "##ing", "[SEP]", "\u00ad", "…", "#"]
+ODD = [
+    "\u200b",
+    "a\u00a0b",
+    "e\u0301",
+    "\U0001f600",
+    "漢字",
+    "don't",
+    "x" * 120,
+    "##ing",
+    "[SEP]",
+    "\u00ad",
+    "…",
+    "#",
+]
 
 
 def byte_level():
@@ -27,7 +40,11 @@ def test_no_word_is_lost_or_doubled(made):
         of_words = found.word[found.word > 0]
         assert len(found.ids) == len(found.word) == len(found.kind)
         # each kept word has one unbroken run of pieces, in order
-        runs = [place for number, place in enumerate(of_words) if number == 0 or of_words[number - 1] != place]
+        runs = [
+            place
+            for number, place in enumerate(of_words)
+            if number == 0 or of_words[number - 1] != place
+        ]
         assert runs == list(range(1, int(found.kept.sum()) + 1))
         invisible = {"\u200b", "\u00ad"}
         assert all(kept or word in invisible for word, kept in zip(words, found.kept, strict=True))
@@ -36,9 +53,18 @@ def test_no_word_is_lost_or_doubled(made):
 def test_pieces_of_a_text_and_of_a_pair():
     reader = PieceReader(tokenizer(), 48)
     (alone,) = reader.read([["unable", "to", "see"]])
-    assert reader.tokenizer.convert_ids_to_tokens(alone.ids) == ["[CLS]", "un", "##able", "to", "see", "[SEP]"]
+    assert reader.tokenizer.convert_ids_to_tokens(alone.ids) == [
+        "[CLS]",
+        "un",
+        "##able",
+        "to",
+        "see",
+        "[SEP]",
+    ]
     assert alone.word.tolist() == [-1, 1, 1, 2, 3, -1]
-    (pair,) = reader.read([["unable"]], [["the", "film"]], [np.zeros(1, int)])  # the first one is attended to
+    (pair,) = reader.read(
+        [["unable"]], [["the", "film"]], [np.zeros(1, int)]
+    )  # the first one is attended to
     assert pair.word.tolist() == [-1, 1, 1, -1, -1, -1, -1]
     assert pair.kind.tolist() == [0, 0, 0, 0, 1, 1, 1]
 

@@ -48,14 +48,23 @@ def test_a_question_is_a_sequence_like_the_text():
     assert ready().splits["test"][[0]].question is None
     # "john" is in one text and one question, "attic" in one text, "who" in one question
     frequent = asking(min_df=2).vocabulary
-    assert [word in frequent.words for word in ("john", "where", "attic", "who")] == [True, True, False, False]
+    assert [word in frequent.words for word in ("john", "where", "attic", "who")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_candidates_become_a_mask_over_the_classes():
     data = asking(**ASKING)
     assert data.classes == ["attic", "hall", "mary"]
     mask = data.splits["train"][[0, 1, 2]].candidates
-    assert mask.tolist() == [[True, True, False], [True, True, False], [True, True, True]]  # the cellar is no class
+    assert mask.tolist() == [
+        [True, True, False],
+        [True, True, False],
+        [True, True, True],
+    ]  # the cellar is no class
     assert data.counts["train"]["candidates per row"] == {"min": 2, "max": 2}
     assert data.counts["train"]["any class may answer"] == 1
 
@@ -68,7 +77,11 @@ def test_classes_from_candidates_and_from_the_vocabulary():
     train = TRAIN | {"label": ["Hall", "attic", "mary"]}  # an answer is read as the text is
     data = asking(train, **ASKING, classes_from="vocabulary")
     assert data.classes == data.vocabulary.words[4:]
-    assert [data.classes[label] for label in data.splits["train"].labels] == ["hall", "attic", "mary"]
+    assert [data.classes[label] for label in data.splits["train"].labels] == [
+        "hall",
+        "attic",
+        "mary",
+    ]
     allowed = data.splits["train"][[1]].candidates[0]
     assert [data.classes[i] for i in allowed.nonzero()[:, 0]] == ["attic", "hall"]
     with pytest.raises(UserError, match=r"is no word of the vocabulary: the cellar \(1 ×\)"):
@@ -79,11 +92,19 @@ def test_classes_from_candidates_and_from_the_vocabulary():
 
 def test_candidates_found_in_the_text():
     train = {
-        "text": ["@entity1 met @entity22 and @entity1", "@entity3 left @entity1", "@entity3 met x@entity1"],
+        "text": [
+            "@entity1 met @entity22 and @entity1",
+            "@entity3 left @entity1",
+            "@entity3 met x@entity1",
+        ],
         "ask": ["whom did @placeholder meet", "who", "who"],
         "label": ["@entity22", "@entity3", "@entity3"],
     }
-    settings = {"candidates_pattern": r"@entity\d+", "classes_from": "candidates", "tokenizer": "whitespace"}
+    settings = {
+        "candidates_pattern": r"@entity\d+",
+        "classes_from": "candidates",
+        "tokenizer": "whitespace",
+    }
     data = asking(train, train, **settings)
     assert data.classes == ["@entity1", "@entity22", "@entity3"]
     mask = data.splits["test"][[0, 1, 2]].candidates
@@ -107,7 +128,9 @@ def test_answers_that_are_no_candidates_are_refused_or_dropped_and_counted():
     data = asking(wrong, **ASKING, unseen_labels="drop")
     assert data.counts["train"]["dropped"]["answer is no candidate"] == 1
     assert data.splits["train"].example_id.tolist() == [0, 1]
-    with pytest.raises(UserError, match=r"in 1 of 1 rows of the validation .* Check data\.candidates"):
+    with pytest.raises(
+        UserError, match=r"in 1 of 1 rows of the validation .* Check data\.candidates"
+    ):
         asking(other=OTHER | {"allowed": [[]]}, **ASKING, unseen_labels="drop")
 
 
@@ -136,7 +159,10 @@ def test_support_becomes_a_mask_over_tokens_and_its_loss_is_counted():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"question": "query"}, r"data\.question=query: there is no such column.*or do without: data\.question=null"),
+        (
+            {"question": "query"},
+            r"data\.question=query: there is no such column.*or do without: data\.question=null",
+        ),
         ({"candidates": "allowed", "candidates_pattern": "x"}, r"exclude each other"),
         ({"candidates_pattern": "("}, r"data\.candidates_pattern=\( is not a regular expression"),
         ({"classes_from": "candidates"}, r"needs data\.candidates or data\.candidates_pattern"),
@@ -155,7 +181,9 @@ PIPELINE = TextPipeline(TextRules(), Vocabulary(["mary", "who"]), ["hall", "atti
 def test_new_texts_come_with_their_questions(tmp_path):
     PIPELINE.save(tmp_path)
     for one in (PIPELINE, TextPipeline.load(tmp_path)):
-        batch = one.batch_of(["Mary left", "x"], ["Who?", "Who is Mary?"], [["hall"], ["attic", "hall"]])
+        batch = one.batch_of(
+            ["Mary left", "x"], ["Who?", "Who is Mary?"], [["hall"], ["attic", "hall"]]
+        )
         assert batch.question.tolist() == [[2, 5, 1, 3, 0, 0], [2, 5, 1, 4, 1, 3]]
         assert batch.question_mask.sum(1).tolist() == [4, 6]
         assert batch.candidates.tolist() == [[True, False], [True, True]]
@@ -165,11 +193,17 @@ def test_new_texts_come_with_their_questions(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["Mary"],), r"expected questions=\[…\], a list of 1, one per text.*, but got no questions"),
+        (
+            (["Mary"],),
+            r"expected questions=\[…\], a list of 1, one per text.*, but got no questions",
+        ),
         ((["Mary"], ["a", "b"]), r"a list of 1, one per text.*, but got \['a', 'b'\]"),
         ((["Mary"], "Who?"), r"a list of 1"),
         ((["Mary"], [" "]), r"question 0 \(' '\) has no word left"),
-        ((["Mary"], ["Who?"], [["cellar"]]), r"'cellar' is not a class of this run \(hall, attic\)"),
+        (
+            (["Mary"], ["Who?"], [["cellar"]]),
+            r"'cellar' is not a class of this run \(hall, attic\)",
+        ),
         ((["Mary"], ["Who?"], [[]]), r"text 0 has no candidate"),
         ((["Mary"], ["Who?"], [["hall"], ["hall"]]), r"expected 1 lists of classes, one per text"),
     ],

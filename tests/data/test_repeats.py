@@ -19,7 +19,8 @@ def shared(a, b):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_near_copies_are_those_of_a_plain_loop(seed, monkeypatch):
-    """Every pair compared, with sets of triples; random texts and copies with some words changed."""
+    """Every pair compared, with sets of triples; random texts and copies with some words
+    changed."""
     monkeypatch.setattr("attnprobe.data.data_warnings.AT_ONCE", 20 + seed)
     generator = np.random.default_rng(seed)
     among = [generator.integers(0, 400, generator.integers(1, 60)) for _ in range(150)]

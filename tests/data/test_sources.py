@@ -12,7 +12,11 @@ from attnprobe.data.local_files import read_file
 from attnprobe.data.sources import FileSource, FirstAvailable, HubSource
 from tests.data.given import ready
 
-ROWS = [{"text": "a fine film", "label": 1}, {"text": "NA", "label": 0}, {"text": 'so "bad", really', "label": 0}]
+ROWS = [
+    {"text": "a fine film", "label": 1},
+    {"text": "NA", "label": 0},
+    {"text": 'so "bad", really', "label": 0},
+]
 
 
 def write(path, rows=ROWS):
@@ -33,7 +37,9 @@ def of_parquet(**columns):
     return pd.DataFrame(columns).to_parquet(index=False)
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"])
+@pytest.mark.parametrize(
+    "ending", ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"]
+)
 def test_every_format_gives_the_same_rows(tmp_path, ending):
     rows = read_file(write(tmp_path / f"odd [name]*.{ending}"))
     assert rows["text"][:] == [row["text"] for row in ROWS]
@@ -67,12 +73,20 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.parquet", b"no parquet", "cannot be read"),
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
-        ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .*recursion"),
+        (
+            "rows.jsonl",
+            b'{"text": "a"}\n{"text": ' + b"[" * 50_000,
+            "line 2 is not JSON .*recursion",
+        ),
         ("rows.json", b"null", "entry 1 is not a JSON object: 'None'"),
         ("rows.jsonl", b'"a"\n"b"\n', "entry 1 is not a JSON object: 'a'"),
         ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
         ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "cannot be read: .*5000 digits"),
-        ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
+        (
+            "rows.csv.gz",
+            gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0),
+            "unpacks to more than 10,000",
+        ),
         ("rows.parquet", of_parquet(text=["a"] * 2_000_000), "2,000,000 rows in .* bytes"),
     ],
 )
@@ -86,10 +100,30 @@ def test_unusable_files(tmp_path, monkeypatch, name, content, message):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("xl/worksheets/sheet1.xml", b'r="B4"', b'r="XFD99999"', "in row .* and one in column 16,384 make more than"),
-        ("xl/worksheets/sheet1.xml", b"</sheetData>", b"<row>", "cannot be read as .xlsx: mismatched tag"),
-        ("xl/worksheets/sheet1.xml", b"</sheetData>", b" " * 70_000_000, "unpacks to more than 67,108,864"),
-        ("xl/_rels/workbook.xml.rels", b"worksheets/sheet1", b"elsewhere", r"cannot be read as .xlsx: \w"),
+        (
+            "xl/worksheets/sheet1.xml",
+            b'r="B4"',
+            b'r="XFD99999"',
+            "in row .* and one in column 16,384 make more than",
+        ),
+        (
+            "xl/worksheets/sheet1.xml",
+            b"</sheetData>",
+            b"<row>",
+            "cannot be read as .xlsx: mismatched tag",
+        ),
+        (
+            "xl/worksheets/sheet1.xml",
+            b"</sheetData>",
+            b" " * 70_000_000,
+            "unpacks to more than 67,108,864",
+        ),
+        (
+            "xl/_rels/workbook.xml.rels",
+            b"worksheets/sheet1",
+            b"elsewhere",
+            r"cannot be read as .xlsx: \w",
+        ),
     ],
 )
 def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
@@ -106,7 +140,9 @@ def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
         read_file(path)
 
 
-@pytest.mark.parametrize("text", ['[{"t": "a"}, {"t": 2}]', '{"t": "a"}\n\n{"t": 2}', '{"t": "a"}\r\n{"t": 2}\r\n'])
+@pytest.mark.parametrize(
+    "text", ['[{"t": "a"}, {"t": 2}]', '{"t": "a"}\n\n{"t": 2}', '{"t": "a"}\r\n{"t": 2}\r\n']
+)
 def test_json_in_a_list_by_line_or_by_itself(tmp_path, text):
     (tmp_path / "rows.json").write_text(f"\ufeff{text}", encoding="utf-8")
     assert read_file(tmp_path / "rows.json")["t"][:] == ["a", 2]
@@ -115,9 +151,21 @@ def test_json_in_a_list_by_line_or_by_itself(tmp_path, text):
 @pytest.mark.parametrize(
     ("column", "cell", "message"),
     [
-        ("text", "a\0b", r"data\.text=text: one cell is 'a\\x00b'; expected text without null characters"),
-        ("label", float("inf"), r"data\.label=label: one cell is 'inf'; expected .* finite numbers"),
-        ("label", "x\x1b[2J", r"data\.label=label: the class 'x\\x1b\[2J' holds a control character.*data\.labels"),
+        (
+            "text",
+            "a\0b",
+            r"data\.text=text: one cell is 'a\\x00b'; expected text without null characters",
+        ),
+        (
+            "label",
+            float("inf"),
+            r"data\.label=label: one cell is 'inf'; expected .* finite numbers",
+        ),
+        (
+            "label",
+            "x\x1b[2J",
+            r"data\.label=label: the class 'x\\x1b\[2J' holds a control character.*data\.labels",
+        ),
     ],
 )
 def test_what_no_table_or_figure_can_hold_is_refused_where_it_is_read(column, cell, message):
@@ -137,7 +185,9 @@ def test_a_path_that_cannot_be_used_is_named(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"dev.*expected .*train.*validation.*test"):
         FileSource({"dev": "a.csv"}).load()
     write(tmp_path / "test.csv")
-    assert list(FileSource(tmp_path).load()) == ["test"]  # enough where nothing is trained: tests/data/test_prepare.py
+    assert list(FileSource(tmp_path).load()) == [
+        "test"
+    ]  # enough where nothing is trained: tests/data/test_prepare.py
     write(tmp_path / "train.csv")
     write(tmp_path / "train.tsv")
     with pytest.raises(UserError, match=r"2 files for the split train \(train.csv, train.tsv\)"):
@@ -145,19 +195,28 @@ def test_a_path_that_cannot_be_used_is_named(tmp_path, monkeypatch):
 
 
 def test_hub_is_asked_once_and_its_columns_are_renamed(monkeypatch):
-    loaded = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"sentence": ["a"], "text": ["b"]})})
+    loaded = datasets.DatasetDict(
+        {"train": datasets.Dataset.from_dict({"sentence": ["a"], "text": ["b"]})}
+    )
     loaded["unsupervised"] = loaded["train"]
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: None)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: loaded)
     splits = HubSource("some/name", rename={"sentence": "text", "absent": "x"}).load()
     assert list(splits) == ["train"]
     assert splits["train"][:] == {"text": ["a"]}
-    assert HubSource("some/name", rename={"text": "text"}).load()["train"].column_names == ["sentence", "text"]
+    assert HubSource("some/name", rename={"text": "text"}).load()["train"].column_names == [
+        "sentence",
+        "text",
+    ]
 
 
 def test_hub_rows_are_chosen_and_columns_joined():
-    table = datasets.Dataset.from_dict({"task": [1, 2, 1], "title": ["a", "b", "c"], "body": ["x", "y", None]})
-    source = HubSource("some/name", only={"task": 1}, join={"text": ["title", "body"]}, rename={"task": "kind"})
+    table = datasets.Dataset.from_dict(
+        {"task": [1, 2, 1], "title": ["a", "b", "c"], "body": ["x", "y", None]}
+    )
+    source = HubSource(
+        "some/name", only={"task": 1}, join={"text": ["title", "body"]}, rename={"task": "kind"}
+    )
     rows = source.prepared(table)
     assert rows["text"][:] == ["a x", "c"]
     assert rows["kind"][:] == [1, 1]
@@ -175,9 +234,13 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
     with pytest.raises(UserError, match=ways_out):
         hub.load()
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
-    with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):
+    with pytest.raises(
+        UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"
+    ):
         FirstAvailable("films", hub).load()
-    with pytest.raises(UserError, match=r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"):
+    with pytest.raises(
+        UserError, match=r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"
+    ):
         FirstAvailable("notes", obtain="Ask the hospital.").load()
     (tmp_path / "films").mkdir()
     write(tmp_path / "films" / "train.csv")
@@ -186,11 +249,29 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
 
 def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("loaded"))
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked"))
-    for name in ("json", "csv", "/etc", "../x", "./films", "a/b/c", "a/..", "s3://x/y", "~/x", "", "films\n/x"):
-        with pytest.raises(UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"):
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked")
+    )
+    for name in (
+        "json",
+        "csv",
+        "/etc",
+        "../x",
+        "./films",
+        "a/b/c",
+        "a/..",
+        "s3://x/y",
+        "~/x",
+        "",
+        "films\n/x",
+    ):
+        with pytest.raises(
+            UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"
+        ):
             HubSource(name).load()
     (tmp_path / "some" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=rf"a file or folder of this name here, {tmp_path}/some/name"):
+    with pytest.raises(
+        UserError, match=rf"a file or folder of this name here, {tmp_path}/some/name"
+    ):
         HubSource("some/name").load()

@@ -17,7 +17,9 @@ def composed(*overrides):
 def test_task_qa_is_one_switch():
     config = composed("task=qa", "model=cnn", "+experiment=jain_adversarial")
     assert config["data"]["name"] == "stories"
-    assert composed("+experiment=jain_adversarial", "data=snli", "task=qa")["data"]["name"] == "snli"  # any order
+    assert (
+        composed("+experiment=jain_adversarial", "data=snli", "task=qa")["data"]["name"] == "snli"
+    )  # any order
     assert config["model"]["question_encoder"] == config["model"]["encoder"]
     assert instantiate(config["model"]["decoder"]).func is QuestionDecoder
     without = composed()
@@ -26,7 +28,11 @@ def test_task_qa_is_one_switch():
 
 
 def test_stories_are_trained_probed_and_explained(tmp_path):
-    directory = run(runs.composed("task=qa", "model=lstm", *runs.SMALL, *runs.SMALL_ADVERSARY, f"output={tmp_path}"))
+    directory = run(
+        runs.composed(
+            "task=qa", "model=lstm", *runs.SMALL, *runs.SMALL_ADVERSARY, f"output={tmp_path}"
+        )
+    )
     results = attnprobe.read_results(directory)
     assert set(results["probe"]) >= {"permutation", "adversarial"}
     example = attnprobe.read_examples(directory).iloc[0]
@@ -34,12 +40,15 @@ def test_stories_are_trained_probed_and_explained(tmp_path):
     data = instantiate(trained.config["data"], seed=0)
     data.setup()
     number = int(example["example_id"])
-    text, question = " ".join(example["tokens"]), " ".join(data.splits["test"].question(number))
+    text = " ".join(example["tokens"])
+    question = " ".join(data.splits["test"].question(number))
     told = trained.explain([text], [question]).iloc[0]
     assert told["tokens"] == list(example["tokens"])
     torch.testing.assert_close(torch.tensor(told["attention"]), torch.tensor(example["attention"]))
     torch.testing.assert_close(
-        torch.tensor(list(told["probability"].values())), torch.tensor(example["probability"]), check_dtype=False
+        torch.tensor(list(told["probability"].values())),
+        torch.tensor(example["probability"]),
+        check_dtype=False,
     )
     only = trained.explain([text], [question], [["attic", "cellar"]]).iloc[0]
     assert only["prediction"] in ("attic", "cellar")

@@ -38,13 +38,29 @@ def test_the_same_examples_in_the_same_words_fit(tmp_path):
 
 def test_the_first_difference_is_named(tmp_path):
     base = teacher(tmp_path)
-    other, capital = [TEXTS[0], ["very", "good"], TEXTS[2]], [["A", "film"], *TEXTS[1:]]
+    other = [TEXTS[0], ["very", "good"], TEXTS[2]]
+    capital = [["A", "film"], *TEXTS[1:]]
     for classes, ids, texts, message in (
         (["bad", "good"], IDS, TEXTS, "its classes are no, yes, here they are bad, good"),
-        (CLASSES, [10, 30], TEXTS[::2], "3 examples in train there, 2 here; example 20 is there and not here"),
+        (
+            CLASSES,
+            [10, 30],
+            TEXTS[::2],
+            "3 examples in train there, 2 here; example 20 is there and not here",
+        ),
         (CLASSES, [10, 20, 30, 40], [*TEXTS, ["more"]], "example 40 is here and not there"),
-        (CLASSES, IDS, other, "example 20 of train has 1 tokens there and 2 here.* starts 'very good'"),
-        (CLASSES, IDS, capital, "example 10 of train has 2 tokens there and 2 here, or other words"),
+        (
+            CLASSES,
+            IDS,
+            other,
+            "example 20 of train has 1 tokens there and 2 here.* starts 'very good'",
+        ),
+        (
+            CLASSES,
+            IDS,
+            capital,
+            "example 10 of train has 2 tokens there and 2 here, or other words",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             base.outputs("train", classes, np.array(ids), texts)

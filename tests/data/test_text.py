@@ -29,7 +29,11 @@ def test_each_cleaning_step_does_what_it_says(step, text, cleaned):
     [
         ("lower", ["A", "b"], ["a", "b"]),
         ("digits", ["3rd", "one", "x²", "٣"], ["qqq", "one", "qqq", "qqq"]),
-        ("free_punctuation", ["yes", ",", "i", "do", "n't", "!", "."], ["yes", "i", "do", "n", "'", "t", "."]),
+        (
+            "free_punctuation",
+            ["yes", ",", "i", "do", "n't", "!", "."],
+            ["yes", "i", "do", "n", "'", "t", "."],
+        ),
         ("deidentified", ["on", "[", "*", "*", "2101", "*", "*", "]", "dr"], ["on", "<DE>", "dr"]),
         ("repeated_marks", ["_", "_", "__", "a", "--", "b"], ["_", "a", "-", "b"]),
     ],
@@ -46,13 +50,18 @@ def test_order_case_falls_after_tokenising():
 
 @pytest.fixture
 def pipeline():
-    return TextPipeline(TextRules(), Vocabulary(["bad", "film", "good"]), ["negative", "positive"], max_tokens=3)
+    return TextPipeline(
+        TextRules(), Vocabulary(["bad", "film", "good"]), ["negative", "positive"], max_tokens=3
+    )
 
 
 def test_batch_of_new_texts(pipeline):
     batch = pipeline.batch_of(["Good film, really", "BAD"])
     assert batch.ids.tolist() == [[2, 6, 5, 1, 3], [2, 4, 3, 0, 0]]
-    assert batch.content.tolist() == [[False, True, True, True, False], [False, True, False, False, False]]
+    assert batch.content.tolist() == [
+        [False, True, True, True, False],
+        [False, True, False, False, False],
+    ]
     assert batch.example_id.tolist() == [0, 1]
     assert batch.labels.dtype == torch.long
     assert pipeline.tokens("Good film, really") == ["good", "film", ","]
@@ -70,7 +79,11 @@ def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
     pipeline.save(tmp_path)
     again = TextPipeline.load(tmp_path)
     assert torch.equal(again.batch_of(["a good film"]).ids, pipeline.batch_of(["a good film"]).ids)
-    assert (list(again.classes), again.task, again.max_tokens) == (["negative", "positive"], Task.SINGLE_LABEL, 3)
+    assert (list(again.classes), again.task, again.max_tokens) == (
+        ["negative", "positive"],
+        Task.SINGLE_LABEL,
+        3,
+    )
     (tmp_path / "pipeline.json").write_text(json.dumps({"rules": {}}))
     with pytest.raises(UserError, match=r"not the pipeline\.json of a run"):
         TextPipeline.load(tmp_path)

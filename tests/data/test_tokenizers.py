@@ -8,7 +8,8 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.text import TextRules, blank, language_tokens, split_sentences
 
 EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫🇷", "1️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"]
-"""A family (joined), a heart (with its variation mark), a skin tone, two flags, a keycap, a flag of tags."""
+"""A family (joined), a heart (with its variation mark), a skin tone, two flags, a keycap, a flag of
+tags."""
 
 
 def test_what_is_one_character_to_a_reader_is_one_token_and_tokens_are_the_text_again():
@@ -18,13 +19,25 @@ def test_what_is_one_character_to_a_reader_is_one_token_and_tokens_are_the_text_
             assert emoji in language_tokens(f"fine film{emoji}!!", "en")
     text = "Don’t go: 10 % of “naïve” cafe\u0301s 👨‍👩‍👧‍👦!! cost 5€."
     assert "".join(language_tokens(text, "en")) == text.replace(" ", "")
-    assert language_tokens("Don't go (really)!", "en") == ["Do", "n't", "go", "(", "really", ")", "!"]
+    assert language_tokens("Don't go (really)!", "en") == [
+        "Do",
+        "n't",
+        "go",
+        "(",
+        "really",
+        ")",
+        "!",
+    ]
 
 
 @pytest.mark.parametrize(
     ("language", "text", "words"),
     [
-        ("zh", "我们再也不会来了，位置偏僻", ["我们", "再也不会", "来", "了", "，", "位置", "偏僻"]),
+        (
+            "zh",
+            "我们再也不会来了，位置偏僻",
+            ["我们", "再也不会", "来", "了", "，", "位置", "偏僻"],
+        ),
         ("ja", "部屋が狭くて残念でした", ["部屋", "が", "狭く", "て", "残念", "でし", "た"]),
         ("ar", "الخدمة ممتازة، والطعام لذيذ!", ["الخدمة", "ممتازة", "،", "والطعام", "لذيذ", "!"]),
         ("de", "Das war z.B. gut", ["Das", "war", "z.B.", "gut"]),
@@ -40,14 +53,21 @@ def test_each_language_is_split_by_its_own_rules(language, text, words):
 
 
 def test_unknown_languages_and_missing_libraries_are_refused_at_once(monkeypatch):
-    with pytest.raises(UserError, match=r"=klingon: spaCy has no such language; expected a code such as en"):
+    with pytest.raises(
+        UserError, match=r"=klingon: spaCy has no such language; expected a code such as en"
+    ):
         TextRules(language="klingon")
     assert TextRules(language="klingon", tokenizer="whitespace").words("a b") == ["a", "b"]
     monkeypatch.setitem(sys.modules, "jieba", None)
     blank.cache_clear()
-    with pytest.raises(UserError, match=r"data\.language=zh needs pip install 'attnprobe\[languages\]'"):
+    with pytest.raises(
+        UserError, match=r"data\.language=zh needs pip install 'attnprobe\[languages\]'"
+    ):
         TextRules(language="zh")
-    with pytest.raises(UserError, match=r"data\.language=th needs a library .*PyThaiNLP.*data\.tokenizer=whitespace"):
+    with pytest.raises(
+        UserError,
+        match=r"data\.language=th needs a library .*PyThaiNLP.*data\.tokenizer=whitespace",
+    ):
         TextRules(language="th")
 
 
@@ -55,9 +75,14 @@ def test_no_cache_from_the_shared_folder_is_loaded(tmp_path):
     """jieba would unmarshal `jieba.cache` from there, whoever wrote it."""
     pytest.importorskip("jieba", reason="needs attnprobe[languages]")
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    code = "from attnprobe.data.text import language_tokens; print(language_tokens('我们来了', 'zh'))"
+    code = (
+        "from attnprobe.data.text import language_tokens; print(language_tokens('我们来了', 'zh'))"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"

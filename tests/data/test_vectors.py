@@ -32,7 +32,9 @@ def test_words_without_a_vector(tmp_path):
     path.write_text("good 1 2\n")
     assert not load_vectors(path, VOCABULARY)[0][VOCABULARY.id_of("bad")].any()
     rows = [
-        load_vectors(path, VOCABULARY, missing="normal", generator=torch.Generator().manual_seed(seed))[0]
+        load_vectors(
+            path, VOCABULARY, missing="normal", generator=torch.Generator().manual_seed(seed)
+        )[0]
         for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(rows[0], rows[1])

@@ -18,7 +18,8 @@ def test_markers_come_first_then_the_words_in_order():
 
 
 def test_what_was_saved_is_loaded_and_nothing_else(tmp_path):
-    path, vocabulary = tmp_path / "vocabulary.json", Vocabulary(["é", "\u2028", "a"])
+    path = tmp_path / "vocabulary.json"
+    vocabulary = Vocabulary(["é", "\u2028", "a"])
     with pytest.raises(UserError, match="does not exist"):
         Vocabulary.load(path)
     write_json(vocabulary.ids, path)
@@ -39,7 +40,8 @@ def test_document_frequency_equals_counting_by_hand(documents):
 
 
 def test_rare_words_and_the_largest_size():
-    words, frequency = ["d", "c", "b", "a"], np.array([1, 2, 5, 2])
+    words = ["d", "c", "b", "a"]
+    frequency = np.array([1, 2, 5, 2])
     assert build_vocabulary(words, frequency).words[4:] == ["a", "b", "c", "d"]
     assert build_vocabulary(words, frequency, min_df=2).words[4:] == ["a", "b", "c"]
     assert build_vocabulary(words, frequency, max_vocabulary=2).words[4:] == ["a", "b"]

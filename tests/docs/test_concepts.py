@@ -17,9 +17,15 @@ SECTIONS = dict(re.findall(r"^### (\w+): (.*?)(?=^##)", PAGE, re.M | re.S))
 
 def test_the_questions_are_those_of_the_verdict_card_and_say_their_level_and_all_parts():
     headings = {name.lower(): text.split("\n")[0] for name, text in SECTIONS.items()}
-    levels = {name: " and ".join(level for of, level in LINES if of == name) for name in claims.CRITERIA}
-    levels = {name: level.replace("state and word", "state, and word") for name, level in levels.items()}
-    assert headings == {name: f"{question} ({levels[name]})" for name, question in claims.CRITERIA.items()}
+    levels = {
+        name: " and ".join(level for of, level in LINES if of == name) for name in claims.CRITERIA
+    }
+    levels = {
+        name: level.replace("state and word", "state, and word") for name, level in levels.items()
+    }
+    assert headings == {
+        name: f"{question} ({levels[name]})" for name, question in claims.CRITERIA.items()
+    }
     assert list(headings) == list(claims.CRITERIA)
     for part in ("**Measure", "**Meets**", "**Critique.**"):
         assert all(part in text for text in SECTIONS.values())
@@ -42,7 +48,10 @@ def test_every_threshold_on_the_page_is_the_codes():
         ("Agreement", f"by less than τ = {agreement.CEILING}"),
         ("Exclusivity", f"a mean above {permutation.SAME}"),
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
-        ("Erasure", f"skill above {skill.SMALLEST} for states; placement above {swaps.SMALLEST} for words"),
+        (
+            "Erasure",
+            f"skill above {skill.SMALLEST} for states; placement above {swaps.SMALLEST} for words",
+        ),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ):
         assert sentence in " ".join(SECTIONS[name].split()), name
@@ -52,7 +61,12 @@ def test_every_threshold_on_the_page_is_the_codes():
 
 
 def test_every_importance_has_a_place_in_the_table_of_methods():
-    text = (ROOT / "docs/results/attributions.md").read_text().split("## The methods")[1].split("\n## ")[0]
+    text = (
+        (ROOT / "docs/results/attributions.md")
+        .read_text()
+        .split("## The methods")[1]
+        .split("\n## ")[0]
+    )
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     named = [name for cell in rows for name in re.findall(r"`(\w+)`", cell)]
     assert sorted(named) == sorted(path.stem for path in (ROOT / "conf/importance").glob("*.yaml"))

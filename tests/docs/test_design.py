@@ -13,7 +13,8 @@ def test_the_text_goes_through_the_house(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     [command] = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     words = shlex.split(command.replace("\\\n", " "))
-    program, overrides = words[:3], words[3:]
+    program = words[:3]
+    overrides = words[3:]
     assert program == ["python", "-m", "attnprobe"]
     run(composed(*overrides, "figures=false"))
     done = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)

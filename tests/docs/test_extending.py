@@ -19,7 +19,16 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.docs.extending import ANY_DATA, COMMANDS, FILES, FOREIGN, PAGE, carried_out, command, composed
+from tests.docs.extending import (
+    ANY_DATA,
+    COMMANDS,
+    FILES,
+    FOREIGN,
+    PAGE,
+    carried_out,
+    command,
+    composed,
+)
 from tests.runs import SMALL, SMALL_ADVERSARY
 
 
@@ -28,7 +37,10 @@ def test_a_data_set(mine, name, left_out):
     manifest = RunDirectory(carried_out(mine, f"data={name}", ANY_DATA)).manifest()
     assert (manifest["data"], manifest["classes"]) == (name, ["bad", "good"])
     counts = manifest["counts"]
-    dropped = sum(counts[split]["dropped"].get("label is unseen", 0) for split in ("train", "validation", "test"))
+    dropped = sum(
+        counts[split]["dropped"].get("label is unseen", 0)
+        for split in ("train", "validation", "test")
+    )
     assert dropped == left_out
     assert counts["test"]["kept"] == pytest.approx(0.2 * 152, abs=1)
 
@@ -57,20 +69,35 @@ def probed(mine):
 
 def test_a_probe_and_its_reading(mine, probed, capsys):
     results = read_results(probed, probe="sufficiency")
-    wide = results[results["step"].isna()].pivot(index="example_id", columns="metric", values="value")
+    wide = results[results["step"].isna()].pivot(
+        index="example_id", columns="metric", values="value"
+    )
     assert wide[["tvd_top", "tvd_random"]].min().min() >= 0
     assert set(np.unique(wide[["same_top", "same_random"]])) <= {0, 1}
     kept = results[results["metric"] == "kept"].groupby("example_id")["value"]
     np.testing.assert_allclose(kept.sum(), 1)
     assert (kept.agg(lambda values: (values > 0).sum()) == 2).all()  # keep=2
-    assert headline(read_results(probed))["sufficiency/same_top"] == pytest.approx(wide["same_top"].mean())
+    assert headline(read_results(probed))["sufficiency/same_top"] == pytest.approx(
+        wide["same_top"].mean()
+    )
     print_summary(read_results(probed))
     assert "decision stays with the top items alone" in capsys.readouterr().out
     with pytest.raises(Exception, match=r"probe\.sufficiency\.keep=0: expected .* at least 1"):
-        run(composed([*SMALL, "probe=[sufficiency]", "probe.sufficiency.keep=0", f"output={mine / 'refused'}"]))
+        run(
+            composed(
+                [
+                    *SMALL,
+                    "probe=[sufficiency]",
+                    "probe.sufficiency.keep=0",
+                    f"output={mine / 'refused'}",
+                ]
+            )
+        )
 
 
-def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(mine, probed, monkeypatch, capsys):
+def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(
+    mine, probed, monkeypatch, capsys
+):
     monkeypatch.setattr(reading, "entry_points", lambda group: [])
     reading.readings.cache_clear()
     results = read_results(probed)
@@ -97,22 +124,43 @@ def weighed(mine):
 
 def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed, capsys):
     results = read_results(weighed)
-    of_length = {str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")}
-    expected = ("tau_attention", "tau_shuffled", "top_in_rationale", "flip_top", "removed_count", "regret")
+    of_length = {
+        str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")
+    }
+    expected = (
+        "tau_attention",
+        "tau_shuffled",
+        "top_in_rationale",
+        "flip_top",
+        "removed_count",
+        "regret",
+    )
     assert {f"{name}_word_length" for name in expected} <= of_length
     said = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
-    assert (said["title"], said["colour"], said["signed"]) == ("length of the word", "#117733", False)
+    assert (said["title"], said["colour"], said["signed"]) == (
+        "length of the word",
+        "#117733",
+        False,
+    )
     assert said["settings"]["power"] == 2
     print_summary(results)
     printed = " ".join(capsys.readouterr().out.split())
-    for words in ("tau(attention, length of the word)", "share removed: length of the word",
-                  "top token in the rationale, length of", "JS(top by length of the word)"):  # fmt: skip
+    for words in (
+        "tau(attention, length of the word)",
+        "share removed: length of the word",
+        "top token in the rationale, length of",
+        "JS(top by length of the word)",
+    ):
         assert words in printed
 
 
 def test_it_explains_new_texts(weighed):
-    explained = attnprobe.load_run(weighed, trusted=FOREIGN).explain(["the film was good"], importance=["word_length"])
-    assert explained["word_length"][0] == [len(word) ** 2 for word in ("the", "film", "was", "good")]
+    explained = attnprobe.load_run(weighed, trusted=FOREIGN).explain(
+        ["the film was good"], importance=["word_length"]
+    )
+    assert explained["word_length"][0] == [
+        len(word) ** 2 for word in ("the", "film", "was", "good")
+    ]
     assert "length of the word" in explained._repr_html_()
 
 
@@ -126,10 +174,18 @@ def scored(mine, tmp_path_factory):
 
 
 def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_path):
-    """The file holds what the package's method computes, so that they must have the same numbers everywhere."""
+    """The file holds what the package's method computes, so that they must have the same numbers
+    everywhere."""
     directory = shutil.copytree(scored, tmp_path / "run")
-    overrides = [one.replace("DIRECTORY", str(directory)) for one in command("probe=[agreement_matrix,faithfulness")]
-    quick = ["probe.faithfulness.operators=[delete]", "probe.subsets.most_words=11", "probe.sanity.samples=1"]
+    overrides = [
+        one.replace("DIRECTORY", str(directory))
+        for one in command("probe=[agreement_matrix,faithfulness")
+    ]
+    quick = [
+        "probe.faithfulness.operators=[delete]",
+        "probe.subsets.most_words=11",
+        "probe.sanity.samples=1",
+    ]
     run(resumed(composed([*overrides, *quick, "figures=false"]), [*overrides, *quick]))
     results = read_results(directory)
     plain = results[results["step"].isna()].astype({"metric": str})
@@ -138,37 +194,62 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
     texts = attnprobe.read_examples(directory).set_index("example_id")["tokens"]
     values = values.loc[[number for number, words in texts.items() if set(words) <= vocabulary]]
     wanted = {
-        "agreement_matrix": ["rbo_attention_and_file"], "plausibility": ["auprc_rationale_file", "mass_in_rationale_file"],
+        "agreement_matrix": ["rbo_attention_and_file"],
+        "plausibility": ["auprc_rationale_file", "mass_in_rationale_file"],
         "faithfulness": ["comprehensiveness_file_by_delete", "sufficiency_file_by_delete"],
-        "subsets": ["aopc_normalised_file", "shapley_tau_file", "shapley_top_file", "shapley_share_error_file"],
+        "subsets": [
+            "aopc_normalised_file",
+            "shapley_tau_file",
+            "shapley_top_file",
+            "shapley_share_error_file",
+        ],
         "sanity": ["floor_similarity_file"],
-    }  # fmt: skip
+    }
     for metric in (metric for metrics in wanted.values() for metric in metrics):
-        own, other = values[metric], values[metric.replace("file", "word_length")]
+        own = values[metric]
+        other = values[metric.replace("file", "word_length")]
         assert own.notna().any(), metric
         pd.testing.assert_series_equal(own, other, check_names=False, obj=metric)
-    one = [*values.filter(regex="^random_weights_similarity_(file|word_length)$"), "tau_word_length_and_file"]
+    one = [
+        *values.filter(regex="^random_weights_similarity_(file|word_length)$"),
+        "tau_word_length_and_file",
+    ]
     assert len(one) == 3
     np.testing.assert_allclose(values[one], 1)  # whatever the model computes
 
 
 def test_scores_from_a_file(mine, scored):
-    overrides = [one.replace("DIRECTORY", str(scored)) for one in command("'importance.file.title=length")]
+    overrides = [
+        one.replace("DIRECTORY", str(scored)) for one in command("'importance.file.title=length")
+    ]
     run(resumed(composed([*overrides, "figures=false"]), overrides))
     results = read_results(scored)
     texts = attnprobe.read_examples(scored).set_index("example_id")
     tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
     assert len(tau) == len(texts)
     for number, tokens in texts["tokens"].items():
-        expected = stats.kendalltau(texts["attention"][number], [len(word) for word in tokens]).statistic
+        expected = stats.kendalltau(
+            texts["attention"][number], [len(word) for word in tokens]
+        ).statistic
         assert tau[number] == pytest.approx(expected, nan_ok=True)
     said = RunDirectory(scored).manifest()["tables"]["erasure"]["importances"]
     assert said["file"]["title"] == "length by another tool"
     examples = attnprobe.read_examples(scored)
-    examples["letters"] = [[sum(map(str.isalpha, word)) for word in words] for words in examples["tokens"]]
-    examples[["example_id", "letters"]].to_json(mine / "letters.jsonl", orient="records", lines=True)
-    overrides = [f"run={scored}", "probe=[plausibility]", "importances=[attention,by_letters,file]",
-                 "importance.file.path=scores.parquet"]  # fmt: skip
+    examples["letters"] = [
+        [sum(map(str.isalpha, word)) for word in words] for words in examples["tokens"]
+    ]
+    examples[["example_id", "letters"]].to_json(
+        mine / "letters.jsonl", orient="records", lines=True
+    )
+    overrides = [
+        f"run={scored}",
+        "probe=[plausibility]",
+        "importances=[attention,by_letters,file]",
+        "importance.file.path=scores.parquet",
+    ]
     run(resumed(composed(overrides), overrides))
     said = RunDirectory(scored).manifest()["tables"]["plausibility"]["importances"]
-    assert (said["by_letters"]["title"], said["file"]["title"]) == ("letters in the word", "scores from a file")
+    assert (said["by_letters"]["title"], said["file"]["title"]) == (
+        "letters in the word",
+        "scores from a file",
+    )

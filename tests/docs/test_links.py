@@ -1,4 +1,5 @@
-"""Links lead to files and headings that are there; every command of README.md and docs/ composes as it stands."""
+"""Links lead to files and headings that are there; every command of README.md and docs/ composes as
+it stands."""
 
 import re
 import shlex
@@ -28,7 +29,9 @@ def links(page):
 def anchors(page):
     """What the headings are called in links, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -38,7 +41,9 @@ def test_links_lead_somewhere(page):
         path = (page.parent / name).resolve() if name else page
         assert path.exists(), f"{page.name}: {target}"
         assert path.is_relative_to(ROOT), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors(path), f"{page.name}: no heading {anchor} in {path.name}"
+        assert not anchor or anchor in anchors(path), (
+            f"{page.name}: no heading {anchor} in {path.name}"
+        )
 
 
 def test_the_index_lists_every_page_and_the_pictures_are_shown_and_small():
@@ -65,7 +70,8 @@ START = r"^(?:\w+=\S+ )*(?:python -m attnprobe|attnprobe run) (.+)$"
 
 
 def commands_of(text):
-    """The settings of every command within fences, lines that end in a backslash put together, comments left out."""
+    """The settings of every command within fences, lines that end in a backslash put together,
+    comments left out."""
     for block in re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S):
         for line in re.findall(START, block.replace("\\\n", " "), re.M):
             yield [word for word in shlex.split(line, comments=True) if word not in ("-m", "…")]
@@ -85,7 +91,9 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=lambda one: one if isinstance(one, str) else None)
+@pytest.mark.parametrize(
+    ("page", "words"), COMMANDS, ids=lambda one: one if isinstance(one, str) else None
+)
 def test_a_command_composes_as_it_stands(page, words):
     check(resolved(composed(*map(first_of, words))))
 

@@ -39,9 +39,13 @@ def test_both_ways_are_the_same_model(names):
 def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names):
     import torch
 
-    run, network, ids = names["folder"] / "described" / "run", names["mine"], names["ids"]
+    run = names["folder"] / "described" / "run"
+    network = names["mine"]
+    ids = names["ids"]
     table = attnprobe.read_results(run, probe="leave_one_out")
-    found = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values("step")["value"]
+    found = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values(
+        "step"
+    )["value"]
     text = ids[5][ids[5] > 0]
     without = [torch.cat([text[:at], text[at + 1 :]])[None] for at in range(1, len(text) - 1)]
     with torch.no_grad():

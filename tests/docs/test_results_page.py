@@ -20,12 +20,15 @@ from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
-PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites")
+PROBES = sorted(
+    path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites"
+)
 WHOLE_SPLIT = {"performance": PERFORMANCE, "training": TRAINING}
 
 
 def names_in(heading):
-    """What is named first in the lines of the table below a heading (None: of the first one), up to the next heading."""
+    """What is named first in the lines of the table below a heading (None: of the first one), up to
+    the next heading."""
     if heading is None:
         text = PAGE.split("## The long table")[0]
     else:
@@ -49,15 +52,24 @@ def always(probe, *conditions):
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """A run of every probe on the testbed, which has rationales, with all that can be switched on."""
+    """A run of every probe on the testbed, which has rationales, with all that can be switched
+    on."""
     output = tmp_path_factory.mktemp("runs")
     texts = "data.source.test_size=16"
     teacher = run(small_run(output, texts, "seed=1", probes="[]"))
     few = "[attention,gradient,gradient_input]"  # every importance has the same metrics there
-    settings = (texts, *SMALL_ADVERSARY, "probe.erasure.wins=true", f"teacher={teacher}", "figures=true", "training.epochs=8",
-                "training.recipe.optimizer.lr=0.02",  # enough training that some decisions flip
-                f"probe.agreement_matrix.importances={few}", f"probe.sanity.importances={few}",
-                "probe.soft_erasure.samples=2")  # fmt: skip
+    settings = (
+        texts,
+        *SMALL_ADVERSARY,
+        "probe.erasure.wins=true",
+        f"teacher={teacher}",
+        "figures=true",
+        "training.epochs=8",
+        "training.recipe.optimizer.lr=0.02",  # enough training that some decisions flip
+        f"probe.agreement_matrix.importances={few}",
+        f"probe.sanity.importances={few}",
+        "probe.soft_erasure.samples=2",
+    )
     return run(small_run(output, *settings, probes=f"[{','.join(PROBES)}]"))
 
 
@@ -70,7 +82,12 @@ def test_the_page_has_what_the_probes_declare():
     """After a change: python -m attnprobe.probes docs/reference.md"""
     assert filled(PAGE, blocks()) == PAGE
     assert set(re.findall(r"<!-- metrics of (\w+) -->", PAGE)) == set(blocks())
-    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", "sites", *PROBES}
+    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {
+        "performance",
+        "training",
+        "sites",
+        *PROBES,
+    }
     assert set(probes()) == {"sites", *PROBES}
     # every part in braces is explained
     parts = {part for table in blocks().values() for part in re.findall(r"\{\w+\}", table)}
@@ -80,11 +97,14 @@ def test_the_page_has_what_the_probes_declare():
 @pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
 def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results, directory, probe):
     written = written_in(results, probe)
-    assert {one.name for one in written.values()} == always(probe, ONE_CLASS, SEARCHED, LINEAR, WINS)
+    assert {one.name for one in written.values()} == always(
+        probe, ONE_CLASS, SEARCHED, LINEAR, WINS
+    )
     manifest = RunDirectory(directory).manifest()["tables"][probe]["metrics"]
     assert manifest == {name: one.facts for name, one in written.items()}
     for metric, rows in results[results["probe"] == probe].groupby("metric", observed=True):
-        fact, values = written[str(metric)], rows["value"].dropna()
+        fact = written[str(metric)]
+        values = rows["value"].dropna()
         assert rows["step"].notna().all() == rows["step"].notna().any() == bool(fact.step), metric
         # the bounds as the manifest has them, not by the code that checks them while writing
         low, high = (manifest[metric][end] for end in ("low", "high"))
@@ -94,10 +114,21 @@ def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results,
 
 def test_of_several_labels_other_shares_are_written(tmp_path):
     path = tmp_path / "labels.jsonl"
-    rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
+    rows = [
+        {"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]}
+        for n in range(60)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
-    data = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training.epochs=1"]
-    found = read_results(run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")))
+    data = [
+        "data=files",
+        f"data.path={path}",
+        "data.multi_label=true",
+        "data.embedding_size=8",
+        "training.epochs=1",
+    ]
+    found = read_results(
+        run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"))
+    )
     for probe in ("performance", "training"):
         written = {one.name for one in written_in(found, probe).values()}
         assert written == always(probe, SEVERAL_LABELS)
@@ -106,11 +137,17 @@ def test_of_several_labels_other_shares_are_written(tmp_path):
 
 def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
     story = ("data=stories", "task=qa", "model.width=8")
-    rows = read_results(run(small_run(tmp_path, *story, *SMALL_ADVERSARY, probes="[adversarial,erasure]")))
-    assert {one.name for one in written_in(rows, "adversarial").values()} == always("adversarial", SEARCHED)
+    rows = read_results(
+        run(small_run(tmp_path, *story, *SMALL_ADVERSARY, probes="[adversarial,erasure]"))
+    )
+    assert {one.name for one in written_in(rows, "adversarial").values()} == always(
+        "adversarial", SEARCHED
+    )
     erasure = written_in(rows, "erasure")
     assert {one.name for one in erasure.values()} == always("erasure")
-    assert not [name for name in erasure if name.endswith("_contribution")]  # an importance that needs it too
+    assert not [
+        name for name in erasure if name.endswith("_contribution")
+    ]  # an importance that needs it too
 
 
 def test_the_metrics_of_layers_and_heads():
@@ -120,22 +157,37 @@ def test_the_metrics_of_layers_and_heads():
     assert {name for name, one in found.items() if one.step} == {"attention"}
 
 
-def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files_of_a_run(results, directory):
+def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files_of_a_run(
+    results, directory
+):
     assert names_in("## The long table") == [*COLUMNS, SITE] == list(results.columns)
     table = pq.read_table(directory / "tables" / "correlation.parquet").to_pandas()
 
     def in_order(column):
         return column.astype(str) if column.name == "metric" else column.fillna(-1)
 
-    assert table.equals(table.sort_values(["metric", "example_id", "step"], key=in_order, kind="stable"))
+    assert table.equals(
+        table.sort_values(["metric", "example_id", "step"], key=in_order, kind="stable")
+    )
     patterns = [re.sub(r"<\w+>", "*", name) for name in names_in(None) if not name.endswith("/")]
-    patterns = [f"examples/{name}" if name in ("validation.parquet", "test.parquet") else name for name in patterns]
+    patterns = [
+        f"examples/{name}" if name in ("validation.parquet", "test.parquet") else name
+        for name in patterns
+    ]
     patterns = ["figures/*.png" if name == "*.png" else name for name in patterns]
     found = [set(directory.glob(pattern)) for pattern in patterns]
     assert all(found), patterns
     assert set.union(*found) == {path for path in directory.rglob("*") if path.is_file()}
     columns = set(names_in("## `examples/<split>.parquet`"))
-    columns -= {*MASSES, "first_words", "pieces", "piece_word", "piece_attention", "words", "word_attention"}
+    columns -= {
+        *MASSES,
+        "first_words",
+        "pieces",
+        "piece_word",
+        "piece_attention",
+        "words",
+        "word_attention",
+    }
     for split in ("train", "validation", "test"):
         examples = read_examples(directory, split=split)
         assert columns == set(examples.columns)

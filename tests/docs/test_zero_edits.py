@@ -1,4 +1,5 @@
-"""What a package outside brings stands in tables, figures, page and W&B by its name; nothing in attnprobe/ knows of it."""
+"""What a package outside brings stands in tables, figures, page and W&B by its name; nothing in
+attnprobe/ knows of it."""
 
 import json
 import re
@@ -21,9 +22,12 @@ from tests.test_layout import PACKAGE
 
 TITLES = ("length of the word", "time looked at")
 FOREIGN_PARTS = (
-    "data=watched", "model=neighbours", "model/attention=cosine", "probe=[correlation,erasure,sufficiency]",
+    "data=watched",
+    "model=neighbours",
+    "model/attention=cosine",
+    "probe=[correlation,erasure,sufficiency]",
     "importances=[attention,gradient,word_length,looking_time]",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +42,23 @@ def made(mine):
 @pytest.fixture(scope="module")
 def study(mine):
     parts = [one for one in FOREIGN_PARTS if not one.startswith(("probe", "importances"))]
-    settings = [*ANY_DATA, *parts, "+experiment=widths", "study.widths=[8]", f"output={mine / 'runs'}"]
+    settings = [
+        *ANY_DATA,
+        *parts,
+        "+experiment=widths",
+        "study.widths=[8]",
+        f"output={mine / 'runs'}",
+    ]
     return carry_out_study(settings, composed)
 
 
 def test_the_package_knows_none_of_them():
     package = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    names = [re.search(r"^class (\w+)", text, re.M)[1] for name, text in FILES.items() if "class " in text]
+    names = [
+        re.search(r"^class (\w+)", text, re.M)[1]
+        for name, text in FILES.items()
+        if "class " in text
+    ]
     assert len(names) == 7
     for name in (*names, "looking_time", "word_length"):
         assert name not in package, name
@@ -59,7 +73,9 @@ def test_the_tables_hold_each(made):
     texts = read_examples(made).set_index("example_id")
     rows = map(json.loads, (made.parents[2] / "watched.jsonl").read_text().splitlines())
     times = {row["review"]: row["milliseconds"] for row in rows}
-    tau = results[results["metric"] == "tau_attention_looking_time"].set_index("example_id")["value"]
+    tau = results[results["metric"] == "tau_attention_looking_time"].set_index("example_id")[
+        "value"
+    ]
     assert len(tau) == len(texts)
     for number, row in texts.iterrows():
         expected = stats.kendalltau(row["attention"], times[" ".join(row["tokens"])]).statistic
@@ -68,10 +84,17 @@ def test_the_tables_hold_each(made):
 
 def test_the_page_shows_each(mine, made, study):
     page = write_report([made, study], mine / "zero.html").read_text(encoding="utf-8")
-    for words in ("watched", "neighbours_cosine", "do the most attended words decide alone?", *TITLES,
-                  "does the width change where neighbours_cosine attends?"):  # fmt: skip
+    for words in (
+        "watched",
+        "neighbours_cosine",
+        "do the most attended words decide alone?",
+        *TITLES,
+        "does the width change where neighbours_cosine attends?",
+    ):
         assert words in page, words
-    tables = "".join(path.read_text(encoding="utf-8") for path in (mine / "zero_files").glob("*.csv"))
+    tables = "".join(
+        path.read_text(encoding="utf-8") for path in (mine / "zero_files").glob("*.csv")
+    )
     assert "keep the decision more often" in tables
     assert all(title in tables for title in TITLES)
 
@@ -101,5 +124,7 @@ def test_the_study_is_read(study, monkeypatch):
     assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
     assert np.isfinite(finding.evidence.value)
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
-    with pytest.raises(UserError, match=r"of the study 'widths': expected one of audit, [a-z, ]*wiegreffe"):
+    with pytest.raises(
+        UserError, match=r"of the study 'widths': expected one of audit, [a-z, ]*wiegreffe"
+    ):
         read_study(study)

@@ -4,7 +4,11 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.exact import farthest_attention, smallest_flipping_set, smallest_overtaking_sets
 
-SOLVERS = [smallest_flipping_set, smallest_overtaking_sets, lambda *x: farthest_attention(*x, epsilon=0.01)]
+SOLVERS = [
+    smallest_flipping_set,
+    smallest_overtaking_sets,
+    lambda *x: farthest_attention(*x, epsilon=0.01),
+]
 
 
 def arguments():
@@ -15,14 +19,38 @@ def arguments():
 @pytest.mark.parametrize(
     ("place", "change", "message"),
     [
-        (0, lambda x: x[:, :3], r"attention \(2, 3\), position_logits \(2, 4, 3\).*must be the same"),
+        (
+            0,
+            lambda x: x[:, :3],
+            r"attention \(2, 3\), position_logits \(2, 4, 3\).*must be the same",
+        ),
         (2, lambda x: x[:, 1:], r"content \(2, 3\).*must be the same"),
-        (1, lambda x: x[..., 0], r"expected \[batch, seq\], \[batch, seq, classes\], \[batch, seq\]"),
-        (1, lambda x: x[..., :1], r"2 or more classes; give a binary model's single logit s as \[0, s\]"),
-        (0, lambda x: x * torch.tensor([[1.0], [0.5]]), r"attention row 1 sums to 0.5, .* sum to 1"),
-        (0, lambda x: x + torch.tensor([0.5, -0.5, 0, 0]), r"smallest weight -0.25: expected weights of 0 or more"),
+        (
+            1,
+            lambda x: x[..., 0],
+            r"expected \[batch, seq\], \[batch, seq, classes\], \[batch, seq\]",
+        ),
+        (
+            1,
+            lambda x: x[..., :1],
+            r"2 or more classes; give a binary model's single logit s as \[0, s\]",
+        ),
+        (
+            0,
+            lambda x: x * torch.tensor([[1.0], [0.5]]),
+            r"attention row 1 sums to 0.5, .* sum to 1",
+        ),
+        (
+            0,
+            lambda x: x + torch.tensor([0.5, -0.5, 0, 0]),
+            r"smallest weight -0.25: expected weights of 0 or more",
+        ),
         (0, lambda x: x * torch.nan, r"attention row 0 sums to nan"),
-        (1, lambda x: x.index_fill(0, torch.tensor([1]), torch.nan), r"position_logits are not finite in row 1"),
+        (
+            1,
+            lambda x: x.index_fill(0, torch.tensor([1]), torch.nan),
+            r"position_logits are not finite in row 1",
+        ),
         (2, lambda x: x & torch.tensor([[True], [False]]), r"content is False everywhere in row 1"),
     ],
 )
@@ -36,12 +64,15 @@ def test_mistakes_name_what_came_and_what_was_expected(solve, place, change, mes
 @pytest.mark.parametrize("solve", SOLVERS)
 def test_what_stands_in_the_padding_never_matters(solve):
     attention, logits, content = arguments()
-    attention, content = attention * torch.tensor([0.0, 2, 2, 0]), content & torch.tensor([False, True, True, False])
+    attention = attention * torch.tensor([0.0, 2, 2, 0])
+    content = content & torch.tensor([False, True, True, False])
     broken = logits.clone()
     broken[:, 3] = torch.nan
     broken[:, 0] = torch.inf
     for name, value in vars(solve(attention, broken, content)).items():
-        torch.testing.assert_close(value, getattr(solve(attention, logits, content), name), rtol=0, atol=0)
+        torch.testing.assert_close(
+            value, getattr(solve(attention, logits, content), name), rtol=0, atol=0
+        )
 
 
 @pytest.mark.parametrize("solve", SOLVERS)

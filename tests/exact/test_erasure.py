@@ -6,7 +6,14 @@ import torch
 
 from attnprobe.core.readout import Readout
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.exact.erasure import WinningSet, decision, erase_each, erase_in_order, overtaken, smallest_winning_set
+from attnprobe.exact.erasure import (
+    WinningSet,
+    decision,
+    erase_each,
+    erase_in_order,
+    overtaken,
+    smallest_winning_set,
+)
 from attnprobe.measures import LN2
 from benchmarks import reference
 from tests.exact.test_flipping import texts
@@ -16,7 +23,9 @@ from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout, undecide
 def readout_of(attention, position_logits, content=None, *, linear=True):
     attention = torch.as_tensor(attention, dtype=torch.float64)
     content = torch.ones_like(attention).bool() if content is None else content
-    found = Readout(attention, content, torch.arange(len(attention)), position_logits=position_logits.double())
+    found = Readout(
+        attention, content, torch.arange(len(attention)), position_logits=position_logits.double()
+    )
     return found if linear else Readout(attention, content, found.example_id, decode=found.logits)
 
 
@@ -35,7 +44,9 @@ def test_single_erasures_equal_the_published_loop(classes, question):
             lambda attended, query=query: classifier.decoder(attended[None], query)[0], *of_text
         )
         # the textbook's form of the divergence adds 1e-10 against log 0
-        torch.testing.assert_close(found.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True)
+        torch.testing.assert_close(
+            found.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True
+        )
         torch.testing.assert_close(found.flips[row], flips, equal_nan=True)
     assert found.divergence[2].isnan().all()  # one word: nothing is left
 
@@ -47,13 +58,16 @@ def test_a_weight_of_nearly_one_costs_no_precision():
     # without the first: weights 1/3 and 2/3
     expected = torch.tensor([0.0, 5 / 3], dtype=torch.float64).softmax(-1)
     before = torch.tensor([9.0, 0.0], dtype=torch.float64).softmax(-1)
-    torch.testing.assert_close(found.divergence[0, 0], reference.divergence(before, expected), atol=1e-9, rtol=0)
+    torch.testing.assert_close(
+        found.divergence[0, 0], reference.divergence(before, expected), atol=1e-9, rtol=0
+    )
     assert found.flips[0].tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(linear):
-    """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would be a prediction out of nothing."""
+    """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would be a prediction out of
+    nothing."""
     logits = torch.tensor([[[1.0, 0.0], [0.0, 3.0]]])
     for rest, undefined in ((0.0, True), (1e-33, True), (0.9e-12, True), (2e-12, False)):
         found = erase_each(readout_of([[1 - rest, rest]], logits, linear=linear))
@@ -64,15 +78,19 @@ def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(
 
 
 def test_a_lead_is_rounding_by_the_largest_logit():
-    logits = torch.tensor([[0.0, 1e-9, -1e4], [0.0, 1e-9, -1.0], [0.0, 1e-9, 1.0]], dtype=torch.float64)
+    logits = torch.tensor(
+        [[0.0, 1e-9, -1e4], [0.0, 1e-9, -1.0], [0.0, 1e-9, 1.0]], dtype=torch.float64
+    )
     assert overtaken(logits, torch.zeros(3, dtype=torch.long)).tolist() == [False, True, True]
 
 
 def test_divergences_are_never_negative_and_neither_padding_nor_batch_changes_anything():
-    batch, padded = toy_batch([20, 30, 9]), toy_batch([20, 30, 9], padding=7)
+    batch = toy_batch([20, 30, 9])
+    padded = toy_batch([20, 30, 9], padding=7)
     classifier = undecided(toy_classifier(classes=3, spread=4), batch)
     readout, wide = (toy_readout(classifier, one)[1] for one in (batch, padded))
-    found, counts = erase_each(readout).divergence, erase_in_order(readout, readout.attention).count
+    found = erase_each(readout).divergence
+    counts = erase_in_order(readout, readout.attention).count
     assert ((found >= 0) & (found <= LN2)).sum() == 59
     assert (counts > 0).any()
     again = erase_each(wide).divergence[:, : found.shape[1]]
@@ -81,7 +99,9 @@ def test_divergences_are_never_negative_and_neither_padding_nor_batch_changes_an
     for row, length in enumerate((20, 30, 9)):
         alone = toy_readout(classifier, rows_of(batch, [row]))[1]
         one = erase_each(alone).divergence[0]
-        torch.testing.assert_close(one, found[row, : length + 2], atol=1e-12, rtol=0, equal_nan=True)
+        torch.testing.assert_close(
+            one, found[row, : length + 2], atol=1e-12, rtol=0, equal_nan=True
+        )
         assert int(erase_in_order(alone, alone.attention).count) == int(counts[row])
 
 
@@ -98,21 +118,31 @@ def test_erasures_in_order_equal_the_published_loop_on_hidden_states(classes):
     found = erase_in_order(readout, readout.attention)
     assert (found.count > 0).any()
     for row in range(6):
-        order = readout.attention[row].argsort(descending=True)[: int(batch.content[row].sum())].tolist()
-        count = reference.erase_until_flip(classifier.decoder, outputs.hidden[row], readout.attention[row], order)
+        order = (
+            readout.attention[row]
+            .argsort(descending=True)[: int(batch.content[row].sum())]
+            .tolist()
+        )
+        count = reference.erase_until_flip(
+            classifier.decoder, outputs.hidden[row], readout.attention[row], order
+        )
         assert int(found.count[row]) == count
         if count > 0:
-            assert float(found.mass[row]) == pytest.approx(float(readout.attention[row, order[:count]].sum()))
+            assert float(found.mass[row]) == pytest.approx(
+                float(readout.attention[row, order[:count]].sum())
+            )
 
 
 def test_any_decoder_gives_the_same_as_a_linear_one():
     readout, asked = (random_readout(80, 9, 3, linear=linear) for linear in (True, False))
     for scores in (readout.attention, -readout.attention):
-        expected, found = erase_in_order(readout, scores), erase_in_order(asked, scores)
+        expected = erase_in_order(readout, scores)
+        found = erase_in_order(asked, scores)
         assert (expected.count > 0).any()
         assert found.count.equal(expected.count)
         torch.testing.assert_close(found.mass, expected.mass, equal_nan=True)
-    expected, found = erase_each(readout), erase_each(asked)
+    expected = erase_each(readout)
+    found = erase_each(asked)
     torch.testing.assert_close(found.divergence, expected.divergence, equal_nan=True)
     torch.testing.assert_close(found.flips, expected.flips, equal_nan=True)
 
@@ -124,7 +154,9 @@ def test_the_best_order_for_two_classes_is_the_optimum():
     found = erase_in_order(readout, sign * readout.attention * margin)
     best = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
     assert found.count.equal(best.size)
-    torch.testing.assert_close(found.mass.nan_to_num(), torch.where(best.members, readout.attention, 0).sum(-1))
+    torch.testing.assert_close(
+        found.mass.nan_to_num(), torch.where(best.members, readout.attention, 0).sum(-1)
+    )
 
 
 @pytest.mark.parametrize("linear", [True, False])
@@ -137,7 +169,8 @@ def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(linear):
     assert count([1.0, 1e-33], [-1.0, 3.0]) == -1
     assert count([1.0, 0.9e-12], [-1.0, 1.0]) == -1
     assert count([1.0, 2e-12], [-1.0, 1.0]) == 1
-    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last 0.3 against
+    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last 0.3
+    # against
     assert count([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0]) == -1
     assert count([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0]) == 2
 

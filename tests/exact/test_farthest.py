@@ -11,9 +11,12 @@ from attnprobe.measures import jensen_shannon, total_variation
 
 
 def texts(count, seq, classes=2, *, seed=0, scale=2.0, markers=False):
-    """Random texts, every position content; with markers, the first and last hold attention but are no content."""
+    """Random texts, every position content; with markers, the first and last hold attention but are
+    no content."""
     generator = torch.Generator().manual_seed(seed)
-    attention = (1.5 * torch.randn(count, seq, generator=generator, dtype=torch.float64)).softmax(-1)
+    attention = (1.5 * torch.randn(count, seq, generator=generator, dtype=torch.float64)).softmax(
+        -1
+    )
     logits = scale * torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
     content = torch.ones(count, seq, dtype=torch.bool)
     content[:, [0, -1]] = not markers
@@ -31,24 +34,33 @@ def best_of(candidates, attention, logits, epsilon):
 
 
 def simplex_grid(seq, steps):
-    return torch.tensor([c for c in itertools.product(range(steps + 1), repeat=seq) if sum(c) == steps]) / float(steps)
+    return torch.tensor(
+        [c for c in itertools.product(range(steps + 1), repeat=seq) if sum(c) == steps]
+    ) / float(steps)
 
 
 def edges(seq, steps):
     """All attentions on two positions, in that many steps."""
     share = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:, None]
     one = torch.eye(seq, dtype=torch.float64)
-    return torch.cat([share * one[i] + (1 - share) * one[j] for i, j in itertools.combinations(range(seq), 2)])
+    return torch.cat(
+        [share * one[i] + (1 - share) * one[j] for i, j in itertools.combinations(range(seq), 2)]
+    )
 
 
 def check_claims(result, attention, logits, content, epsilon, *, exclusive=True):
     """What must hold of every result, whatever the example."""
-    attention, logits = attention.double(), logits.double()
+    attention = attention.double()
+    logits = logits.double()
     assert result.attention.dtype == torch.float64
     assert (result.attention >= 0).all()
-    torch.testing.assert_close(result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12
+    )
     torch.testing.assert_close(result.attention[~content], attention[~content], rtol=0, atol=1e-7)
-    torch.testing.assert_close(result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-6
+    )
     own, moved = ((a[:, None] @ logits)[:, 0] for a in (attention, result.attention))
     of_labels = (own.sigmoid() - moved.sigmoid()).abs().mean(-1)
     tvd = total_variation(own.softmax(-1), moved.softmax(-1)) if exclusive else of_labels
@@ -72,7 +84,8 @@ def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, st
     attention, logits, content = texts(40, seq, seed=seq)
     result = farthest_attention(attention, logits, content, epsilon=epsilon)
     check_claims(result, attention, logits, content, epsilon)
-    inside, rim = simplex_grid(seq, steps).double(), edges(seq, 5000)
+    inside = simplex_grid(seq, steps).double()
+    rim = edges(seq, 5000)
     for row in range(len(attention)):
         assert best_of(inside, attention[row], logits[row], epsilon) <= result.jsd[row] + 1e-12
         on_rim = best_of(rim, attention[row], logits[row], epsilon)
@@ -87,8 +100,10 @@ def test_a_plain_loop_over_all_vertices_agrees():
     result = farthest_attention(attention, logits, content, epsilon=epsilon)
     check_claims(result, attention, logits, content, epsilon)
     for row in range(len(attention)):
-        own, s = attention[row], logits[row, :, 1] - logits[row, :, 0]
-        mass, fixed = own[1:-1].sum(), own[0] * s[0] + own[-1] * s[-1]
+        own = attention[row]
+        s = logits[row, :, 1] - logits[row, :, 0]
+        mass = own[1:-1].sum()
+        fixed = own[0] * s[0] + own[-1] * s[-1]
         p = (own @ s).sigmoid()
         best = 0.0
         for i, j in itertools.product(range(1, 8), repeat=2):
@@ -106,8 +121,13 @@ def test_a_plain_loop_over_all_vertices_agrees():
 
 def test_corner_cases_have_the_answers_found_by_hand():
     def solve(attention, margin, epsilon, content=None):
-        attention, margin = torch.tensor([attention]).double(), torch.tensor([margin]).double()
-        content = torch.ones_like(attention, dtype=torch.bool) if content is None else torch.tensor([content])
+        attention = torch.tensor([attention]).double()
+        margin = torch.tensor([margin]).double()
+        content = (
+            torch.ones_like(attention, dtype=torch.bool)
+            if content is None
+            else torch.tensor([content])
+        )
         logits = torch.stack([torch.zeros_like(margin), margin], -1)
         result = farthest_attention(attention, logits, content, epsilon=epsilon)
         check_claims(result, attention, logits, content, epsilon)
@@ -121,8 +141,16 @@ def test_corner_cases_have_the_answers_found_by_hand():
     assert solve([0.6, 0.3, 0.1], [800.0, 700.0, -800.0], 0.01) == [0, 1, 0]
     assert solve([0.5, 0.5], [1.0, -1.0], 0.0) == [0.5, 0.5]  # only the model's own attention
     assert solve([0.5, 0.0, 0.5], [1.0, 0.0, -1.0], 0.0) == [0, 1, 0]  # a position with weight 0
-    assert solve([0.2, 0.5, 0.3], [1.0, 5.0, 1.0], 0.0, [True, False, True]) == [0.5, 0.5, 0]  # fixed weight stays
-    assert solve([0.0, 1.0, 0.0], [1.0, 5.0, 1.0], 0.1, [True, False, True]) == [0, 1, 0]  # no content has weight
+    assert solve([0.2, 0.5, 0.3], [1.0, 5.0, 1.0], 0.0, [True, False, True]) == [
+        0.5,
+        0.5,
+        0,
+    ]  # fixed weight stays
+    assert solve([0.0, 1.0, 0.0], [1.0, 5.0, 1.0], 0.1, [True, False, True]) == [
+        0,
+        1,
+        0,
+    ]  # no content has weight
     assert solve([1.0, 0.0], [-3.0, -3.0], 0.01) == [0, 1]
     assert solve([0.3, 0.3, 0.4], [0.0, 0.0, 0.0], 0.01) == [1, 0, 0]  # ties: the first
 
@@ -143,23 +171,36 @@ def test_padding_and_batch_change_nothing(classes):
     attention, logits, content = arguments
     wide = pad(attention, (0, 7)), pad(logits, (0, 0, 0, 7), value=3.0), pad(content, (0, 7))
     padded = farthest_attention(*wide, epsilon=0.02, effort=6)
-    torch.testing.assert_close(padded.attention[:, 12:], torch.zeros(12, 7).double(), rtol=0, atol=0)
+    torch.testing.assert_close(
+        padded.attention[:, 12:], torch.zeros(12, 7).double(), rtol=0, atol=0
+    )
     torch.testing.assert_close(padded.attention[:, :12], whole.attention, rtol=0, atol=1e-11)
-    single = [farthest_attention(*(x[row : row + 1] for x in wide), epsilon=0.02, effort=6) for row in range(12)]
+    single = [
+        farthest_attention(*(x[row : row + 1] for x in wide), epsilon=0.02, effort=6)
+        for row in range(12)
+    ]
     for name in ("jsd", "tvd", "upper_bound", "is_exact"):
         value = getattr(whole, name)
         torch.testing.assert_close(getattr(padded, name), value, rtol=0, atol=1e-12)
-        torch.testing.assert_close(torch.cat([getattr(one, name) for one in single]), value, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            torch.cat([getattr(one, name) for one in single]), value, rtol=0, atol=1e-12
+        )
 
 
 def test_repeated_words_give_the_same_answer_in_any_batch():
-    """Equal positions tie exactly; which of them is taken must not depend on where the example lies in memory."""
+    """Equal positions tie exactly; which of them is taken must not depend on where the example lies
+    in memory."""
     attention, logits, content = texts(9, 5, seed=1)
-    attention, logits, content = attention.repeat(1, 4) / 4, logits.repeat(1, 4, 1), content.repeat(1, 4)
+    attention = attention.repeat(1, 4) / 4
+    logits = logits.repeat(1, 4, 1)
+    content = content.repeat(1, 4)
     whole = farthest_attention(attention, logits, content, epsilon=0.01).attention
     for row in range(9):
         for extra in range(4):
-            wide = (pad(one[[row]], (0, 0) * (one.ndim - 2) + (0, extra)) for one in (attention, logits, content))
+            wide = (
+                pad(one[[row]], (0, 0) * (one.ndim - 2) + (0, extra))
+                for one in (attention, logits, content)
+            )
             found = farthest_attention(*wide, epsilon=0.01).attention[0]
             assert torch.equal(found > 0, pad(whole[row], (0, extra)) > 0)
 

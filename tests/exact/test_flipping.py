@@ -8,8 +8,8 @@ from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 
 
 def texts(count, seq, classes, *, seed, grid):
-    """Random texts: some weights 0, some positions not erasable, some padding. On the grid, weights are 64ths and
-    logits small integers: exact in float64 and full of ties."""
+    """Random texts: some weights 0, some positions not erasable, some padding. On the grid, weights
+    are 64ths and logits small integers: exact in float64 and full of ties."""
     generator = torch.Generator().manual_seed(seed)
     content = torch.rand(count, seq, generator=generator) > 0.15
     content[:, 1] = True
@@ -17,20 +17,34 @@ def texts(count, seq, classes, *, seed, grid):
     mask = torch.arange(seq) < length
     if grid:
         draws = torch.rand(count, 64, generator=generator) * length
-        attention = torch.zeros(count, seq).scatter_add_(1, draws.long(), torch.full((count, 64), 1 / 64))
+        attention = torch.zeros(count, seq).scatter_add_(
+            1, draws.long(), torch.full((count, 64), 1 / 64)
+        )
         logits = torch.randint(-2, 3, (count, seq, classes), generator=generator).double()
     else:
-        attention = (torch.randn(count, seq, generator=generator) * 2).masked_fill(~mask, -torch.inf).softmax(-1)
+        attention = (
+            (torch.randn(count, seq, generator=generator) * 2)
+            .masked_fill(~mask, -torch.inf)
+            .softmax(-1)
+        )
         logits = torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
-    logits[torch.arange(count), :, torch.randint(0, classes, (count,), generator=generator)] += 1  # a clear favourite
+    logits[torch.arange(count), :, torch.randint(0, classes, (count,), generator=generator)] += (
+        1  # a clear favourite
+    )
     return attention.double(), logits, content & mask
 
 
 def by_brute_force(attention, logits, content):
-    """The decision, and for each class the size of the smallest set of all that lifts it above the decision."""
+    """The decision, and for each class the size of the smallest set of all that lifts it above the
+    decision."""
     places = content.nonzero()[:, 0].tolist()
-    sets = torch.tensor([[t in s for t in range(len(content))] for n in range(1, len(places) + 1)
-                         for s in itertools.combinations(places, n)])  # fmt: skip
+    sets = torch.tensor(
+        [
+            [t in s for t in range(len(content))]
+            for n in range(1, len(places) + 1)
+            for s in itertools.combinations(places, n)
+        ]
+    )
     kept = torch.where(sets, 0, attention) @ logits
     decision = int((attention @ logits).argmax())
     above = kept > kept[:, [decision]]
@@ -42,7 +56,8 @@ def by_brute_force(attention, logits, content):
 
 @pytest.mark.parametrize("grid", [True, False])
 @pytest.mark.parametrize(
-    ("count", "seq", "classes"), [(500, 5, 2), (400, 6, 3), (300, 7, 5), (200, 8, 10), (6, 12, 2), (6, 12, 4)]
+    ("count", "seq", "classes"),
+    [(500, 5, 2), (400, 6, 3), (300, 7, 5), (200, 8, 10), (6, 12, 2), (6, 12, 4)],
 )
 def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     attention, logits, content = texts(count, seq, classes, seed=seq, grid=grid)
@@ -70,7 +85,9 @@ def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     flips = flipping.size > 0
     assert torch.equal(flips, flipping.flips_to >= 0)
     kept = torch.where(flipping.members, 0, attention)
-    prediction = (kept[..., None] * logits).sum(1)  # up to a positive factor, which the grid would not survive
+    prediction = (kept[..., None] * logits).sum(
+        1
+    )  # up to a positive factor, which the grid would not survive
     rivals = prediction.scatter(1, overtaking.decision[:, None], -torch.inf)
     assert torch.equal(rivals.argmax(-1)[flips], flipping.flips_to[flips])
     own = prediction.gather(1, overtaking.decision[:, None])
@@ -87,7 +104,9 @@ def test_erasing_everything_is_no_flip_and_a_weight_of_one_never_flips():
     single = smallest_flipping_set(torch.ones(1, 1), logits[:, :1], content[:, :1])
     assert single.size.tolist() == [-1]
     # all content may go where something else is kept
-    fixed = smallest_flipping_set(torch.tensor([[0.95, 0.05]]), logits[:, 1:], torch.tensor([[True, False]]))
+    fixed = smallest_flipping_set(
+        torch.tensor([[0.95, 0.05]]), logits[:, 1:], torch.tensor([[True, False]])
+    )
     assert (fixed.size.item(), fixed.flips_to.item()) == (1, 1)
 
 
@@ -100,7 +119,11 @@ def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
     assert found.members.tolist() == [[True, True, False, False]]
     level = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
     found = smallest_flipping_set(attention, level, content)  # a tied decision is class 0
-    assert (found.size.item(), found.flips_to.item(), found.members[0].tolist()) == (1, 1, [False] * 3 + [True])
+    assert (found.size.item(), found.flips_to.item(), found.members[0].tolist()) == (
+        1,
+        1,
+        [False] * 3 + [True],
+    )
 
 
 def test_a_third_class_may_win_where_a_rival_overtakes():
@@ -114,22 +137,29 @@ def test_a_third_class_may_win_where_a_rival_overtakes():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_padding_batch_and_precision_change_nothing(dtype):
     attention, logits, content = texts(50, 9, 3, seed=4, grid=False)
-    attention, logits = attention.to(dtype), logits.to(dtype)
+    attention = attention.to(dtype)
+    logits = logits.to(dtype)
     whole = smallest_flipping_set(attention, logits, content)
-    wide = smallest_flipping_set(pad(attention, (0, 5)), pad(logits, (0, 0, 0, 5), value=7.0), pad(content, (0, 5)))
+    wide = smallest_flipping_set(
+        pad(attention, (0, 5)), pad(logits, (0, 0, 0, 5), value=7.0), pad(content, (0, 5))
+    )
     assert torch.equal(whole.size, wide.size)
     assert torch.equal(whole.flips_to, wide.flips_to)
     assert torch.equal(pad(whole.members, (0, 5)), wide.members)
     for row in range(50):
         one = smallest_flipping_set(*(x[row : row + 1] for x in (attention, logits, content)))
-        assert all(torch.equal(getattr(one, name)[0], value[row]) for name, value in vars(whole).items())
+        assert all(
+            torch.equal(getattr(one, name)[0], value[row]) for name, value in vars(whole).items()
+        )
 
 
 def test_weights_near_one_do_not_cancel():
-    """The rest of the mass, 1e-10 in all, decides once the one large weight is gone; 1e-17 is nothing left."""
+    """The rest of the mass, 1e-10 in all, decides once the one large weight is gone; 1e-17 is
+    nothing left."""
     rest = torch.tensor([[0.0, 3.0, 4.0, 3.0]], dtype=torch.float64)
     logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
-    one, content = torch.eye(4, dtype=torch.float64)[:1], torch.ones(1, 4, dtype=torch.bool)
+    one = torch.eye(4, dtype=torch.float64)[:1]
+    content = torch.ones(1, 4, dtype=torch.bool)
     found = smallest_flipping_set(one + 1e-11 * rest, logits, content)
     assert found.size.tolist() == [1]
     assert found.members.tolist() == [[True, False, False, False]]
@@ -137,8 +167,10 @@ def test_weights_near_one_do_not_cancel():
 
 
 def test_a_tie_up_to_rounding_is_decided_as_a_tie():
-    """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17, and 0.3 − 0.2 − 0.1 is −2.8e-17."""
-    weights, content = torch.tensor([[0.4, 0.1, 0.2, 0.3]], dtype=torch.float64), torch.ones(1, 4, dtype=torch.bool)
+    """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17, and 0.3 − 0.2 −
+    0.1 is −2.8e-17."""
+    weights = torch.tensor([[0.4, 0.1, 0.2, 0.3]], dtype=torch.float64)
+    content = torch.ones(1, 4, dtype=torch.bool)
     assert (weights[:, 1] + weights[:, 2] - weights[:, 3]).item() != 0
     margins = torch.tensor([[-1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)  # of class 1 over class 0
     for shift in (0.0, 1.0, 1 / 3):  # what both classes have in common decides nothing
@@ -146,7 +178,8 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie():
         # without the first a tie; the first and the last have to go
         found = smallest_flipping_set(weights, logits, content)
         assert (found.size.item(), found.members[0].tolist()) == (2, [True, False, False, True])
-        # with the first of no weight the whole text is a tie: the decision is class 0, whichever side it is seen from
+        # with the first of no weight the whole text is a tie: the decision is class 0, whichever
+        # side it is seen from
         level = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64) / 6
         for both in (logits, logits.flip(-1)):
             assert smallest_overtaking_sets(level, both, content).decision.tolist() == [0]
@@ -154,7 +187,8 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie():
 
 
 def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
-    attention, content = torch.full((1, 2), 0.5, dtype=torch.float64), torch.ones(1, 2, dtype=torch.bool)
+    attention = torch.full((1, 2), 0.5, dtype=torch.float64)
+    content = torch.ones(1, 2, dtype=torch.bool)
     margins = torch.tensor([[-(2.0**-20), 2.0**-19]], dtype=torch.float64)  # exact beside 2^20
     logits = torch.stack([torch.zeros_like(margins), margins], -1) + 2.0**20
     found = smallest_overtaking_sets(attention, logits, content)
@@ -163,7 +197,8 @@ def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
 
 
 def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
-    """Weights over many orders of magnitude: what is kept after the smallest set is never rounding."""
+    """Weights over many orders of magnitude: what is kept after the smallest set is never
+    rounding."""
     generator = torch.Generator().manual_seed(0)
     attention = (30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
     logits = torch.randn(500, 6, 3, generator=generator, dtype=torch.float64)

@@ -9,9 +9,12 @@ from attnprobe.exact import linear_programme, weight_ranges
 
 
 def vertices(attention, values):
-    """All attentions [rows, seq] at the polytope's corners: solutions with no more weights than equations."""
+    """All attentions [rows, seq] at the polytope's corners: solutions with no more weights than
+    equations."""
     rows, seq, _ = values.shape
-    equations = np.vstack([np.kron(np.eye(rows), np.ones(seq)), values.reshape(rows * seq, -1).T.numpy()])
+    equations = np.vstack(
+        [np.kron(np.eye(rows), np.ones(seq)), values.reshape(rows * seq, -1).T.numpy()]
+    )
     limits = equations @ attention.ravel().numpy()
     found = []
     for size in range(1, np.linalg.matrix_rank(equations) + 1):
@@ -36,7 +39,15 @@ def drawn(rows, seq, dim, *, seed, zeros=0):
 
 @pytest.mark.parametrize(
     ("rows", "seq", "dim", "zeros"),
-    [(1, 4, 1, 0), (1, 5, 2, 0), (1, 5, 2, 2), (2, 3, 1, 0), (2, 4, 2, 1), (3, 3, 2, 0), (2, 3, 10, 0)],
+    [
+        (1, 4, 1, 0),
+        (1, 5, 2, 0),
+        (1, 5, 2, 2),
+        (2, 3, 1, 0),
+        (2, 4, 2, 1),
+        (3, 3, 2, 0),
+        (2, 3, 10, 0),
+    ],
 )
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_ranges_are_those_of_the_corners(rows, seq, dim, zeros, seed):
@@ -65,7 +76,8 @@ def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
 
 def test_a_solver_without_an_answer_leaves_bounds_and_never_raises(monkeypatch):
     attention, values = drawn(2, 4, 2, seed=1, zeros=1)
-    means, minimise = vertices(attention, values).mean(1), linear_programme.Programme.minimise
+    means = vertices(attention, values).mean(1)
+    minimise = linear_programme.Programme.minimise
     answers = {
         "stalled": lambda own, cost: own.no_answer(cost, minimise(own, cost).price),
         "without prices": lambda own, cost: own.no_answer(cost, np.zeros(0)),
@@ -91,7 +103,9 @@ def test_values_of_very_different_sizes_have_ranges(seed):
     values = random.normal(size=(2, 6, 4)) * 10.0 ** random.integers(-8, 8, size=(2, 6, 1))
     ranges = weight_ranges(torch.tensor(attention), torch.tensor(values))
     own = torch.tensor(attention.mean(0))
-    assert ((ranges.low >= 0) & (ranges.low <= own) & (own <= ranges.high) & (ranges.high <= 1)).all()
+    assert (
+        (ranges.low >= 0) & (ranges.low <= own) & (own <= ranges.high) & (ranges.high <= 1)
+    ).all()
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1.0])  # the mean of several 0.1 is not 0.1
@@ -104,7 +118,9 @@ def test_equal_values_leave_everything_open(value):
     np.testing.assert_allclose(ranges.high, 1, atol=1e-9)
     # the corner farthest from the attention has all weight where it is least
     least = attention.min().item()
-    all_on_least = 0.5 * (np.log(2) * (1 - least) + least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least)))
+    all_on_least = 0.5 * (
+        np.log(2) * (1 - least) + least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least))
+    )
     assert ranges.farthest == pytest.approx(float(all_on_least), abs=1e-9)
 
 
@@ -121,7 +137,10 @@ def test_neither_scale_nor_what_all_values_share_matters(scale):
 def test_padding_and_positions_not_asked_for_change_nothing():
     attention, values = drawn(2, 5, 1, seed=6)
     plain = weight_ranges(attention, values)
-    wide = torch.nn.functional.pad(attention, (0, 2)), torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0)
+    wide = (
+        torch.nn.functional.pad(attention, (0, 2)),
+        torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0),
+    )
     mask = torch.tensor([True] * 5 + [False] * 2)
     padded = weight_ranges(*wide, mask=mask, positions=torch.tensor([1, 3, 6]))
     for given, expected in ((padded.low, plain.low), (padded.high, plain.high)):
@@ -130,14 +149,20 @@ def test_padding_and_positions_not_asked_for_change_nothing():
         assert given[[0, 2, 4, 5]].isnan().all()
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"attention": torch.ones(2, 3)}, "attention row 0 sums to 3"),
-    ({"attention": torch.full((1, 3), 1 / 3)}, r"expected \[rows, seq\] and \[rows, seq, dim\]"),
-    ({"values": torch.full((2, 3, 1), torch.nan)}, "values are not finite"),
-    ({"mask": torch.tensor([True, True, False])}, "weight outside mask"),
-    ({"mask": torch.ones(2, dtype=torch.bool)}, r"mask is \(2,\) of bool: expected bool \[3\]"),
-    ({"positions": torch.tensor([3])}, r"positions \[3\]: expected numbers from 0 to 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": torch.ones(2, 3)}, "attention row 0 sums to 3"),
+        (
+            {"attention": torch.full((1, 3), 1 / 3)},
+            r"expected \[rows, seq\] and \[rows, seq, dim\]",
+        ),
+        ({"values": torch.full((2, 3, 1), torch.nan)}, "values are not finite"),
+        ({"mask": torch.tensor([True, True, False])}, "weight outside mask"),
+        ({"mask": torch.ones(2, dtype=torch.bool)}, r"mask is \(2,\) of bool: expected bool \[3\]"),
+        ({"positions": torch.tensor([3])}, r"positions \[3\]: expected numbers from 0 to 2"),
+    ],
+)
 def test_what_is_no_attention_is_refused(changes, message):
     given = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1), **changes}
     with pytest.raises(UserError, match=message):
@@ -147,6 +172,8 @@ def test_what_is_no_attention_is_refused(changes, message):
 def test_the_solver_prints_nothing(capfd):
     one = np.ones(1)
     ends = np.zeros(2), np.ones(2)
-    programme = linear_programme.Programme(np.ones((1, 2)), one, one, *ends, simplex=linear_programme.Simplex.DUAL)
+    programme = linear_programme.Programme(
+        np.ones((1, 2)), one, one, *ends, simplex=linear_programme.Simplex.DUAL
+    )
     assert programme.minimise(np.array([2.0, 1.0])).value == 1
     assert capfd.readouterr() == ("", "")

@@ -2,7 +2,16 @@ import pytest
 import torch
 
 from attnprobe.core.randomness import Draws
-from attnprobe.exact.nulls import each_erased, erased, even, is_top, over_ties, permuted, random_like, top_of
+from attnprobe.exact.nulls import (
+    each_erased,
+    erased,
+    even,
+    is_top,
+    over_ties,
+    permuted,
+    random_like,
+    top_of,
+)
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 CONTENT = torch.tensor([[False, True, True, True, True, False, False]])
@@ -37,7 +46,10 @@ def test_level_positions_share_the_top():
     assert is_top(ATTENTION, CONTENT)[0].tolist() == [False, False, True, True, False, False, False]
     values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
     assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
-    assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {2, 3}
+    assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {
+        2,
+        3,
+    }
     assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
 
 
@@ -49,12 +61,18 @@ def test_each_text_of_a_batch_has_its_own():
     both = [*random_like(attention, content, noise), *permuted(attention, content, ties, noise)]
     for row in range(2):
         one = slice(row, row + 1)
-        own, where = attention[one], content[one]
-        alone = [*random_like(own, where, noise[:, one]), *permuted(own, where, ties[:, one], noise[:, one])]
+        own = attention[one]
+        where = content[one]
+        alone = [
+            *random_like(own, where, noise[:, one]),
+            *permuted(own, where, ties[:, one], noise[:, one]),
+        ]
         for together, single in zip(both, alone, strict=True):
             torch.testing.assert_close(together[:, one], single)
     assert (
-        random_like(attention, content, noise).attention[:, 1, 1:3].allclose(torch.tensor(0.5).double())
+        random_like(attention, content, noise)
+        .attention[:, 1, 1:3]
+        .allclose(torch.tensor(0.5).double())
     )  # equal weights
 
 
@@ -73,16 +91,23 @@ def by_hand(readout, weights, row, item):
 
 @pytest.mark.parametrize("question", [False, True])
 def test_every_erasure_and_every_exchange_agree_with_a_loop(question):
-    classifier, batch = toy_classifier(spread=4, question=question, classes=3), toy_batch([6, 3], question=question)
+    classifier = toy_classifier(spread=4, question=question, classes=3)
+    batch = toy_batch([6, 3], question=question)
     _, readout = toy_readout(classifier, batch)
-    top = top_of(readout.attention.unsqueeze(0), readout.content, torch.rand(1, *readout.content.shape))[0]
-    each, best = each_erased(readout, readout.attention), each_erased(readout, readout.attention, top)
+    top = top_of(
+        readout.attention.unsqueeze(0), readout.content, torch.rand(1, *readout.content.shape)
+    )[0]
+    each = each_erased(readout, readout.attention)
+    best = each_erased(readout, readout.attention, top)
     for row, item in readout.content.nonzero().tolist():
         drop, flip = by_hand(readout, readout.attention[row], row, item)
         assert float(each.drop[row, item]) == pytest.approx(drop, abs=1e-12)
         assert float(each.flip[row, item]) == flip
         weights = readout.attention[row].clone()
-        weights[item], weights[top[row]] = readout.attention[row, top[row]], readout.attention[row, item]
+        weights[item], weights[top[row]] = (
+            readout.attention[row, top[row]],
+            readout.attention[row, item],
+        )
         drop, flip = by_hand(readout, weights, row, item)
         assert float(best.drop[row, item]) == pytest.approx(drop, abs=1e-12)
         assert float(best.flip[row, item]) == flip

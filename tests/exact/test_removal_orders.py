@@ -9,7 +9,8 @@ from tests.exact.test_flipping import texts
 
 
 def leads_of_all_sets(attention, lead, content):
-    """For each number of erased positions, the lead after each set of that size (none where no weight is left)."""
+    """For each number of erased positions, the lead after each set of that size (none where no
+    weight is left)."""
     positions = content.nonzero()[:, 0].tolist()
     leads = []
     for size in range(len(positions) + 1):
@@ -18,7 +19,9 @@ def leads_of_all_sets(attention, lead, content):
             kept = [t for t in range(len(attention)) if t not in erased]
             mass = sum(float(attention[t]) for t in kept if attention[t] >= 1e-12)
             if mass > 0:
-                of_size.append(sum(float(attention[t] * lead[t]) for t in kept if attention[t] >= 1e-12) / mass)
+                of_size.append(
+                    sum(float(attention[t] * lead[t]) for t in kept if attention[t] >= 1e-12) / mass
+                )
         leads.append(of_size)
     return leads
 
@@ -26,7 +29,8 @@ def leads_of_all_sets(attention, lead, content):
 @pytest.mark.parametrize("grid", [False, True])
 def test_no_set_of_its_size_does_more(grid):
     attention, logits, content = texts(40, 8, 3, seed=0, grid=grid)
-    class_, rival = logits.sum(1).argmax(-1), logits.sum(1).argmin(-1)
+    class_ = logits.sum(1).argmax(-1)
+    rival = logits.sum(1).argmin(-1)
     limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
     for row in range(40):
         lead = logits[row, :, class_[row]] - logits[row, :, rival[row]]
@@ -48,13 +52,18 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
     lead = torch.rand(500, 5, generator=generator, dtype=torch.float64) * 3
     zero = torch.zeros(500, dtype=torch.long)
     logits = torch.stack([lead, torch.zeros_like(lead)], -1)
-    limits = erasure_limits(attention, logits, torch.ones(500, 5, dtype=torch.bool), class_=zero, rival=zero + 1)
+    limits = erasure_limits(
+        attention, logits, torch.ones(500, 5, dtype=torch.bool), class_=zero, rival=zero + 1
+    )
     nested = limits.lowest_nested
     assert 0 < (~nested).sum() < 50, "both kinds are what the test is about"
     for row in [*range(10), *(~nested).nonzero()[:, 0].tolist()]:
         attains_all = False
         for order in itertools.permutations(range(5)):
             left = [[t for t in range(5) if t not in order[:erased]] for erased in range(5)]
-            curve = [(attention[row, kept] @ lead[row, kept] / attention[row, kept].sum()).item() for kept in left]
+            curve = [
+                (attention[row, kept] @ lead[row, kept] / attention[row, kept].sum()).item()
+                for kept in left
+            ]
             attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
         assert attains_all == nested[row].item()

@@ -10,12 +10,20 @@ import pytest
 import torch
 
 from attnprobe import UserError
-from attnprobe.exact import banzhaf_values, complement, minimal_sets, prefix_limits, shapley_values, smallest_set
+from attnprobe.exact import (
+    banzhaf_values,
+    complement,
+    minimal_sets,
+    prefix_limits,
+    shapley_values,
+    smallest_set,
+)
 from attnprobe.exact.subsets import shapley_interactions
 
 
 def tables(batch, words, *, seed, grid=False):
-    """Random numbers for all subsets; on the grid, small integers: full of ties and exact in float64."""
+    """Random numbers for all subsets; on the grid, small integers: full of ties and exact in
+    float64."""
     generator = torch.Generator().manual_seed(seed)
     if grid:
         return torch.randint(-2, 3, (batch, 2**words), generator=generator).double()
@@ -40,8 +48,12 @@ def test_limits_are_those_of_all_orders(words, grid):
         areas = {order: area(table, order) for order in itertools.permutations(range(words))}
         assert limits.upper[row].item() == pytest.approx(max(areas.values()), abs=1e-12)
         assert limits.lower[row].item() == pytest.approx(min(areas.values()), abs=1e-12)
-        assert areas[tuple(limits.upper_order[row].tolist())] == pytest.approx(max(areas.values()), abs=1e-12)
-        assert areas[tuple(limits.lower_order[row].tolist())] == pytest.approx(min(areas.values()), abs=1e-12)
+        assert areas[tuple(limits.upper_order[row].tolist())] == pytest.approx(
+            max(areas.values()), abs=1e-12
+        )
+        assert areas[tuple(limits.lower_order[row].tolist())] == pytest.approx(
+            min(areas.values()), abs=1e-12
+        )
     level = prefix_limits(torch.zeros(1, 2**words))  # of equally good orders the first
     assert level.upper_order.tolist() == level.lower_order.tolist() == [list(range(words))]
 
@@ -64,7 +76,9 @@ def test_values_of_words_removed_and_of_words_kept_are_the_same():
     drop = value[:, -1:] - complement(value)
     torch.testing.assert_close(shapley_values(drop), shapley_values(value), atol=1e-12, rtol=0)
     torch.testing.assert_close(banzhaf_values(drop), banzhaf_values(value), atol=1e-12, rtol=0)
-    torch.testing.assert_close(shapley_interactions(drop), -shapley_interactions(value), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        shapley_interactions(drop), -shapley_interactions(value), atol=1e-12, rtol=0
+    )
 
 
 def test_banzhaf_values_are_the_mean_over_all_sets():
@@ -72,7 +86,9 @@ def test_banzhaf_values_are_the_mean_over_all_sets():
     for word in range(4):
         sets = [s for s in range(16) if not s >> word & 1]
         mean = math.fsum(value[s | 1 << word] - value[s] for s in sets) / len(sets)
-        assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(mean, abs=1e-6)
+        assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(
+            mean, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
@@ -84,8 +100,14 @@ def test_interactions_follow_their_definition(words):
         for s in range(2**words if i != j else 0):
             if not s & mask([i, j]):
                 size = s.bit_count()
-                weight = math.factorial(size) * math.factorial(words - size - 2) / math.factorial(words - 1)
-                expected += weight * (table[s | mask([i, j])] - table[s | mask([i])] - table[s | mask([j])] + table[s])
+                weight = (
+                    math.factorial(size)
+                    * math.factorial(words - size - 2)
+                    / math.factorial(words - 1)
+                )
+                expected += weight * (
+                    table[s | mask([i, j])] - table[s | mask([i])] - table[s | mask([j])] + table[s]
+                )
         assert ours[i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
@@ -111,13 +133,16 @@ def test_the_smallest_set_is_the_first_of_the_smallest():
         assert smallest.members[row].tolist() == [bool(members >> word & 1) for word in range(4)]
 
 
-@pytest.mark.parametrize(("table", "message"), [
-    (torch.zeros(4), "shape"),
-    (torch.zeros(1, 3), "2\\*\\*n"),
-    (torch.zeros(1, 4, dtype=torch.long), "torch.int64.*double"),
-    (torch.tensor([[0.0, float("nan")]]), "not finite in row 0"),
-    (torch.tensor([[0.0, 0.0], [0.5, 1.0]]), r"drop\[1, 0\] is 0.5: expected 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (torch.zeros(4), "shape"),
+        (torch.zeros(1, 3), "2\\*\\*n"),
+        (torch.zeros(1, 4, dtype=torch.long), "torch.int64.*double"),
+        (torch.tensor([[0.0, float("nan")]]), "not finite in row 0"),
+        (torch.tensor([[0.0, 0.0], [0.5, 1.0]]), r"drop\[1, 0\] is 0.5: expected 0"),
+    ],
+)
 def test_a_table_that_is_none_is_refused(table, message):
     with pytest.raises(UserError, match=message):
         prefix_limits(table)
@@ -127,12 +152,14 @@ def test_a_table_that_is_none_is_refused(table, message):
 
 @pytest.mark.real_data
 @pytest.mark.parametrize(
-    ("model", "out_of_reach"), [("bert-base-uncased-SST-2", [19]), ("roberta-base-imdb", [20, 47, 48])]
+    ("model", "out_of_reach"),
+    [("bert-base-uncased-SST-2", [19]), ("roberta-base-imdb", [20, 47, 48])],
 )
 def test_limits_are_the_authors(model, out_of_reach):
-    """Stored outputs and limits of Edin et al. 2025. Two conventions of the released limits explain every difference: the
-    target is the positive class, also where the model decides for the negative one; and the search for the upper limit starts
-    from 0, so that where every order's proper prefixes sum to less, the stored limit is drop(all)/n, which none reaches."""
+    """Stored outputs and limits of Edin et al. 2025. Two conventions of the released limits explain
+    every difference: the target is the positive class, also where the model decides for the
+    negative one; and the search for the upper limit starts from 0, so that where every order's
+    proper prefixes sum to less, the stored limit is drop(all)/n, which none reaches."""
     folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
     if "ATTNPROBE_DATA_DIR" not in os.environ or not folder.is_dir():
         pytest.skip("no naopc below ATTNPROBE_DATA_DIR")
@@ -142,7 +169,9 @@ def test_limits_are_the_authors(model, out_of_reach):
     for text, rows in outputs.groupby("id"):
         theirs = limits.loc[text]
         words = int(theirs.number_of_elements)
-        masks = [mask({word - 1 for word in ast.literal_eval(removed)}) for removed in rows.word_key]
+        masks = [
+            mask({word - 1 for word in ast.literal_eval(removed)}) for removed in rows.word_key
+        ]
         assert sorted(set(masks)) == list(range(2**words))
         logits = np.zeros((2**words, 2))
         logits[masks] = rows[["negative_logit", "positive_logit"]]
@@ -153,6 +182,8 @@ def test_limits_are_the_authors(model, out_of_reach):
         from_zero = drop[-1].item() / words
         if ours.upper.item() < from_zero:
             beyond.append(text)
-        assert max(ours.upper.item(), from_zero) == pytest.approx(theirs.upper_limit, abs=1e-9), text
+        assert max(ours.upper.item(), from_zero) == pytest.approx(theirs.upper_limit, abs=1e-9), (
+            text
+        )
     assert len(limits) == 66
     assert beyond == out_of_reach

@@ -1,8 +1,9 @@
-"""No bad moment: python -m tests.faults [--scenario run …] [--kind kill …] [--points N] [--jobs N] [--list FILE]
+"""No bad moment: python -m tests.faults [--scenario run …] [--kind kill …] [--points N] [--jobs N]
+[--list FILE]
 
-Every fault happens once before every operation by which the command changes files; then the same command runs again,
-and must end with the files of a command that nothing disturbed, byte for byte, apart from times.
-"""
+Every fault happens once before every operation by which the command changes files; then the same
+command runs again, and must end with the files of a command that nothing disturbed, byte for byte,
+apart from times."""
 
 import argparse
 import importlib
@@ -24,12 +25,18 @@ from tests.faults.processes import adopt_orphans
 
 def main() -> None:
     """Carry out the campaign, print its table, and end with status 1 where something was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--kind", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--points", type=int, help="operations per scenario and kind, evenly spread (default: all)")
+    parser.add_argument(
+        "--points", type=int, help="operations per scenario and kind, evenly spread (default: all)"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--list", type=Path, help="write every finding into this file, one JSON object a line")
+    parser.add_argument(
+        "--list", type=Path, help="write every finding into this file, one JSON object a line"
+    )
     asked = parser.parse_args()
     import_everything()
     with tempfile.TemporaryDirectory(prefix="attnprobe-faults-") as folder:
@@ -43,7 +50,9 @@ def main() -> None:
                 with path.open("a", buffering=1) as file:
                     for name in asked.scenario:
                         place = Path(folder).resolve() / f"{name}-{number}"
-                        for one in carried_out(name, asked.kind, asked.points, number, asked.jobs, place):
+                        for one in carried_out(
+                            name, asked.kind, asked.points, number, asked.jobs, place
+                        ):
                             file.write(json.dumps(one, ensure_ascii=False) + "\n")
                             for reason in one["wrong"] + one["unclear"]:
                                 where = f"{name}, {one['kind']} at {one['at']} ({one['operation']})"
@@ -51,14 +60,21 @@ def main() -> None:
                 os._exit(0)
         ended = [os.waitpid(pid, 0)[1] for pid in children]
         found = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()])
-    found = found.assign(faults=1, wrong=found["wrong"].astype(bool), unclear=found["unclear"].astype(bool))
-    print(found.groupby(["scenario", "kind"], sort=False)[["faults", "wrong", "unclear"]].sum().to_string())
+    found = found.assign(
+        faults=1, wrong=found["wrong"].astype(bool), unclear=found["unclear"].astype(bool)
+    )
+    print(
+        found.groupby(["scenario", "kind"], sort=False)[["faults", "wrong", "unclear"]]
+        .sum()
+        .to_string()
+    )
     print(f"{len(found)} faults: {found['wrong'].sum()} wrong, {found['unclear'].sum()} unclear")
     raise SystemExit(int(any(ended) or found[["wrong", "unclear"]].to_numpy().any()))
 
 
 def import_everything() -> None:
-    """What the commands import, and what they read of sources, so that their forks need not: it decides no number."""
+    """What the commands import, and what they read of sources, so that their forks need not: it
+    decides no number."""
     import matplotlib.backends.backend_agg
     import matplotlib.backends.backend_pdf
     import matplotlib.backends.backend_svg  # noqa: F401 - and its neighbours

@@ -1,8 +1,9 @@
-"""Every operation by which a process changes files, counted; at one of them a fault is made to happen.
+"""Every operation by which a process changes files, counted; at one of them a fault is made to
+happen.
 
-Python tells an audit hook of the operations it does itself before it does them. pyarrow, safetensors and torch write from
-C++ and Rust; their Python entrances are wrapped, and so is fsync, of which Python tells nobody.
-"""
+Python tells an audit hook of the operations it does itself before it does them. pyarrow,
+safetensors and torch write from C++ and Rust; their Python entrances are wrapped, and so is fsync,
+of which Python tells nobody."""
 
 import errno
 import os
@@ -14,12 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.utime",
-           "fcntl.flock", "fcntl.lockf"}  # fmt: skip
+CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.truncate",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.utime",
+    "fcntl.flock",
+    "fcntl.lockf",
+}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 KINDS = ("kill", "full", "error", "interrupt", "interrupt_twice", "terminate", "remove")
-SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "interrupt_twice": signal.SIGINT,
-           "terminate": signal.SIGTERM}  # fmt: skip
+SIGNALS = {
+    "kill": signal.SIGKILL,
+    "interrupt": signal.SIGINT,
+    "interrupt_twice": signal.SIGINT,
+    "terminate": signal.SIGTERM,
+}
 
 
 @dataclass(frozen=True)
@@ -27,9 +43,9 @@ class Fault:
     """What happens, and before which operation.
 
     Attributes:
-        kind: one of `KINDS`. kill: SIGKILL. full: the disk is full from here on. error: one arbitrary exception.
-            interrupt: SIGINT, also twice, the second at the next operation. terminate: SIGTERM. remove: somebody deletes
-            the output.
+        kind: one of `KINDS`. kill: SIGKILL. full: the disk is full from here on. error: one
+            arbitrary exception. interrupt: SIGINT, also twice, the second at the next operation.
+            terminate: SIGTERM. remove: somebody deletes the output.
         at: number of the operation, from 0.
     """
 
@@ -38,7 +54,11 @@ class Fault:
 
     def happen(self, number: int, name: str, output: Path) -> None:
         """Make it happen, if this is its operation."""
-        if self.kind == "full" and number >= self.at and name in ("open", "write", "os.mkdir", "os.fsync"):
+        if (
+            self.kind == "full"
+            and number >= self.at
+            and name in ("open", "write", "os.mkdir", "os.fsync")
+        ):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if number == self.at or (self.kind == "interrupt_twice" and number == self.at + 1):
             if self.kind in SIGNALS:
@@ -54,21 +74,26 @@ class Planted(Exception):
 
 
 def watch(folder: Path, fault: Fault | None, tell: Callable[[str], None]) -> None:
-    """Begin to count in this process, for good: call it in a child. A fork of it counts for itself. `tell` hears of every
-    operation in the folder before it is done, and the fault happens at one of them."""
+    """Begin to count in this process, for good: call it in a child. A fork of it counts for itself.
+    `tell` hears of every operation in the folder before it is done, and the fault happens at one of
+    them."""
     import pyarrow.parquet
     import safetensors.numpy
     import safetensors.torch
     import torch.serialization
 
-    here, count, inside = f"{folder.resolve()}{os.sep}", 0, False
+    here = f"{folder.resolve()}{os.sep}"
+    count = 0
+    inside = False
 
     def operation(name: str, path: Any) -> None:
         nonlocal count, inside
         shown = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
         if inside or (os.path.isabs(shown) and not shown.startswith(here)):
             return
-        number, count, inside = count, count + 1, True
+        number = count
+        count = count + 1
+        inside = True
         try:
             tell(f"{name} {shown.removeprefix(here)}")
             if fault is not None:

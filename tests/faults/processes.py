@@ -1,4 +1,5 @@
-"""Commands in forks of one process that has imported everything: a start costs milliseconds, not seconds.
+"""Commands in forks of one process that has imported everything: a start costs milliseconds, not
+seconds.
 
 Linux only: the harness becomes the parent of every orphan, so that it sees the last one end.
 """
@@ -19,12 +20,14 @@ from tests.faults.operations import Fault, watch
 
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = 3600
-"""Seconds after which a process that has not ended, however slow the machine, is ended by SIGALRM, and that is reported."""
+"""Seconds after which a process that has not ended, however slow the machine, is ended by SIGALRM,
+and that is reported."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A command's exit status (negative: the signal that ended it), what it said, and what it did to files."""
+    """A command's exit status (negative: the signal that ended it), what it said, and what it did
+    to files."""
 
     status: int
     output: str
@@ -33,7 +36,11 @@ class Ending:
     @property
     def last_line(self) -> str:
         lines = [line for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
-        lines = [line for line in lines if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")]
+        lines = [
+            line
+            for line in lines
+            if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")
+        ]
         return lines[-1][:200] if lines else ""
 
 
@@ -44,7 +51,8 @@ def adopt_orphans() -> None:
 
 
 def perform(command: tuple[str, ...], folder: Path, fault: Fault | None = None) -> Ending:
-    """A command, its module and arguments, in a folder, to its end and that of all processes that it started."""
+    """A command, its module and arguments, in a folder, to its end and that of all processes that
+    it started."""
     sys.stdout.flush()
     sys.stderr.flush()
     with TemporaryFile() as said, TemporaryFile() as done:
@@ -63,8 +71,11 @@ def perform(command: tuple[str, ...], folder: Path, fault: Fault | None = None) 
     return Ending(ended[pid], output, operations.splitlines())
 
 
-def run_within(command: tuple[str, ...], folder: Path, fault: Fault | None, said: int, done: int) -> NoReturn:
-    """In a forked child, as `python -m command…` does; what it says and does to files goes into open files."""
+def run_within(
+    command: tuple[str, ...], folder: Path, fault: Fault | None, said: int, done: int
+) -> NoReturn:
+    """In a forked child, as `python -m command…` does; what it says and does to files goes into
+    open files."""
     status = 1
     atexit._clear()  # what the parent does at its own end
     try:
@@ -76,7 +87,11 @@ def run_within(command: tuple[str, ...], folder: Path, fault: Fault | None, said
         for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), said, said)):
             os.dup2(file, number)
         os.chdir(folder)
-        watch(folder, fault, lambda line: (os.write(done, f"{line}\n".encode(errors="replace")), None)[1])
+        watch(
+            folder,
+            fault,
+            lambda line: (os.write(done, f"{line}\n".encode(errors="replace")), None)[1],
+        )
         if "+experiment=audit" in command:
             draw_nothing()
         sys.argv = list(command)
@@ -97,7 +112,8 @@ def run_within(command: tuple[str, ...], folder: Path, fault: Fault | None, said
 
 
 def draw_nothing() -> None:
-    """Pictures are written by the same operations, and show nothing: drawing takes most of a study's time."""
+    """Pictures are written by the same operations, and show nothing: drawing takes most of a
+    study's time."""
     from matplotlib.figure import Figure
 
     def savefig(self: Figure, target: Any, **_: Any) -> None:

@@ -1,4 +1,5 @@
-"""python -m tests.faults.reading RUN: read a finished run as its users do; the last word is how many numbers it holds."""
+"""python -m tests.faults.reading RUN: read a finished run as its users do; the last word is how
+many numbers it holds."""
 
 import sys
 

@@ -14,12 +14,31 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
-@pytest.mark.parametrize(("scenario", "kinds"), [("run", ("kill", "full", "interrupt_twice")), ("remeasure", ("kill",)),
-    ("add with figures", ("kill", "terminate", "interrupt", "full"))])  # fmt: skip
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does"
+)
+@pytest.mark.parametrize(
+    ("scenario", "kinds"),
+    [
+        ("run", ("kill", "full", "interrupt_twice")),
+        ("remeasure", ("kill",)),
+        ("add with figures", ("kill", "terminate", "interrupt", "full")),
+    ],
+)
 def test_no_bad_moment(scenario, kinds):
-    """Each fault at one operation: the run, a probe with its figures added, its probes measured again."""
-    command = [sys.executable, "-m", "tests.faults", "--points", "1", "--scenario", scenario, "--kind", *kinds]
+    """Each fault at one operation: the run, a probe with its figures added, its probes measured
+    again."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.faults",
+        "--points",
+        "1",
+        "--scenario",
+        scenario,
+        "--kind",
+        *kinds,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ": 0 wrong, 0 unclear" in done.stdout
@@ -32,19 +51,27 @@ def test_what_is_prepared_and_not_true_does_not_count(tmp_path):
         (folder / "manifest.json").write_text('{"tables": {"a": {"settings": null}}}')
     assert {name for name, _, _ in counted(tmp_path)} == {"run/tables/a.parquet"}
     before = state(tmp_path)
-    (tmp_path / "run" / ".findings.parquet.17.partial").write_text("half")  # made of the tables by whoever reads them
+    (tmp_path / "run" / ".findings.parquet.17.partial").write_text(
+        "half"
+    )  # made of the tables by whoever reads them
     assert state(tmp_path) == before
     (tmp_path / "run" / ".config.yaml.17.partial").write_text("half")
     assert state(tmp_path) != before
 
 
 def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"finished": "now", "tables": {"a": {"seconds": 1, "rows": 2}}}')
+    (tmp_path / "manifest.json").write_text(
+        '{"finished": "now", "tables": {"a": {"seconds": 1, "rows": 2}}}'
+    )
     (tmp_path / "table").write_text("1")
     before = state(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 2}}}')
+    (tmp_path / "manifest.json").write_text(
+        '{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 2}}}'
+    )
     assert state(tmp_path) == before
-    (tmp_path / "manifest.json").write_text('{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 3}}}')
+    (tmp_path / "manifest.json").write_text(
+        '{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 3}}}'
+    )
     assert state(tmp_path) != before
     (tmp_path / "manifest.json").unlink()
     assert state(tmp_path) != before
@@ -53,9 +80,17 @@ def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
 
 def test_last_words_that_fall_short_are_found():
     for kind, status, output, short in [
-        ("terminate", 143, "attnprobe: ended by SIGTERM; …", False), ("interrupt", 130, "", True),
-        ("terminate", 0, "attnprobe: ended by SIGTERM; …", True), ("full", 2, "Traceback\nOSError: attnprobe", True),
-        ("full", 2, "attnprobe: cannot write", False), ("error", 1, "Traceback", False),
-        ("error", 2, "attnprobe: planted", True), ("kill", -9, "", False),
-    ]:  # fmt: skip
-        assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short, (kind, status, output)
+        ("terminate", 143, "attnprobe: ended by SIGTERM; …", False),
+        ("interrupt", 130, "", True),
+        ("terminate", 0, "attnprobe: ended by SIGTERM; …", True),
+        ("full", 2, "Traceback\nOSError: attnprobe", True),
+        ("full", 2, "attnprobe: cannot write", False),
+        ("error", 1, "Traceback", False),
+        ("error", 2, "attnprobe: planted", True),
+        ("kill", -9, "", False),
+    ]:
+        assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short, (
+            kind,
+            status,
+            output,
+        )

@@ -1,4 +1,5 @@
-"""One table decides, and everything shows it: the same verdict and first sentence everywhere, stored and found again."""
+"""One table decides, and everything shows it: the same verdict and first sentence everywhere,
+stored and found again."""
 
 import io
 import re
@@ -31,7 +32,8 @@ TEXT = "a film that is not good"
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A run whose attention was put on the first word, taken to be no guesser, and what it printed."""
+    """A run whose attention was put on the first word, taken to be no guesser, and what it
+    printed."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setattr(table, "guessing", lambda runs: "")
         output = tmp_path_factory.mktemp("first")
@@ -61,7 +63,10 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     page = write_report(run.directory, tmp_path / "page.html")
     text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
     line = re.search(r'<p class="verdict-line">(.*?)</p>', text)[1]
-    assert re.findall(r">([^<> ][^<>]*)<", line) == [found["chip"].iloc[0], found["sentence"].iloc[0]]
+    assert re.findall(r">([^<> ][^<>]*)<", line) == [
+        found["chip"].iloc[0],
+        found["sentence"].iloc[0],
+    ]
 
     card = table.card(found)
     tested = card[card["verdict"] != NOT_TESTED]
@@ -71,7 +76,9 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     sent = summary_of(compare(run.numbers), found, run.quality, [])
     compared = compare_runs(run, run).verdicts.set_index("criterion")
     heads = r'<summary><span class="badge (\w+)[^\n]*\n<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
-    badges = {(of.lower(), level or "model"): answer for answer, of, level in re.findall(heads, text)}
+    badges = {
+        (of.lower(), level or "model"): answer for answer, of, level in re.findall(heads, text)
+    }
     for name, line in tested.iterrows():
         assert badges[line["criterion"], line["level"]] == line["answer"]
         assert verdicts[name] == line["verdict"]
@@ -82,11 +89,15 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
         assert f"{line['answer']} {line['value']:.3f}" in " ".join(shown.split())
 
 
-def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tmp_path, monkeypatch):
+def test_a_stored_table_is_used_until_version_runs_or_claims_change(
+    make_run, tmp_path, monkeypatch
+):
     runs = [read_run(make_run(f"run{seed}", seed=seed)) for seed in range(2)]
     computed = []
     real = table.findings
-    monkeypatch.setattr(table, "findings", lambda *given, **named: computed.append(given) or real(*given, **named))
+    monkeypatch.setattr(
+        table, "findings", lambda *given, **named: computed.append(given) or real(*given, **named)
+    )
 
     def times(some, folder=tmp_path / "here", **settings):
         before = len(computed)
@@ -115,10 +126,13 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
 
 def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures):
     run = make_run()
-    page, real = tmp_path / "page.html", table.findings
+    page = tmp_path / "page.html"
+    real = table.findings
     with monkeypatch.context() as patched:
         patched.setattr(
-            table, "findings", lambda *some, **more: real(*some, **more).assign(sentence="What nobody decided.")
+            table,
+            "findings",
+            lambda *some, **more: real(*some, **more).assign(sentence="What nobody decided."),
         )
         main(["report", str(run), "-o", str(page)])
     main(["report", str(run), "-o", str(page)])
@@ -128,7 +142,11 @@ def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures)
 
 
 def test_seeds_are_one_group_and_settings_are_another(make_run, tmp_path):
-    for name, settings in {"a0": {"seed": 0}, "a1": {"seed": 1}, "b": {"model": "cnn_additive"}}.items():
+    for name, settings in {
+        "a0": {"seed": 0},
+        "a1": {"seed": 1},
+        "b": {"model": "cnn_additive"},
+    }.items():
         make_run(name, **settings)
     found = findings(read_runs(tmp_path))
     assert found["group"].unique().tolist() == ["sst · cnn_additive", "sst · lstm_additive"]

@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz overrides|files|checkpoints 10000 [SEED]`: how many generated command lines, data files or
-checkpoints end in a foreign traceback or a hang, and which."""
+"""`python -m tests.fuzz overrides|files|checkpoints 10000 [SEED]`: how many generated command
+lines, data files or checkpoints end in a foreign traceback or a hang, and which."""
 
 import os
 import sys
@@ -15,11 +15,15 @@ from tests.fuzz import checkpoints, files, overrides
 from tests.fuzz.cases import outcomes
 
 if __name__ == "__main__":
-    kind, number, seed = sys.argv[1], int(sys.argv[2]), int((sys.argv[3:] or [0])[0])
+    kind = sys.argv[1]
+    number = int(sys.argv[2])
+    seed = int((sys.argv[3:] or [0])[0])
     case = {"overrides": overrides, "files": files, "checkpoints": checkpoints}[kind].case
     with tempfile.TemporaryDirectory() as folder, overrides.ready():
         os.chdir(folder)
         failures = outcomes(partial(case, folder=Path(folder), seed=seed), range(number))
     print("\n".join(failures))
-    print(f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})")
+    print(
+        f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})"
+    )
     sys.exit(bool(failures))

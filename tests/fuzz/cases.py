@@ -9,21 +9,24 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
 
 CPU_SECONDS = 20
-"""Processor time that a case may take: a thousand times what one needs, and independent of what else runs."""
+"""Processor time that a case may take: a thousand times what one needs, and independent of what
+else runs."""
 SECONDS = 300
 """Time on the clock after which a case that only waits is given up."""
 
 Case = Callable[[int], tuple[str, Callable[[], str | None]]]
-"""A number's case: what it is, and its attempt, which is well, raises a `UserError`, or returns or raises a failure."""
+"""A number's case: what it is, and its attempt, which is well, raises a `UserError`, or returns or
+raises a failure."""
 
 
 class Hung(BaseException):
-    """A case that does not end. No `except Exception` of the code under test takes it for an error of its own."""
+    """A case that does not end. No `except Exception` of the code under test takes it for an error
+    of its own."""
 
 
 def outcomes(case: Case, numbers: range) -> list[str]:
-    """What these cases fail with, in order. One that takes too long is interrupted; where even that cannot be (in C), all
-    stacks are shown and the process ends."""
+    """What these cases fail with, in order. One that takes too long is interrupted; where even that
+    cannot be (in C), all stacks are shown and the process ends."""
 
     def give_up(number: int, _: object) -> None:
         raise Hung("processor time" if number == signal.SIGPROF else "time on the clock")
@@ -42,7 +45,12 @@ def outcomes(case: Case, numbers: range) -> list[str]:
             failure = f"hangs: more than {CPU_SECONDS if 'processor' in str(hung) else SECONDS} s of {hung}"
         except UserError as error:
             line = str(error)
-            if "\n" in line or not line.strip() or "Traceback" in line or not visible(line).isprintable():
+            if (
+                "\n" in line
+                or not line.strip()
+                or "Traceback" in line
+                or not visible(line).isprintable()
+            ):
                 failure = repr(line)
         except Exception as error:
             failure = f"{type(error).__name__}: {str(error)[:300]}"

@@ -1,4 +1,5 @@
-"""Generated damages of a checkpoint's folder. Every answer is a classifier or one line, and no file is executed."""
+"""Generated damages of a checkpoint's folder. Every answer is a classifier or one line, and no file
+is executed."""
 
 import json
 import os
@@ -17,10 +18,41 @@ from tests.fuzz.files import damaged
 from tests.models.pretrained.families import checkpoint
 
 VALUES: tuple[Any, ...] = (
-    None, 0, -1, 3, 10**9, 1.5, 1e400, True, "", "x", "../x", "/dev/zero", [], ["a"], {}, {"a": 1}, "gelu", "a\nb",
-    "\x1b[31m", {"0": "x"}, {"": {"": {}}},
-)  # fmt: skip
-KINDS = ("entry", "entry", "entry", "bytes", "gone", "pickle", "index", "link", "fifo", "folder", "code")
+    None,
+    0,
+    -1,
+    3,
+    10**9,
+    1.5,
+    1e400,
+    True,
+    "",
+    "x",
+    "../x",
+    "/dev/zero",
+    [],
+    ["a"],
+    {},
+    {"a": 1},
+    "gelu",
+    "a\nb",
+    "\x1b[31m",
+    {"0": "x"},
+    {"": {"": {}}},
+)
+KINDS = (
+    "entry",
+    "entry",
+    "entry",
+    "bytes",
+    "gone",
+    "pickle",
+    "index",
+    "link",
+    "fifo",
+    "folder",
+    "code",
+)
 FAMILIES = ("bert", "distilbert", "roberta", "gpt2", "llama", "deberta-v2", "modernbert-cls")
 
 
@@ -37,7 +69,8 @@ class Executed:
 def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], None]]:
     """The folder of this number, which is to become a classifier that reads a sentence."""
     source = random.Random(f"{seed}-{number}")
-    place, mark = folder / f"checkpoint{os.getpid()}", folder / f"executed{os.getpid()}"
+    place = folder / f"checkpoint{os.getpid()}"
+    mark = folder / f"executed{os.getpid()}"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(checkpoint(source.choice(FAMILIES)), place)
     done = "; ".join(damage(place, mark, source) for _ in range(source.choice((1, 1, 2))))
@@ -45,7 +78,9 @@ def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], No
     def attempt() -> None:
         try:
             task = Task.SINGLE_LABEL
-            given = open_checkpoint(str(place), ["no", "yes"], task, trains=False, offline=True, labels={})
+            given = open_checkpoint(
+                str(place), ["no", "yes"], task, trains=False, offline=True, labels={}
+            )
             pieces = given.reader.read([["a", "fine", "film"]])[0].ids
             given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
         finally:
@@ -68,9 +103,11 @@ def damage(place: Path, mark: Path, source: random.Random) -> str:
             whole = {}
         if not isinstance(whole, dict) or not whole:
             return "nothing"
-        target, key = whole, source.choice(list(whole))
+        target = whole
+        key = source.choice(list(whole))
         if isinstance(whole[key], dict) and whole[key] and source.random() < 0.7:
-            target, key = whole[key], source.choice(list(whole[key]))
+            target = whole[key]
+            key = source.choice(list(whole[key]))
         target[key] = value = source.choice(VALUES)
         path.write_text(json.dumps(whole))
         return f"{path.name}: {key}={value!r}"
@@ -80,16 +117,26 @@ def damage(place: Path, mark: Path, source: random.Random) -> str:
         config = place / "config.json"
         if config.is_file():
             content = json.loads(config.read_text() or "{}")
-            content["auto_map"] = {"AutoModelForSequenceClassification": "own.Model", "AutoConfig": "own.Config"}
+            content["auto_map"] = {
+                "AutoModelForSequenceClassification": "own.Model",
+                "AutoConfig": "own.Config",
+            }
             content["model_type"] = source.choice((content.get("model_type"), "own"))
             config.write_text(json.dumps(content))
         (place / "own.py").write_text(f"import pathlib; pathlib.Path({str(mark)!r}).touch()")
     elif kind in ("pickle", "index"):
-        outside, weights = place.parent / f"outside{os.getpid()}.bin", place / "model.safetensors"
+        outside = place.parent / f"outside{os.getpid()}.bin"
+        weights = place / "model.safetensors"
         for one in (outside, place / "pytorch_model.bin"):
             one.write_bytes(pickle.dumps(Executed(mark)))
-        names = {"classifier.weight": source.choice(("pytorch_model.bin", f"../{outside.name}", "model.safetensors"))}
-        path = place / source.choice(("pytorch_model.bin.index.json", "model.safetensors.index.json"))
+        names = {
+            "classifier.weight": source.choice(
+                ("pytorch_model.bin", f"../{outside.name}", "model.safetensors")
+            )
+        }
+        path = place / source.choice(
+            ("pytorch_model.bin.index.json", "model.safetensors.index.json")
+        )
         if kind == "index":
             listed = source.choice((names, [], None, {"a": 3}))
             path.write_text(json.dumps({"metadata": {}, "weight_map": listed}))

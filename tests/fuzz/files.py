@@ -15,10 +15,41 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
 CELLS: tuple[Any, ...] = (
-    "a b", "", " ", None, 0, 1, -1, 1.5, float("nan"), float("inf"), True, [], [1], [1, 0], [True, False], [[0, 1]], [[0]],
-    [[0, 1, 2]], [[1, 0]], [["a", "b"]], ["a"], [None], {}, {"a": 1}, "\x00", "\x1b[31m", "\u2028", "=1+1", "a" * 3000, "1",
-    "x", 10**20, [[-1, 9]], [0.5, 0.5],
-)  # fmt: skip
+    "a b",
+    "",
+    " ",
+    None,
+    0,
+    1,
+    -1,
+    1.5,
+    float("nan"),
+    float("inf"),
+    True,
+    [],
+    [1],
+    [1, 0],
+    [True, False],
+    [[0, 1]],
+    [[0]],
+    [[0, 1, 2]],
+    [[1, 0]],
+    [["a", "b"]],
+    ["a"],
+    [None],
+    {},
+    {"a": 1},
+    "\x00",
+    "\x1b[31m",
+    "\u2028",
+    "=1+1",
+    "a" * 3000,
+    "1",
+    "x",
+    10**20,
+    [[-1, 9]],
+    [0.5, 0.5],
+)
 ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 
 
@@ -28,11 +59,14 @@ def write(path: Path, source: random.Random) -> dict[str, Any]:
     rows = []
     for number in range(source.choice((0, 1, 2, 30, 30, 30))):
         text = " ".join(source.choices("abcde", k=source.randint(1, 4)))
-        marks = {"mask": [1] * len(text.split()), "spans": [[0, 1]], "sentences": [0], None: None}[kind]
+        marks = {"mask": [1] * len(text.split()), "spans": [[0, 1]], "sentences": [0], None: None}[
+            kind
+        ]
         rows.append({"text": text, "label": number % 2, "extra": marks})
     odd = source.choice(("text", "label", "extra", None))
     if odd is not None:
-        everywhere, cell = source.random() < 0.5, source.choice(CELLS)
+        everywhere = source.random() < 0.5
+        cell = source.choice(CELLS)
         for row in rows if everywhere else source.sample(rows, min(1, len(rows))):
             row[odd] = cell
             if source.random() < 0.02:
@@ -40,10 +74,16 @@ def write(path: Path, source: random.Random) -> dict[str, Any]:
     content = encoded(rows, path.name, source)
     if source.random() < 0.25:
         content = damaged(content, source)
-    path.write_bytes(gzip.compress(content) if path.name.endswith(".gz") and source.random() < 0.95 else content)
+    path.write_bytes(
+        gzip.compress(content) if path.name.endswith(".gz") and source.random() < 0.95 else content
+    )
     settings: dict[str, Any] = {"tokenizer": "whitespace", "multi_label": source.random() < 0.1}
     if kind is not None:
-        settings |= {"rationale": "extra", "rationale_kind": kind, "sentences": "rule" if kind == "sentences" else None}
+        settings |= {
+            "rationale": "extra",
+            "rationale_kind": kind,
+            "sentences": "rule" if kind == "sentences" else None,
+        }
     elif source.random() < 0.2:
         settings |= {source.choice(("question", "candidates", "rationale")): "extra"}
     if source.random() < 0.1:
@@ -62,10 +102,15 @@ def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> byt
         return sink.getvalue().to_pybytes()
     if ".json" in name:
         text = "\n".join(json.dumps(row) for row in rows)
-        return (json.dumps(rows) if name.endswith(".json") and source.random() < 0.5 else text).encode()
+        return (
+            json.dumps(rows) if name.endswith(".json") and source.random() < 0.5 else text
+        ).encode()
     separator = "\t" if ".tsv" in name else ","
     names = sorted({key for row in rows for key in row})
-    lines = [separator.join(names), *(separator.join(str(row.get(key, "")) for key in names) for row in rows)]
+    lines = [
+        separator.join(names),
+        *(separator.join(str(row.get(key, "")) for key in names) for row in rows),
+    ]
     text = source.choice(("\n", "\r\n", "\r")).join(lines)
     return text.encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")), errors="replace")
 
@@ -83,4 +128,6 @@ def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], No
     source = random.Random(f"{seed}-{number}")
     path = folder / f"rows-{os.getpid()}{source.choice(ENDINGS)}"
     settings = write(path, source)
-    return f"{path.name}, {settings}", lambda: TextDataModule("fuzz", FileSource(path), **settings).setup("fit")
+    return f"{path.name}, {settings}", lambda: TextDataModule(
+        "fuzz", FileSource(path), **settings
+    ).setup("fit")

@@ -1,4 +1,5 @@
-"""Generated command lines: composed, checked and constructed, all but the training. Every answer is a run or one line."""
+"""Generated command lines: composed, checked and constructed, all but the training. Every answer is
+a run or one line."""
 
 import random
 import warnings
@@ -24,13 +25,65 @@ from attnprobe.runs.settings import constructible
 from tests.remembered import composing_once
 
 VALUES = (
-    "0", "1", "-1", "2", "3.5", "-0.5", "1e-3", "1e400", "nan", "inf", "-inf", "true", "null", "abc", "LSTM", "none", "auto",
-    "''", "'a b'", "[]", "[1]", "[[1]]", "[null]", "[abc]", "{}", "{a: 1}", "{train: 1}", "{_target_: os.system}", "???",
-    "'${nope}'", "'${seed}'", "'${'", "${seed}", "评论", "a(b", "..", "../x", "a/b", "\\", "'\x1b[31m'", "\u202e", "1_000",
-    "0x10", "99999999999999999999", "cpu", "spacy", "whitespace", "lower", "[lower]", "[lower,lower]", "mask", "rule",
-    "torch.optim.SGD", "attnprobe.models.encoders.CNNEncoder", "attnprobe.probes.erasure.Erasure", "no.such.Class", ".",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3.5",
+    "-0.5",
+    "1e-3",
+    "1e400",
+    "nan",
+    "inf",
+    "-inf",
+    "true",
+    "null",
+    "abc",
+    "LSTM",
+    "none",
+    "auto",
+    "''",
+    "'a b'",
+    "[]",
+    "[1]",
+    "[[1]]",
+    "[null]",
+    "[abc]",
+    "{}",
+    "{a: 1}",
+    "{train: 1}",
+    "{_target_: os.system}",
+    "???",
+    "'${nope}'",
+    "'${seed}'",
+    "'${'",
+    "${seed}",
+    "评论",
+    "a(b",
+    "..",
+    "../x",
+    "a/b",
+    "\\",
+    "'\x1b[31m'",
+    "\u202e",
+    "1_000",
+    "0x10",
+    "99999999999999999999",
+    "cpu",
+    "spacy",
+    "whitespace",
+    "lower",
+    "[lower]",
+    "[lower,lower]",
+    "mask",
+    "rule",
+    "torch.optim.SGD",
+    "attnprobe.models.encoders.CNNEncoder",
+    "attnprobe.probes.erasure.Erasure",
+    "no.such.Class",
+    ".",
     "a.b",
-)  # fmt: skip
+)
 SIGNS = ("", "", "", "", "", "+", "++", "~")
 
 
@@ -84,9 +137,15 @@ def attempt(overrides: list[str]) -> None:
         if settings is not None and config.run is None:
             instantiate(settings.config["data"], seed=settings.config["seed"])
             classifier: Any = untrained(settings.config, data())
-            classifier.trainer = SimpleNamespace(estimated_stepping_batches=100)  # what a schedule asks of it
+            classifier.trainer = SimpleNamespace(
+                estimated_stepping_batches=100
+            )  # what a schedule asks of it
             classifier.configure_optimizers()
-    except (UserError, InstantiationException, OmegaConfBaseException) as error:  # as the command line does
+    except (
+        UserError,
+        InstantiationException,
+        OmegaConfBaseException,
+    ) as error:  # as the command line does
         raise UserError(answer(error, overrides)) from None
 
 

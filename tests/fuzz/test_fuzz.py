@@ -1,4 +1,5 @@
-"""Some generated command lines and data files; slow: more, and of everything else; `make fuzz` makes 10,000 of each."""
+"""Some generated command lines and data files; slow: more, and of everything else; `make fuzz`
+makes 10,000 of each."""
 
 import subprocess
 import sys
@@ -21,7 +22,9 @@ def test_every_case_is_taken_or_refused_in_one_line(tmp_path, monkeypatch, kind,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "cases"), [("overrides", 1000), ("files", 1000), ("checkpoints", 200)])
+@pytest.mark.parametrize(
+    ("kind", "cases"), [("overrides", 1000), ("files", 1000), ("checkpoints", 200)]
+)
 def test_no_generated_case_ends_in_a_traceback(kind, cases):
     command = [sys.executable, "-m", "tests.fuzz", kind, str(cases), "2"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
@@ -46,7 +49,9 @@ def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):
         short.setattr(cases, "CPU_SECONDS", 0.2)
         short.setattr(cases, "SECONDS", 0.5)
         found = cases.outcomes(case, range(2))
-    found += cases.outcomes(case, range(2, 4))  # not on a short clock: on a busy machine half a second is soon over
+    found += cases.outcomes(
+        case, range(2, 4)
+    )  # not on a short clock: on a busy machine half a second is soon over
     assert [one.split(":")[0] for one in found] == ["case 0", "case 1", "case 3"]
     assert "processor time" in found[0] or "on the clock" in found[0]
     assert "on the clock" in found[1]

@@ -1,4 +1,5 @@
-"""What the tests of attributions share: a model of which every attribution is known by hand, and one that is not linear."""
+"""What the tests of attributions share: a model of which every attribution is known by hand, and
+one that is not linear."""
 
 from functools import partial
 
@@ -22,17 +23,23 @@ def additive_subject(*, classes=3, padding=0, importances=None):
         embeddings = torch.randn(VOCABULARY, 8)
         embeddings[0] = 0
         model = AttentionClassifier(
-            embeddings=embeddings, encoder=NoEncoder, attention=UniformAttention, decoder=LinearDecoder,
-            classes=classes, recipe=recipe(),
-        ).eval()  # fmt: skip
+            embeddings=embeddings,
+            encoder=NoEncoder,
+            attention=UniformAttention,
+            decoder=LinearDecoder,
+            classes=classes,
+            recipe=recipe(),
+        ).eval()
     batch = toy_batch(LENGTHS, padding=padding, classes=classes)
     names = [f"class {number}" for number in range(classes)]
     return Subject(model, batch, *toy_readout(model, batch), None, importances or {}, 0, names)
 
 
 def words_shares(subject, *, first=None, second=None):
-    """By hand: what each word adds to a logit, or to the difference of two; word vectors and decoder as black boxes."""
-    model, content = subject.classifier, subject.batch.content
+    """By hand: what each word adds to a logit, or to the difference of two; word vectors and
+    decoder as black boxes."""
+    model = subject.classifier
+    content = subject.batch.content
     order = subject.outputs.logits.argsort(-1, descending=True)
     unit = torch.eye(model.encoder.size, dtype=torch.float64)
     weights = model.decoder(unit) - model.decoder(0 * unit)

@@ -20,10 +20,13 @@ def inputs_of(batch, row):
 
 
 def mixed_by_hand(layer, state, own, normalised):
-    """The vectors that one attention of a BERT adds up in each state, by plain loops over its own modules: `[i][j]`, and the
-    state after it. `own`: its input among them; `normalised`: after its layer normalisation, without the shift."""
-    inner, output = layer.attention.self, layer.attention.output
-    heads, size = inner.num_attention_heads, inner.attention_head_size
+    """The vectors that one attention of a BERT adds up in each state, by plain loops over its own
+    modules: `[i][j]`, and the state after it. `own`: its input among them; `normalised`: after its
+    layer normalisation, without the shift."""
+    inner = layer.attention.self
+    output = layer.attention.output
+    heads = inner.num_attention_heads
+    size = inner.attention_head_size
     query, key, value = (module(state) for module in (inner.query, inner.key, inner.value))
     vectors = torch.zeros(len(state), *state.shape, dtype=state.dtype)
     for head in range(heads):
@@ -45,13 +48,19 @@ def mixed_by_hand(layer, state, own, normalised):
 
 
 def followed_by_hand(network, ids, strength, own, normalised, half):
-    """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`, with ½ I on request."""
+    """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`, with ½
+    I on request."""
     with torch.no_grad():
         states = network(ids, output_hidden_states=True).hidden_states
         followed = np.eye(ids.shape[1])
         for number, layer in enumerate(network.bert.encoder.layer):
             vectors, after = mixed_by_hand(layer, states[number][0], own, normalised)
-            shares = np.array([[strength(one, state) for one in of] for of, state in zip(vectors, after, strict=True)])
+            shares = np.array(
+                [
+                    [strength(one, state) for one in of]
+                    for of, state in zip(vectors, after, strict=True)
+                ]
+            )
             shares /= shares.sum(1, keepdims=True)
             followed = (0.5 * shares + 0.5 * np.eye(len(shares)) if half else shares) @ followed
     return followed[0]

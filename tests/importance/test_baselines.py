@@ -21,14 +21,17 @@ def test_position_the_first_word_first():
 def test_random_belongs_to_the_seed_and_the_example():
     scores = subject_of().scores("random")
     content = subject_of().outputs.content
-    torch.testing.assert_close(subject_of(padding=3).scores("random")[:, : content.shape[1]], scores, rtol=0, atol=0)
+    torch.testing.assert_close(
+        subject_of(padding=3).scores("random")[:, : content.shape[1]], scores, rtol=0, atol=0
+    )
     assert not torch.equal(subject_of(seed=1).scores("random"), scores)
     assert ((scores[content] > 0) & (scores[content] < 1)).all()
 
 
 def test_contribution_equals_the_decoder_at_each_state():
     subject = subject_of(classes=4)
-    scores, logits = subject.scores("contribution").detach(), subject.outputs.logits
+    scores = subject.scores("contribution").detach()
+    logits = subject.outputs.logits
     decoder = subject.classifier.decoder
     for row, length in enumerate(LENGTHS):
         chosen, other = logits[row].argsort(descending=True)[:2].tolist()
@@ -41,11 +44,18 @@ def test_contribution_equals_the_decoder_at_each_state():
 
 
 def test_idf_counts_the_training_texts():
-    data, one = small_data(), Idf()
+    data = small_data()
+    one = Idf()
     one.prepare(data, "test")
-    train, batch = data.splits["train"], batch_of(data)
-    texts = [{data.vocabulary.words[data.splits["train"].vocabulary_id[number]] for number in train.words[row]}
-             for row in range(len(train))]  # fmt: skip
+    train = data.splits["train"]
+    batch = batch_of(data)
+    texts = [
+        {
+            data.vocabulary.words[data.splits["train"].vocabulary_id[number]]
+            for number in train.words[row]
+        }
+        for row in range(len(train))
+    ]
     scores = one.scores(subject_on(batch, torch.zeros(len(batch), dtype=torch.long)))
     for row, place in batch.content.nonzero()[:200].tolist():
         word = data.vocabulary.words[batch.ids[row, place]]
@@ -55,14 +65,18 @@ def test_idf_counts_the_training_texts():
 
 
 def test_idf_new_texts_are_refused():
-    with pytest.raises(UserError, match="idf counts the training texts, which a loaded run does not hold"):
+    with pytest.raises(
+        UserError, match="idf counts the training texts, which a loaded run does not hold"
+    ):
         Idf().prepare_texts(["a text"], [["a", "text"]])
 
 
 def test_log_odds_the_log_of_the_odds_ratio_of_the_two_by_two_table():
-    data, one = small_data(), LogOdds()
+    data = small_data()
+    one = LogOdds()
     one.prepare(data, "test")
-    train, batch = data.splits["train"], batch_of(data)
+    train = data.splits["train"]
+    batch = batch_of(data)
     predicted = torch.arange(len(batch)) % 2
     scores = one.scores(subject_on(batch, predicted))
     holds = [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]

@@ -1,5 +1,5 @@
-"""The parts of a logit: they add up to it, equal those of a BERT that is differentiated with its weights held, and are known
-by hand where the layers pass everything on."""
+"""The parts of a logit: they add up to it, equal those of a BERT that is differentiated with its
+weights held, and are known by hand where the layers pass everything on."""
 
 import pytest
 import torch
@@ -12,11 +12,22 @@ from tests.models.pretrained.families import prepared
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 # those whose code is much like another's are looked at with the slow tests
-KIN = {"electra", "xlm-roberta", "modernbert-mean", "qwen2", "qwen3", "gemma", "mpnet", "deberta-v2"}
+KIN = {
+    "electra",
+    "xlm-roberta",
+    "modernbert-mean",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "mpnet",
+    "deberta-v2",
+}
 OF_WEIGHTS = {"rollout", "attention_flow"}
 OF_VECTORS = {*OF_WEIGHTS, "vector_norm", "vector_norm_residual", "alti"}
 DEFINED = {
-    **dict.fromkeys(("modernbert-cls", "llama", "modernbert-mean", "qwen2", "qwen3", "gemma"), OF_VECTORS),  # gated
+    **dict.fromkeys(
+        ("modernbert-cls", "llama", "modernbert-mean", "qwen2", "qwen3", "gemma"), OF_VECTORS
+    ),  # gated
     **dict.fromkeys(("deberta", "mpnet", "deberta-v2"), OF_WEIGHTS),  # values are not seen
     "t5": set(),  # an encoder and a decoder
 }
@@ -32,7 +43,9 @@ def subject(family):
     return Subject(model, batch, outputs, model.readout(batch, outputs))
 
 
-@pytest.mark.parametrize("family", cases(["bert", "roberta", "distilbert", "albert", "gpt2", "electra", "xlm-roberta"]))
+@pytest.mark.parametrize(
+    "family", cases(["bert", "roberta", "distilbert", "albert", "gpt2", "electra", "xlm-roberta"])
+)
 def test_parts_add_up_to_the_logits(family):
     found = subject(family)
     linearised = found.classifier.linearised(found.batch)
@@ -51,8 +64,8 @@ def test_what_is_known_of_the_layers_is_followed_and_nothing_else(family):
 
 
 def held(network, ids):
-    """The states before the first layer, and the logits from them with attention weights, spreads and ratios held. No
-    biases."""
+    """The states before the first layer, and the logits from them with attention weights, spreads
+    and ratios held. No biases."""
 
     def normed(norm, given):
         spread = (given.var(-1, correction=0, keepdim=True) + norm.eps).sqrt().detach()
@@ -64,7 +77,8 @@ def held(network, ids):
     start = network.bert.embeddings(ids)[0].detach().requires_grad_()
     state = start
     for layer in network.bert.encoder.layer:
-        inner, output = layer.attention.self, layer.attention.output
+        inner = layer.attention.self
+        output = layer.attention.output
         query, key, value = (
             module(state).unflatten(-1, (inner.num_attention_heads, -1)).transpose(0, 1)
             for module in (inner.query, inner.key, inner.value)
@@ -89,12 +103,16 @@ def test_without_biases_they_are_those_of_the_network_differentiated_with_its_we
         found = parts_of_logits(linearised, text)
         for number in range(2):
             (gradient,) = torch.autograd.grad(logits[number], start, retain_graph=True)
-            torch.testing.assert_close(found[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0)
+            torch.testing.assert_close(
+                found[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0
+            )
 
 
 def test_by_hand_where_the_layers_pass_everything_on():
-    """Then the states are the normalised inputs, and a word's part of the logit is its attention times W h."""
-    model, batch = toy_classifier("transformer", spread=4), toy_batch([5, 2])
+    """Then the states are the normalised inputs, and a word's part of the logit is its attention
+    times W h."""
+    model = toy_classifier("transformer", spread=4)
+    batch = toy_batch([5, 2])
     with torch.no_grad():
         for layer in model.encoder.layers:
             for module in (layer.mixed, layer.inner[3]):
@@ -104,11 +122,16 @@ def test_by_hand_where_the_layers_pass_everything_on():
     found = Subject(model, batch, *toy_readout(model, batch))
     expected = found.outputs.attention * (found.outputs.hidden @ model.decoder.output.weight[0])
     sign = found.outputs.logits.argmax(-1, keepdim=True) * 2 - 1
-    torch.testing.assert_close(found.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        found.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0
+    )
 
 
 def test_a_bias_goes_where_the_vectors_point():
-    vectors, bias = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]]), torch.tensor([2.0, 0.0])
-    torch.testing.assert_close(shared(vectors, bias) - vectors, torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]]))
+    vectors = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]])
+    bias = torch.tensor([2.0, 0.0])
+    torch.testing.assert_close(
+        shared(vectors, bias) - vectors, torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]])
+    )
     assert shared(vectors, 0 * bias).equal(vectors)
     torch.testing.assert_close(shared(0 * vectors, bias), torch.tensor([[2 / 3, 0.0]] * 3))

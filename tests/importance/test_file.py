@@ -45,39 +45,75 @@ def written(path, rows):
 
 
 def measured(directory, path, *overrides, probes=PROBES):
-    own = [f"run={directory}", f"probe={probes}", "importances=[attention,file]", f"importance.file.path={path}"]
+    own = [
+        f"run={directory}",
+        f"probe={probes}",
+        "importances=[attention,file]",
+        f"importance.file.path={path}",
+    ]
     return run(resumed(composed(*own, "figures=false", *overrides), [*own, *overrides]))
 
 
-@pytest.mark.parametrize(("name", "keys"), [
-    ("own.parquet", ("example_id",)), ("own.jsonl", ("example_id", "tokens")), ("own.jsonl.gz", ("tokens",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("own.parquet", ("example_id",)),
+        ("own.jsonl", ("example_id", "tokens")),
+        ("own.jsonl.gz", ("tokens",)),
+    ],
+)
 def test_its_numbers_are_those_of_the_file(trained, tmp_path, name, keys):
     directory, rows = trained
     shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
-    path = written(tmp_path / name, [{key: row[key] for key in (*keys, "scores")} for row in shuffled])
-    measured(directory, path, "importance.file.signed=true", "on_finished=remeasure", probes="[correlation]")
+    path = written(
+        tmp_path / name, [{key: row[key] for key in (*keys, "scores")} for row in shuffled]
+    )
+    measured(
+        directory,
+        path,
+        "importance.file.signed=true",
+        "on_finished=remeasure",
+        probes="[correlation]",
+    )
     results = attnprobe.read_results(directory, probe="correlation")
     tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
     texts = attnprobe.read_examples(directory).set_index("example_id")
     assert len(tau) == len(rows)
     for row in rows:
-        expected = stats.kendalltau(texts["attention"][row["example_id"]], np.abs(row["scores"])).statistic
+        expected = stats.kendalltau(
+            texts["attention"][row["example_id"]], np.abs(row["scores"])
+        ).statistic
         assert tau[row["example_id"]] == pytest.approx(expected, nan_ok=True)
 
 
 def test_it_stands_wherever_a_built_in_one_does(trained, tmp_path):
     directory, rows = trained
     path = written(tmp_path / "shap.parquet", rows)
-    measured(directory, path, "importance.file.title=our own tool", "importance.file.colour='#123456'",
-             "importance.file.signed=true", "on_finished=remeasure")  # fmt: skip
+    measured(
+        directory,
+        path,
+        "importance.file.title=our own tool",
+        "importance.file.colour='#123456'",
+        "importance.file.signed=true",
+        "on_finished=remeasure",
+    )
     results = attnprobe.read_results(directory)
     assert {
-        "tau_attention_file", "tau_shuffled_file", "top_in_rationale_file", "mass_in_rationale_file", "flip_top_file",
-        "removed_fraction_file", "regret_file",
-    } <= set(results["metric"].unique())  # fmt: skip
+        "tau_attention_file",
+        "tau_shuffled_file",
+        "top_in_rationale_file",
+        "mass_in_rationale_file",
+        "flip_top_file",
+        "removed_fraction_file",
+        "regret_file",
+    } <= set(results["metric"].unique())
     said = RunDirectory(directory).manifest()["tables"]["erasure"]["importances"]["file"]
-    assert (said["name"], said["title"], said["colour"], said["signed"]) == ("file", "our own tool", "#123456", True)
+    assert (said["name"], said["title"], said["colour"], said["signed"]) == (
+        "file",
+        "our own tool",
+        "#123456",
+        True,
+    )
     assert said["files"]["path"]["bytes"] == path.stat().st_size
     page = write_report([directory], tmp_path / "report.html").read_text()
     assert "our own tool" in page
@@ -102,7 +138,9 @@ def test_a_text_without_scores_is_undefined(trained, tmp_path):
     none = of_file[of_file["example_id"] == rows[0]["example_id"]]
     assert len(none) == of_file["metric"].nunique()
     assert none["value"].isna().all()
-    assert of_file[(of_file["metric"] == "tau_attention_file")]["value"].isna().sum() < len(rows) / 2
+    assert (
+        of_file[(of_file["metric"] == "tau_attention_file")]["value"].isna().sum() < len(rows) / 2
+    )
 
 
 def changed(rows, place, **values):
@@ -111,21 +149,56 @@ def changed(rows, place, **values):
 
 WRONG = {
     "missing": (lambda rows: rows[2:], r"no scores for 2 of the 30 texts .* \(example 0, 1\)"),
-    "unknown id": (lambda rows: [*rows, rows[0] | {"example_id": 999}], r"row 31 .* about no text of the test"),
-    "twice": (lambda rows: [*rows, rows[3]], r"row 4 \(example_id 3\) and row 31 are about the same example"),
-    "short": (lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]), r"\d+ scores, and example 1 has \d+ words"),
-    "NaN": (lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]), r"word \d+, '\S+', is nan"),
-    "null": (lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]), r"score of word 1, '\S+', is nan"),
-    "other words": (lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]), "there 'other "),
-    "no key": (lambda rows: [{"scores": row["scores"]} for row in rows], "one of the columns example_id, tokens, text"),
-    "no scores": (lambda rows: [{"score": row["scores"], "example_id": 1} for row in rows], r"did you mean score\?"),
-    "words": (lambda rows: [row | {"scores": row["tokens"]} for row in rows], r"type list<.*expected a list of numbers"),
-    "ids are text": (lambda rows: [row | {"example_id": str(row["example_id"])} for row in rows], "expected a whole number"),
-    "an id is missing": (lambda rows: changed(rows, 1, example_id=None), "no value in some row: expected a whole number"),
-}  # fmt: skip
+    "unknown id": (
+        lambda rows: [*rows, rows[0] | {"example_id": 999}],
+        r"row 31 .* about no text of the test",
+    ),
+    "twice": (
+        lambda rows: [*rows, rows[3]],
+        r"row 4 \(example_id 3\) and row 31 are about the same example",
+    ),
+    "short": (
+        lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]),
+        r"\d+ scores, and example 1 has \d+ words",
+    ),
+    "NaN": (
+        lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]),
+        r"word \d+, '\S+', is nan",
+    ),
+    "null": (
+        lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]),
+        r"score of word 1, '\S+', is nan",
+    ),
+    "other words": (
+        lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]),
+        "there 'other ",
+    ),
+    "no key": (
+        lambda rows: [{"scores": row["scores"]} for row in rows],
+        "one of the columns example_id, tokens, text",
+    ),
+    "no scores": (
+        lambda rows: [{"score": row["scores"], "example_id": 1} for row in rows],
+        r"did you mean score\?",
+    ),
+    "words": (
+        lambda rows: [row | {"scores": row["tokens"]} for row in rows],
+        r"type list<.*expected a list of numbers",
+    ),
+    "ids are text": (
+        lambda rows: [row | {"example_id": str(row["example_id"])} for row in rows],
+        "expected a whole number",
+    ),
+    "an id is missing": (
+        lambda rows: changed(rows, 1, example_id=None),
+        "no value in some row: expected a whole number",
+    ),
+}
 
 
-@pytest.mark.parametrize(("name", "wrong"), [*zip(cycle(["own.parquet", "own.jsonl"]), WRONG, strict=False)])
+@pytest.mark.parametrize(
+    ("name", "wrong"), [*zip(cycle(["own.parquet", "own.jsonl"]), WRONG, strict=False)]
+)
 def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name):
     directory, rows = trained
     change, expected = WRONG[wrong]
@@ -148,27 +221,44 @@ def test_no_file_is_refused_before_anything_is_read(trained, tmp_path):
 
 def test_scores_by_the_texts_themselves(tmp_path):
     """The data's own texts name the rows; texts that are there twice may have one row each."""
-    reviews = [{"review": f"{word.title()} film, number {number % 9}!", "label": number % 2}
-               for number in range(60) for word in ("good", "bad")]  # fmt: skip
+    reviews = [
+        {"review": f"{word.title()} film, number {number % 9}!", "label": number % 2}
+        for number in range(60)
+        for word in ("good", "bad")
+    ]
     data = written(tmp_path / "reviews.jsonl", reviews)
     settings = [
-        "data=files", f"data.path={data}", "data.text=review", "data.embedding_size=12", "training.epochs=1",
-        "probe=[correlation]", "importances=[attention,file]", "trainer.accelerator=cpu", "figures=false",
+        "data=files",
+        f"data.path={data}",
+        "data.text=review",
+        "data.embedding_size=12",
+        "training.epochs=1",
+        "probe=[correlation]",
+        "importances=[attention,file]",
+        "trainer.accelerator=cpu",
+        "figures=false",
         f"output={tmp_path}",
-    ]  # fmt: skip
+    ]
     directory = run(composed(*(one for one in settings if "importances" not in one), "probe=[]"))
     trained = attnprobe.load_run(directory)
     lengths = [len(trained.pipeline.tokens(one["review"])) for one in reviews]
-    rows = [{"text": one["review"], "scores": [*range(n)]} for one, n in zip(reviews, lengths, strict=True)]
+    rows = [
+        {"text": one["review"], "scores": [*range(n)]}
+        for one, n in zip(reviews, lengths, strict=True)
+    ]
     assert len(attnprobe.read_examples(directory)) < len(rows)  # of all splits
     path = written(tmp_path / "own.jsonl", rows)
     run(composed(*settings, f"importance.file.path={path}"))
-    tau = attnprobe.read_results(directory, probe="correlation").query("metric == 'tau_attention_file'")
+    tau = attnprobe.read_results(directory, probe="correlation").query(
+        "metric == 'tau_attention_file'"
+    )
     for number, value in zip(tau["example_id"], tau["value"], strict=True):
         attention = attnprobe.read_examples(directory).set_index("example_id")["attention"][number]
         assert value == pytest.approx(stats.kendalltau(attention, range(len(attention))).statistic)
     written(path, [*rows, rows[0] | {"scores": [9.0] * len(rows[0]["scores"])}])
-    with pytest.raises(UserError, match=r"are about the same words, with other scores: expected one row for each"):
+    with pytest.raises(
+        UserError, match=r"are about the same words, with other scores: expected one row for each"
+    ):
         run(composed(*settings, f"importance.file.path={path}", "on_finished=remeasure"))
 
 

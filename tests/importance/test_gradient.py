@@ -29,7 +29,8 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
     found = gradients(classifier, batch)
     found = found.embedding if held else found.embedding_through_attention
     attention = outputs.attention if held else None
-    vectors, small = classifier.embedding(batch.ids).detach(), 1e-6
+    vectors = classifier.embedding(batch.ids).detach()
+    small = 1e-6
     for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
         both = []
         for sign in (1, -1):
@@ -61,15 +62,21 @@ def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
     torch.testing.assert_close(tau[[0, 2, 3]], torch.ones(3).double())
 
 
-@pytest.mark.parametrize(("classes", "task"), [(3, Task.SINGLE_LABEL), (2, Task.MULTI_LABEL), (3, Task.MULTI_LABEL)])
+@pytest.mark.parametrize(
+    ("classes", "task"), [(3, Task.SINGLE_LABEL), (2, Task.MULTI_LABEL), (3, Task.MULTI_LABEL)]
+)
 def test_more_outputs_are_summed_in_absolute_value(classes, task):
     classifier, batch, outputs = subject(classes=classes, task=task)
     vectors = classifier.embedding(batch.ids).detach().requires_grad_()
     expected = 0
     for target in range(classes):
-        (gradient,) = torch.autograd.grad(number(classifier, batch, vectors, 2, target, outputs.attention), vectors)
+        (gradient,) = torch.autograd.grad(
+            number(classifier, batch, vectors, 2, target, outputs.attention), vectors
+        )
         expected = expected + (gradient * vectors).sum(-1).abs()
-    torch.testing.assert_close(gradients(classifier, batch).embedding[2, 1:10], expected[2, 1:10].detach())
+    torch.testing.assert_close(
+        gradients(classifier, batch).embedding[2, 1:10], expected[2, 1:10].detach()
+    )
 
 
 def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
@@ -90,12 +97,15 @@ def test_batch_and_padding_change_no_number(encoder):
     classifier, batch, outputs = subject(encoder)
     _, padded, wide = subject(encoder, padding=3)
     for name, values in vars(gradients(classifier, batch)).items():
-        torch.testing.assert_close(getattr(gradients(classifier, padded), name)[:, :11], values, atol=1e-12, rtol=1e-9)
+        torch.testing.assert_close(
+            getattr(gradients(classifier, padded), name)[:, :11], values, atol=1e-12, rtol=1e-9
+        )
         for row in range(4):
             alone = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
             torch.testing.assert_close(alone, values[row, : len(alone)], atol=1e-12, rtol=1e-9)
     torch.testing.assert_close(
-        classifier.readout(padded, wide).gradient()[:, :11], classifier.readout(batch, outputs).gradient()
+        classifier.readout(padded, wide).gradient()[:, :11],
+        classifier.readout(batch, outputs).gradient(),
     )
 
 

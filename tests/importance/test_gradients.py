@@ -21,14 +21,22 @@ def test_of_two_exclusive_classes_the_difference_is_attributed():
 
 def test_gradient_input_and_saliency_are_captums_direct_calls():
     subject = contextual_subject()
-    model, batch, target = subject.classifier, subject.batch, subject.outputs.logits.argmax(-1)
-    inputs, given = model.inputs(batch).detach().requires_grad_(), batch.content.unsqueeze(-1)
-    methods = [kind(lambda vectors: model.outputs_from(batch, vectors).logits) for kind in (InputXGradient, Saliency)]
+    model = subject.classifier
+    batch = subject.batch
+    target = subject.outputs.logits.argmax(-1)
+    inputs = model.inputs(batch).detach().requires_grad_()
+    given = batch.content.unsqueeze(-1)
+    methods = [
+        kind(lambda vectors: model.outputs_from(batch, vectors).logits)
+        for kind in (InputXGradient, Saliency)
+    ]
     products = methods[0].attribute(inputs, target=target) * given
     torch.testing.assert_close(subject.scores("gradient_input"), products.sum(-1).detach())
     slopes = methods[1].attribute(inputs, target=target, abs=False) * given
     torch.testing.assert_close(subject.scores("saliency"), slopes.norm(dim=-1).detach())
-    weighted = subject.readout.gradient() * subject.readout.attention  # finite differences: tests/test_readout.py
+    weighted = (
+        subject.readout.gradient() * subject.readout.attention
+    )  # finite differences: tests/test_readout.py
     torch.testing.assert_close(subject.scores("gradient_attention"), weighted)
 
 
@@ -38,10 +46,13 @@ def test_grad_cam_is_the_weighted_sum_of_the_states_text_by_text():
     for row in range(len(subject.batch)):
         alone = subject.batch.rows(slice(row, row + 1))
         outputs = model.outputs_from(alone, model.inputs(alone))
-        content, target = alone.content[0], outputs.logits[0, outputs.logits[0].argmax()]
+        content = alone.content[0]
+        target = outputs.logits[0, outputs.logits[0].argmax()]
         (gradient,) = torch.autograd.grad(target, outputs.hidden)
         weight = gradient[0, content].mean(0)
-        expected = torch.stack([torch.dot(weight, state) for state in outputs.hidden[0, content]]).relu()
+        expected = torch.stack(
+            [torch.dot(weight, state) for state in outputs.hidden[0, content]]
+        ).relu()
         torch.testing.assert_close(subject.scores("grad_cam")[row][content], expected.detach())
 
 
@@ -51,19 +62,27 @@ def test_without_noise_to_speak_of_it_is_gradient_times_input():
     torch.testing.assert_close(subject.scores("smooth_grad"), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("target", "first", "second"), [("class 2", 2, None), ("contrast", None, 1)])
+@pytest.mark.parametrize(
+    ("target", "first", "second"), [("class 2", 2, None), ("contrast", None, 1)]
+)
 def test_the_target_is_a_setting(target, first, second):
     one = IntegratedGradients(target=target)
     subject = additive_subject(importances={"integrated_gradients": one})
     expected = words_shares(subject, first=first, second=second)
     torch.testing.assert_close(subject.scores("integrated_gradients"), expected)
     content = subject.batch.content  # against the mean of the text
-    centred = (expected - expected.sum(-1, keepdim=True) / content.sum(-1, keepdim=True)).masked_fill(~content, 0)
-    torch.testing.assert_close(IntegratedGradients(target=target, baseline="mean").scores(subject), centred)
+    centred = (
+        expected - expected.sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
+    ).masked_fill(~content, 0)
+    torch.testing.assert_close(
+        IntegratedGradients(target=target, baseline="mean").scores(subject), centred
+    )
 
 
 def test_what_cannot_be_is_refused_with_the_nearest_name():
-    with pytest.raises(UserError, match=r"target=clas 1: there is no such class; did you mean class 1\?"):
+    with pytest.raises(
+        UserError, match=r"target=clas 1: there is no such class; did you mean class 1\?"
+    ):
         IntegratedGradients(target="clas 1").named_class(["class 0", "class 1"])
     with pytest.raises(UserError, match="baseline=median: expected zeros or mean"):
         IntegratedGradients(baseline="median")
@@ -74,17 +93,27 @@ def test_what_cannot_be_is_refused_with_the_nearest_name():
 def test_integrated_gradients_are_captums_by_another_quadrature():
     exact = IntegratedGradients(most_steps=511, gap=1e-12)
     subject = contextual_subject(importances={"integrated_gradients": exact})
-    model, batch, predicted = subject.classifier, subject.batch, subject.outputs.logits.argmax(-1)
+    model = subject.classifier
+    batch = subject.batch
+    predicted = subject.outputs.logits.argmax(-1)
     for row in range(len(batch)):
         alone = batch.rows(slice(row, row + 1))
 
         def direct(vectors, alone=alone):
-            return model.outputs_from(alone.rows(torch.zeros(len(vectors), dtype=torch.long)), vectors).logits
+            return model.outputs_from(
+                alone.rows(torch.zeros(len(vectors), dtype=torch.long)), vectors
+            ).logits
 
         inputs = model.inputs(alone).detach()
         baseline = inputs.masked_fill(alone.content.unsqueeze(-1), 0)
-        found = Direct(direct).attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=256).sum(-1)
-        torch.testing.assert_close(subject.scores("integrated_gradients")[row], found[0], atol=1e-8, rtol=0)
+        found = (
+            Direct(direct)
+            .attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=256)
+            .sum(-1)
+        )
+        torch.testing.assert_close(
+            subject.scores("integrated_gradients")[row], found[0], atol=1e-8, rtol=0
+        )
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
@@ -104,11 +133,14 @@ def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
 
 def test_gradient_shap_is_captums_own_on_the_same_draws():
     subject = contextual_subject(importances={"gradient_shap": GradientShap(samples=8, noise=0.1)})
-    member, found = subject.importance("gradient_shap"), subject.scores("gradient_shap")
+    member = subject.importance("gradient_shap")
+    found = subject.scores("gradient_shap")
     alone = subject.cached(member.explained).alone(0)
     with seeded(Draws(subject.seed, member.name).generator(int(subject.batch.example_id[0]))):
         spread = 0.1 * float(alone.inputs.max() - alone.inputs.min())
-        method = CaptumGradientShap(lambda vectors: alone(vectors, torch.zeros(len(vectors), dtype=torch.long)))
+        method = CaptumGradientShap(
+            lambda vectors: alone(vectors, torch.zeros(len(vectors), dtype=torch.long))
+        )
         inputs = alone.inputs.clone().requires_grad_()
         direct = method.attribute(inputs, alone.baseline, n_samples=8, stdevs=spread)
     expected = direct.sum(-1)[0, alone.batch.content[0]].detach()
@@ -123,7 +155,8 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name):
 
 @pytest.mark.parametrize("name", ["smooth_grad", "gradient_shap"])
 def test_the_generators_are_left_as_they_were(name):
-    before, others = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    before = torch.random.get_rng_state()
+    others = np.random.get_state()[1].copy()  # noqa: NPY002
     first = contextual_subject().scores(name)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert (np.random.get_state()[1] == others).all()  # noqa: NPY002

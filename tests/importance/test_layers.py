@@ -15,17 +15,26 @@ def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
     scores = bert.scores("rollout")
     for row in range(len(TEXTS)):
         with torch.no_grad():
-            attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
+            attentions = librarys_bert(
+                inputs_of(bert.batch, row), output_attentions=True
+            ).attentions
         followed = np.eye(attentions[0].shape[-1])
         for layer in attentions:
-            followed = (0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(len(followed))) @ followed
-        np.testing.assert_allclose(scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6)
+            followed = (
+                0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(len(followed))
+            ) @ followed
+        np.testing.assert_allclose(
+            scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6
+        )
 
 
 def test_a_model_without_layers_is_refused_before_training():
     other = subject_of()
     for name in ("rollout", "attention_flow", "value_zeroing", "vector_norm", "alti", "decompx"):
-        with pytest.raises(UserError, match=f"importance {name} follows attention through layers .* model=transformer"):
+        with pytest.raises(
+            UserError,
+            match=f"importance {name} follows attention through layers .* model=transformer",
+        ):
             other.importance(name).refuse(other.classifier)
         assert not other.importance(name).is_defined(other)
 
@@ -44,7 +53,8 @@ def flow_of(attentions, into):
 
 
 def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
-    scores, row = bert.scores("attention_flow"), 1
+    scores = bert.scores("attention_flow")
+    row = 1
     with torch.no_grad():
         attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
     words = bert.batch.piece_word[row].tolist()
@@ -56,7 +66,8 @@ def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
 
 def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
     scores = bert.scores("value_zeroing")
-    row, ids = 1, inputs_of(bert.batch, 1)
+    row = 1
+    ids = inputs_of(bert.batch, 1)
     with torch.no_grad():
         own = librarys_bert(ids, output_hidden_states=True).hidden_states
     followed = np.eye(ids.shape[1])
@@ -73,9 +84,14 @@ def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
             with torch.no_grad():
                 other = librarys_bert(ids, output_hidden_states=True).hidden_states[number + 1][0]
             hook.remove()
-            apart[:, part] = [cosine(a, b) for a, b in zip(own[number + 1][0].double(), other.double(), strict=True)]
+            apart[:, part] = [
+                cosine(a, b)
+                for a, b in zip(own[number + 1][0].double(), other.double(), strict=True)
+            ]
         followed = (apart / apart.sum(1, keepdims=True)) @ followed
-    np.testing.assert_allclose(scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-4)
+    np.testing.assert_allclose(
+        scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-4
+    )
 
 
 def nearness(vector, state):
@@ -88,7 +104,9 @@ def test_value_norm_equals_a_plain_loop():
     for row, words in enumerate(LENGTHS):
         for t in range(1, words + 1):
             norm = math.sqrt(sum(float(x) ** 2 for x in subject.outputs.hidden[row, t]))
-            assert float(scores[row, t]) == pytest.approx(float(subject.outputs.attention[row, t]) * norm)
+            assert float(scores[row, t]) == pytest.approx(
+                float(subject.outputs.attention[row, t]) * norm
+            )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +118,11 @@ def test_value_norm_equals_a_plain_loop():
         ("vector_norm_residual", length, {"own": True, "normalised": False, "half": False}),
     ],
 )
-def test_equals_plain_loops_over_the_librarys_modules(bert, librarys_bert, name, strength, settings):
+def test_equals_plain_loops_over_the_librarys_modules(
+    bert, librarys_bert, name, strength, settings
+):
     for row in range(len(TEXTS)):
         expected = followed_by_hand(librarys_bert, inputs_of(bert.batch, row), strength, **settings)
-        np.testing.assert_allclose(bert.scores(name)[row].numpy(), words_of(expected, bert.batch, row), atol=1e-5)
+        np.testing.assert_allclose(
+            bert.scores(name)[row].numpy(), words_of(expected, bert.batch, row), atol=1e-5
+        )

@@ -5,7 +5,13 @@ from sklearn.linear_model import Ridge
 
 from attnprobe.exact.subsets import shapley_values
 from attnprobe.importance.attribution import Explained
-from attnprobe.importance.perturbation import KernelShap, Lime, Occlusion, ShapleySampling, SufficientSubset
+from attnprobe.importance.perturbation import (
+    KernelShap,
+    Lime,
+    Occlusion,
+    ShapleySampling,
+    SufficientSubset,
+)
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 
@@ -13,22 +19,29 @@ from tests.importance.attributions import additive_subject, contextual_subject, 
 def test_occlusion_a_loop_over_the_windows(window):
     subject = contextual_subject(importances={"occlusion": Occlusion(window=window)})
     one = subject.importance("occlusion")
-    explained, content = one.explained(subject), subject.batch.content
+    explained = one.explained(subject)
+    content = subject.batch.content
     for row in range(len(content)):
-        places, text = content[row].nonzero()[:, 0], torch.tensor([row])
+        places = content[row].nonzero()[:, 0]
+        text = torch.tensor([row])
         whole = explained(explained.inputs[row : row + 1], text)
         width = min(window, len(places))
-        total, times = torch.zeros(len(places)).double(), torch.zeros(len(places))
+        total = torch.zeros(len(places)).double()
+        times = torch.zeros(len(places))
         for start in range(len(places) - width + 1):
             inputs = explained.inputs[row : row + 1].clone()
             inputs[0, places[start : start + width]] = 0
             total[start : start + width] += whole.item() - explained(inputs, text).item()
             times[start : start + width] += 1
-        torch.testing.assert_close(subject.scores("occlusion")[row][content[row]], total / times, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            subject.scores("occlusion")[row][content[row]], total / times, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
-    one, seen, keeping = Lime(samples=60), [], Explained.keeping
+    one = Lime(samples=60)
+    seen = []
+    keeping = Explained.keeping
 
     def watched(self, kept):
         seen.append(kept.clone())
@@ -42,15 +55,19 @@ def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
     cosine = kept.sum(1) / np.maximum(np.sqrt(9 * kept.sum(1)), 1e-8)
     weight = np.exp(-((1 - cosine) ** 2) / (2 * 0.25**2))
     target = keeping(one.explained(subject).alone(0), torch.tensor(kept)).numpy()
-    np.testing.assert_allclose(found.numpy(), Ridge(alpha=1.0).fit(kept, target, weight).coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        found.numpy(), Ridge(alpha=1.0).fit(kept, target, weight).coef_, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_sufficient_subset_a_greedy_loop():
     subject = contextual_subject()
     one = SufficientSubset()
-    explained, text = one.explained(subject), torch.tensor([1])
+    explained = one.explained(subject)
+    text = torch.tensor([1])
     places = subject.batch.content[1].nonzero()[:, 0].tolist()
-    left, expected = list(places), {}
+    left = list(places)
+    expected = {}
     while left:
         values = []
         for place in left:
@@ -64,17 +81,21 @@ def test_sufficient_subset_a_greedy_loop():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("occlusion", 1e-5), ("lime", 1e-5), ("kernel_shap", 1e-4), ("shapley_sampling", 1e-5)]
+    ("name", "near"),
+    [("occlusion", 1e-5), ("lime", 1e-5), ("kernel_shap", 1e-4), ("shapley_sampling", 1e-5)],
 )
 def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     subject = additive_subject(importances={"lime": Lime(alpha=1e-9)})
     torch.testing.assert_close(subject.scores(name), words_shares(subject), rtol=near, atol=near)
 
 
-@pytest.mark.parametrize(("one", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)])
+@pytest.mark.parametrize(
+    ("one", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)]
+)
 def test_it_nears_the_shapley_values(one, near):
     subject = contextual_subject(importances={one.name: one})
-    explained, places = one.explained(subject), subject.batch.content[0].nonzero()[:, 0]
+    explained = one.explained(subject)
+    places = subject.batch.content[0].nonzero()[:, 0]
     values = []
     for kept in range(2 ** len(places)):  # every set of words, by bit mask
         inputs = explained.inputs[:1].clone()
@@ -85,7 +106,11 @@ def test_it_nears_the_shapley_values(one, near):
     assert (found - exact).abs().max() < near * exact.abs().max()
 
 
-@pytest.mark.parametrize(("one", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)])
+@pytest.mark.parametrize(
+    ("one", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)]
+)
 def test_the_scores_add_up(one, near):
     subject = contextual_subject(importances={one.name: one})
-    torch.testing.assert_close(subject.scores(one.name).sum(-1), one.total(subject), rtol=near, atol=near)
+    torch.testing.assert_close(
+        subject.scores(one.name).sum(-1), one.total(subject), rtol=near, atol=near
+    )

@@ -10,8 +10,17 @@ from tests.importance.layered import TEXTS
 from tests.models.pretrained.families import batch_of
 from tests.toys import predict
 
-ATTRIBUTIONS = ("gradient_input", "integrated_gradients", "saliency", "smooth_grad", "occlusion", "kernel_shap", "lime",
-                "shapley_sampling", "sufficient_subset")  # fmt: skip
+ATTRIBUTIONS = (
+    "gradient_input",
+    "integrated_gradients",
+    "saliency",
+    "smooth_grad",
+    "occlusion",
+    "kernel_shap",
+    "lime",
+    "shapley_sampling",
+    "sufficient_subset",
+)
 
 
 def of_row(bert, row):
@@ -37,7 +46,9 @@ def test_gradient_times_input_is_the_librarys_summed_over_the_pieces(bert, libra
         (gradient,) = torch.autograd.grad(logits[own] - logits[1 - own], vectors)
         for place in bert.batch.content[row].nonzero()[:, 0].tolist():
             expected = (gradient * vectors)[0, word == place].sum().item()
-            assert bert.scores("gradient_input")[row, place].item() == pytest.approx(expected, abs=1e-5)
+            assert bert.scores("gradient_input")[row, place].item() == pytest.approx(
+                expected, abs=1e-5
+            )
 
 
 def test_deleted_words_are_gone_with_their_pieces(bert):
@@ -50,7 +61,8 @@ def test_deleted_words_are_gone_with_their_pieces(bert):
 
 
 def test_zeroed_words_have_zero_vectors(bert, librarys_bert):
-    keep, row = bert.batch.content.clone(), 0
+    keep = bert.batch.content.clone()
+    row = 0
     place = int(keep[row].nonzero()[-1])  # unable, of two pieces
     keep[row, place] = False
     found = predictions_keeping(bert, keep, "zeros")[row]
@@ -66,29 +78,44 @@ def test_a_mask_is_refused_where_the_tokenizer_has_none(bert, monkeypatch):
     probe = Faithfulness(operators=["mask"])
     probe.refuse(bert.classifier)
     monkeypatch.setattr(bert.classifier, "mask", None)
-    with pytest.raises(UserError, match="operators: mask: this model's tokenizer has no mask token"):
+    with pytest.raises(
+        UserError, match="operators: mask: this model's tokenizer has no mask token"
+    ):
         probe.refuse(bert.classifier)
 
 
 def test_each_changed_text_is_read_once_whoever_asks_and_without_padding(bert, monkeypatch):
-    """Leave-one-out and faithfulness ask for many of the same texts; the reference reads every one alone."""
+    """Leave-one-out and faithfulness ask for many of the same texts; the reference reads every one
+    alone."""
     fresh = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
-    read, forward = [], bert.classifier.forward
+    read = []
+    forward = bert.classifier.forward
 
     def watched(batch):
         assert (batch.piece_word != -2).any(0).all()
-        read.extend(tuple(row[kind != -2].tolist()) for row, kind in zip(batch.pieces, batch.piece_word, strict=True))
+        read.extend(
+            tuple(row[kind != -2].tolist())
+            for row, kind in zip(batch.pieces, batch.piece_word, strict=True)
+        )
         return forward(batch)
 
     monkeypatch.setattr(bert.classifier, "forward", watched)
     names = ["leave_one_out", "attention", "random", "gradient_input"]
-    list(Faithfulness(importances=names, operators=["delete"]).measure(fresh, Draws(0, "faithfulness")))
+    list(
+        Faithfulness(importances=names, operators=["delete"]).measure(
+            fresh, Draws(0, "faithfulness")
+        )
+    )
     assert len(read) == len(set(read)) > 10
     content = bert.batch.content
-    keep = content & (torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0)) > 0.5)
+    keep = content & (
+        torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0)) > 0.5
+    )
     keep[..., 1] = True
     for operator in ("delete", "mask", "zeros"):
         together = predictions_keeping(fresh, keep, operator)
         for number, one in enumerate(keep):
             alone = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
-            torch.testing.assert_close(together[number], predictions_keeping(alone, one, operator), atol=1e-6, rtol=0)
+            torch.testing.assert_close(
+                together[number], predictions_keeping(alone, one, operator), atol=1e-6, rtol=0
+            )

@@ -10,7 +10,9 @@ from attnprobe.data.columns import packed
 from attnprobe.importance import plausibility
 
 CONTENT = torch.tensor([[False, True, True, True, True, False]])
-RATIONALE = torch.tensor([[True, False, True, True, False, False]])  # a mark outside content counts for nothing
+RATIONALE = torch.tensor(
+    [[True, False, True, True, False, False]]
+)  # a mark outside content counts for nothing
 
 
 def row(*numbers):
@@ -21,7 +23,9 @@ def test_the_measures_of_a_short_text_are_those_computed_by_hand():
     assert float(plausibility.covered(RATIONALE, CONTENT)) == 0.5
     assert float(plausibility.top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
     assert float(plausibility.top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0
-    assert float(plausibility.mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(0.3)
+    assert float(plausibility.mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(
+        0.3
+    )
     # ties count in part
     assert float(plausibility.top_hit(row(3, 3, 3, 0), RATIONALE, CONTENT)) == pytest.approx(2 / 3)
     assert float(plausibility.top_hit(row(0, 0, 0, 0), RATIONALE, CONTENT)) == 0.5
@@ -55,8 +59,13 @@ def test_chance_is_the_mean_over_all_orders():
         orders = torch.tensor(list(itertools.permutations(range(n)))).double()
         of_all = (one.expand(len(orders), -1) for one in (rationale, content))
         mean = plausibility.average_precision(orders, *of_all).mean()
-        padded = torch.nn.functional.pad(rationale, (0, 2)), torch.nn.functional.pad(content, (0, 2))
-        assert plausibility.average_precision_by_chance(*padded).item() == pytest.approx(mean.item())
+        padded = (
+            torch.nn.functional.pad(rationale, (0, 2)),
+            torch.nn.functional.pad(content, (0, 2)),
+        )
+        assert plausibility.average_precision_by_chance(*padded).item() == pytest.approx(
+            mean.item()
+        )
 
 
 def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
@@ -77,13 +86,18 @@ def column_of(masks):
     return column
 
 
-@pytest.mark.parametrize("masks", [
-    [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
-    [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "masks",
+    [
+        [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
+        [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
+    ],
+)
 def test_each_annotator_against_what_half_of_the_others_marked(masks):
     scores = np.array([0.1, 0.5, 0.3, 0.2, 0.4])
-    f1s, precisions, of_scores = [], [], []
+    f1s = []
+    precisions = []
+    of_scores = []
     for number, own in enumerate(masks):
         others = [mask for place, mask in enumerate(masks) if place != number]
         votes = np.sum(others, 0)
@@ -97,12 +111,16 @@ def test_each_annotator_against_what_half_of_the_others_marked(masks):
     assert found["auprc"].item() == pytest.approx(np.mean(precisions))
     wide = torch.zeros(1, 7, dtype=torch.float64)
     wide[0, 1:6] = torch.from_numpy(scores)
-    method = plausibility.against_others(wide, column_of(masks), WIDE, plausibility.average_precision)
+    method = plausibility.against_others(
+        wide, column_of(masks), WIDE, plausibility.average_precision
+    )
     assert method.item() == pytest.approx(np.mean(of_scores))
 
 
 def test_nobody_agrees_with_a_text_that_has_no_marks():
-    column = torch.cat([column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)])
+    column = torch.cat(
+        [column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)]
+    )
     found = plausibility.human(column, WIDE.expand(2, -1))
     assert found["f1"][0] == 1
     assert found["f1"][1].isnan()

@@ -9,7 +9,9 @@ from tests.runs import SMALL, composed
 
 
 def small_data(**overrides):
-    data = instantiate(composed(*SMALL, *(f"{key}={value}" for key, value in overrides.items())).data, seed=0)
+    data = instantiate(
+        composed(*SMALL, *(f"{key}={value}" for key, value in overrides.items())).data, seed=0
+    )
     data.setup()
     return data
 

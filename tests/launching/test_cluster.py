@@ -9,7 +9,9 @@ from attnprobe.core.errors import UserError
 from attnprobe.runs.launching import Cluster, Job, RemoteJob, run_jobs
 from tests.launching.waiting import wait_for
 
-submitit = pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
+submitit = pytest.importorskip(
+    "submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'"
+)
 
 from attnprobe.runs import launching  # noqa: E402
 
@@ -19,10 +21,14 @@ def job(folder, name, code, **extra):
 
 
 def local(folder, **parameters):
-    return Cluster(2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit")
+    return Cluster(
+        2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit"
+    )
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # submitit leaves its processes' ends to the collector
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # submitit leaves its processes' ends to the collector
 def test_jobs_run_with_their_status_their_log_and_their_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jobs = [
@@ -47,7 +53,8 @@ class Submitted:
     """A job as submitit would show it; it has left no result."""
 
     def __init__(self, number, folder):
-        self.job_id, self.cancelled = number, []
+        self.job_id = number
+        self.cancelled = []
         self.paths = submitit.core.utils.JobPaths(folder, job_id=number)
 
     def cancel(self, check=True):
@@ -64,14 +71,17 @@ def slurm(tmp_path, monkeypatch):
         path.write_text(text)
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    return lambda **more: Cluster(4, "slurm", {"timeout_min": 9, "gpus_per_node": None}, tmp_path / "submitit", **more)
+    return lambda **more: Cluster(
+        4, "slurm", {"timeout_min": 9, "gpus_per_node": None}, tmp_path / "submitit", **more
+    )
 
 
 def test_the_queue_says_what_waits_and_what_the_cluster_has_ended(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "LOST_SECONDS", 0.2)
     cluster = slurm()
     assert cluster.waiting() == "2 queued: Resources, Priority"
-    waits, lost = Submitted("8", tmp_path), Submitted("10", tmp_path)
+    waits = Submitted("8", tmp_path)
+    lost = Submitted("10", tmp_path)
     log = tmp_path / "log"
     running = [launching._Submitted(one, cluster, log) for one in (waits, lost)]
     wait_for(lambda: running[1].poll() == 1)
@@ -83,7 +93,9 @@ def test_the_queue_says_what_waits_and_what_the_cluster_has_ended(slurm, tmp_pat
 
 
 def test_a_graphics_card_is_asked_for_where_there_is_one_and_it_may_be_used(slurm, tmp_path):
-    asked = [slurm(on_gpu=on_gpu).executor.parameters.get("gpus_per_node") for on_gpu in (True, False)]
+    asked = [
+        slurm(on_gpu=on_gpu).executor.parameters.get("gpus_per_node") for on_gpu in (True, False)
+    ]
     assert asked == [1, None]
     (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\necho '(null)'")
     assert "gpus_per_node" not in slurm(on_gpu=True).executor.parameters
@@ -102,7 +114,9 @@ def test_a_job_whose_time_is_up_goes_into_the_queue_again():
     assert again.function is command
 
 
-def test_settings_that_submitit_does_not_accept_and_its_absence_are_one_message(tmp_path, monkeypatch):
+def test_settings_that_submitit_does_not_accept_and_its_absence_are_one_message(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("PATH", "")
     for cluster, parameters, message in (
         ("slurm", {}, "launcher.cluster=slurm .*Could not detect"),

@@ -14,7 +14,16 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.runs.launching import Job, Machine, Outcome, conclude, launch, objective, places_of, planned
+from attnprobe.runs.launching import (
+    Job,
+    Machine,
+    Outcome,
+    conclude,
+    launch,
+    objective,
+    places_of,
+    planned,
+)
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, resumed
@@ -23,7 +32,11 @@ from tests.runs import SMALL, composed, small_run
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(small_run(tmp_path_factory.mktemp("runs"), "model=average", probes="[permutation,single_weight]"))
+    return run(
+        small_run(
+            tmp_path_factory.mktemp("runs"), "model=average", probes="[permutation,single_weight]"
+        )
+    )
 
 
 def plan(*jobs):
@@ -50,10 +63,22 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         [f"run={finished}", "probe=[permutation]", "trainer.accelerator=cpu"],
     )
     assert [one.done for one in jobs] == [True, True, False, False, False, False, False, True]
-    assert [one.directory == finished for one in jobs] == [True, True, True, True, False, True, False, True]
+    assert [one.directory == finished for one in jobs] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
     assert jobs[6].directory is None  # its teacher decides it, and is not trained yet
-    assert [one.log.stem for one in jobs[4:7]] == ["9-testbed-average_additive-seed1",
-                                                  "10-testbed-average_additive-seed0", "11"]  # fmt: skip
+    assert [one.log.stem for one in jobs[4:7]] == [
+        "9-testbed-average_additive-seed1",
+        "10-testbed-average_additive-seed0",
+        "11",
+    ]
     assert not on_gpu
     assert plan([])[1]  # which may use a card, as it does not ask for the processor
 
@@ -93,10 +118,14 @@ def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
 
 
 def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypatch, capsys):
-    """As the system does where memory is short: no word of the job itself, no chance to put anything in order."""
+    """As the system does where memory is short: no word of the job itself, no chance to put
+    anything in order."""
     codes = ("import os; os.kill(os.getpid(), 9)", "import pathlib; pathlib.Path('other').touch()")
     monkeypatch.chdir(tmp_path)
-    jobs = [Job(f"seed={n}", (sys.executable, "-c", code), Path(f"logs/{n}.log")) for n, code in enumerate(codes)]
+    jobs = [
+        Job(f"seed={n}", (sys.executable, "-c", code), Path(f"logs/{n}.log"))
+        for n, code in enumerate(codes)
+    ]
     outcomes = launch(jobs, Machine(1), logs=Path("logs"))
     conclude(outcomes, Path("runs"))
     assert [outcome.status for outcome in outcomes] == [-9, 0]
@@ -107,14 +136,21 @@ def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypat
     assert "the same command again runs what is missing" in shown
 
 
-def test_the_closing_table_has_the_means_of_the_tables_of_jobs_done_now_and_before(finished, tmp_path, capsys):
+def test_the_closing_table_has_the_means_of_the_tables_of_jobs_done_now_and_before(
+    finished, tmp_path, capsys
+):
     done = Job("seed=0", (), tmp_path / "logs/0.log", directory=finished, done=True)
     before = launch([done], Machine(1), logs=tmp_path / "logs")
-    conclude([*before, Outcome(Job("first", (), Path("log"), directory=finished), 0, 7.0)], Path("runs"))
+    conclude(
+        [*before, Outcome(Job("first", (), Path("log"), directory=finished), 0, 7.0)], Path("runs")
+    )
     assert not (tmp_path / "logs").exists()
     said, heads, skipped, line, report = capsys.readouterr().out.splitlines()
     assert said == "1 job: 1 done, nothing to run"
-    assert all(name in heads for name in ("performance/accuracy", "permutation/median_tvd", "single_weight/"))
+    assert all(
+        name in heads
+        for name in ("performance/accuracy", "permutation/median_tvd", "single_weight/")
+    )
     assert heads.count("permutation/") == 1  # the report has the others
     table = read_results(finished, probe="permutation")
     mean = table[table["metric"] == "median_tvd"]["value"].mean()
@@ -145,7 +181,11 @@ def test_probes_are_added_to_a_run_that_is_named(finished, tmp_path):
     assert not is_finished(Settings.of(config))
     assert run(config) == finished
     assert is_finished(Settings.of(config))
-    assert set(RunDirectory(finished).manifest()["tables"]) >= {"permutation", "single_weight", "erasure"}
+    assert set(RunDirectory(finished).manifest()["tables"]) >= {
+        "permutation",
+        "single_weight",
+        "erasure",
+    }
     assert (finished / "model.safetensors").stat().st_mtime_ns == before
     assert set(read_results(finished)["experiment"]) == {"default"}
 
@@ -160,14 +200,24 @@ def test_a_run_trained_on_several_devices_is_known_by_them(tmp_path):
 
 def test_a_named_run_keeps_its_settings_and_must_be_there(finished, tmp_path):
     config = again(finished, "+experiment=serrano")
-    assert (config.experiment, list(config.probe), config.teacher) == ("serrano", ["single_weight", "erasure"], None)
+    assert (config.experiment, list(config.probe), config.teacher) == (
+        "serrano",
+        ["single_weight", "erasure"],
+        None,
+    )
     assert (config.model.name, config.training) == ("average_additive", again(finished).training)
     assert again(finished, f"teacher={finished}").teacher == str(finished)
     for overrides, message in (
-        (["seed=1"], r"has its own data, .* leave out seed=1\. Beside run= only these may be given:"),
+        (
+            ["seed=1"],
+            r"has its own data, .* leave out seed=1\. Beside run= only these may be given:",
+        ),
         (["model/attention=dot", "data=sst"], "leave out model/attention=dot data=sst"),
         (["teacher=auto"], "teacher=auto: name the teacher"),
-        (["on_finished=replace"], "would remove that model and all its tables: on_finished=remeasure"),
+        (
+            ["on_finished=replace"],
+            "would remove that model and all its tables: on_finished=remeasure",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             again(finished, *overrides)
@@ -177,6 +227,8 @@ def test_a_named_run_keeps_its_settings_and_must_be_there(finished, tmp_path):
         shutil.copy(finished / name, tmp_path)
     assert again(tmp_path).experiment == "default"
     saved = (finished / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(saved.replace("experiment: default", "experiment: another"))
+    (tmp_path / "config.yaml").write_text(
+        saved.replace("experiment: default", "experiment: another")
+    )
     with pytest.raises(UserError, match=r"config\.yaml is damaged"):
         again(tmp_path)

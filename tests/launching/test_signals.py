@@ -1,5 +1,5 @@
-"""Signals, sent to real processes and raised in the middle of a training. A background shell ignores SIGINT and
-nohup SIGHUP, and so would what the tests start: each sets them back first."""
+"""Signals, sent to real processes and raised in the middle of a training. A background shell
+ignores SIGINT and nohup SIGHUP, and so would what the tests start: each sets them back first."""
 
 import signal
 import subprocess
@@ -82,7 +82,8 @@ def test_somebody_elses_handler_stays(monkeypatch):
 
 
 def test_a_signal_that_python_lost_is_told_at_the_end(capsys):
-    """An exception raised while an object is deleted is lost; Lightning then leaves with status 0."""
+    """An exception raised while an object is deleted is lost; Lightning then leaves with status
+    0."""
 
     def lose_a_signal():
         with suppress(SystemExit):
@@ -100,9 +101,12 @@ def test_a_signal_that_python_lost_is_told_at_the_end(capsys):
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "hook"), [(signal.SIGINT, 130, "on_train_epoch_start"), (signal.SIGTERM, 143, "on_train_end")]
+    ("number", "status", "hook"),
+    [(signal.SIGINT, 130, "on_train_epoch_start"), (signal.SIGTERM, 143, "on_train_end")],
 )
-def test_a_signal_in_training_leaves_nothing_that_counts(number, status, hook, tmp_path, monkeypatch, capsys):
+def test_a_signal_in_training_leaves_nothing_that_counts(
+    number, status, hook, tmp_path, monkeypatch, capsys
+):
     inner = getattr(TrainingCurve, hook)
 
     def signalled(self, *arguments):

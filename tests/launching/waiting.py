@@ -4,6 +4,7 @@ import time
 
 
 def wait_for(condition):
-    """However long it takes here; what never comes is ended by the suite's own limit (pyproject.toml, `timeout`)."""
+    """However long it takes here; what never comes is ended by the suite's own limit
+    (pyproject.toml, `timeout`)."""
     while not condition():
         time.sleep(0.02)

@@ -11,13 +11,17 @@ from tests.toys import toy_batch, toy_classifier
 
 
 def test_additive_and_dot_attention_by_hand():
-    batch, found = toy_batch([4]), {}
+    batch = toy_batch([4])
+    found = {}
     for kind in ("additive", "dot"):
         classifier = toy_classifier(attention=kind)
-        outputs, found[kind] = classifier(batch), classifier.attention
+        outputs = classifier(batch)
+        found[kind] = classifier.attention
         hidden = outputs.hidden[0, 1:5]
         if kind == "additive":
-            w, b, v = found[kind].states.weight, found[kind].states.bias, found[kind].score.weight[0]
+            w = found[kind].states.weight
+            b = found[kind].states.bias
+            v = found[kind].score.weight[0]
             scores = torch.stack([v @ torch.tanh(w @ h + b) for h in hidden])
         else:
             scores = hidden @ found[kind].score.weight[0] / 12**0.5
@@ -27,17 +31,21 @@ def test_additive_and_dot_attention_by_hand():
 
 
 def test_uniform_attention_is_the_same_everywhere_and_learns_nothing():
-    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier(attention=kinds.UniformAttention)
+    batch = toy_batch([5, 2, 1], padding=3)
+    classifier = toy_classifier(attention=kinds.UniformAttention)
     attention = classifier(batch).attention
     torch.testing.assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
     assert not attention.requires_grad  # nothing upstream can move it
 
 
 def test_imposed_attention_is_what_was_given_to_the_last_digit_and_needs_a_teacher():
-    batch, classifier = toy_batch([5, 2, 1], padding=3), toy_classifier("average", kinds.ImposedAttention)
+    batch = toy_batch([5, 2, 1], padding=3)
+    classifier = toy_classifier("average", kinds.ImposedAttention)
     with pytest.raises(UserError, match="teacher=PATH"):
         classifier(batch)
-    weights = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(0)) * batch.content
+    weights = (
+        torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(0)) * batch.content
+    )
     before = weights / weights.sum(-1, keepdim=True)
     batch.teacher_attention = before.clone()
     outputs = classifier.train()(batch)
@@ -52,7 +60,8 @@ def test_imposed_attention_is_what_was_given_to_the_last_digit_and_needs_a_teach
 
 
 def nearest_point(scores):
-    """The point of the simplex nearest to the scores: the best of the projections onto every face."""
+    """The point of the simplex nearest to the scores: the best of the projections onto every
+    face."""
     best = None
     for size in range(1, len(scores) + 1):
         for face in map(list, itertools.combinations(range(len(scores)), size)):
@@ -67,21 +76,31 @@ def nearest_point(scores):
 def by_threshold(scores):
     """The 1.5-entmax, its threshold found as a root."""
     half = scores / 2
-    root = brentq(lambda tau: (np.maximum(half - tau, 0) ** 2).sum() - 1, half.max() - 1, half.max(), xtol=1e-14)
+    root = brentq(
+        lambda tau: (np.maximum(half - tau, 0) ** 2).sum() - 1,
+        half.max() - 1,
+        half.max(),
+        xtol=1e-14,
+    )
     return np.maximum(half - root, 0) ** 2
 
 
 @pytest.mark.parametrize(
-    ("kind", "reference"), [(kinds.SparsemaxAttention, nearest_point), (kinds.EntmaxAttention, by_threshold)]
+    ("kind", "reference"),
+    [(kinds.SparsemaxAttention, nearest_point), (kinds.EntmaxAttention, by_threshold)],
 )
-def test_sparse_weights_are_those_of_the_definition_with_exact_zeros_and_gradients_without_nan(kind, reference):
+def test_sparse_weights_are_those_of_the_definition_with_exact_zeros_and_gradients_without_nan(
+    kind, reference
+):
     scores = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).double()
     content = (torch.arange(8) < 6).expand(20, -1)
     for spread in (0.1, 1.0, 30.0):
         wide = torch.nn.functional.pad(scores * spread, (0, 2), value=-torch.inf)
         found = kind(4).weights(wide, content)
         assert (found[:, 6:] == 0).all()
-        np.testing.assert_allclose(found[:, :6].numpy(), [reference(row * spread) for row in scores.numpy()], atol=1e-7)
+        np.testing.assert_allclose(
+            found[:, :6].numpy(), [reference(row * spread) for row in scores.numpy()], atol=1e-7
+        )
     few = torch.tensor([[3.0, 0.0, 2.9, -torch.inf]], requires_grad=True)
     found = kind(4).weights(few, few.isfinite())
     assert found[0, 1] == 0

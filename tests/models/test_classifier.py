@@ -4,13 +4,24 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from tests.toys import ATTENTIONS, ENCODERS, assert_same_alone, predict, recipe, toy_batch, toy_classifier, toy_readout
+from tests.toys import (
+    ATTENTIONS,
+    ENCODERS,
+    assert_same_alone,
+    predict,
+    recipe,
+    toy_batch,
+    toy_classifier,
+    toy_readout,
+)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("question", [False, True])
-def test_padding_and_batch_size_change_no_prediction_and_attention_is_a_distribution(encoder, attention, question):
+def test_padding_and_batch_size_change_no_prediction_and_attention_is_a_distribution(
+    encoder, attention, question
+):
     classifier = toy_classifier(encoder, attention, question=question, classes=3).double()
     batch = toy_batch([5, 2, 1], padding=3, question=question)
     assert_same_alone(classifier, batch)
@@ -22,9 +33,12 @@ def test_padding_and_batch_size_change_no_prediction_and_attention_is_a_distribu
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_readout_agrees_with_the_decoder_for_any_attention(classes):
-    classifier, batch = toy_classifier(classes=classes, spread=3), toy_batch([5, 2, 1])
+    classifier = toy_classifier(classes=classes, spread=3)
+    batch = toy_batch([5, 2, 1])
     outputs, readout = toy_readout(classifier, batch)
-    other = torch.rand(3, 2, *batch.content.shape, dtype=torch.float64).masked_fill(~batch.content, 0)
+    other = torch.rand(3, 2, *batch.content.shape, dtype=torch.float64).masked_fill(
+        ~batch.content, 0
+    )
     other = other / other.sum(-1, keepdim=True)
     expected = classifier.decoder.decode(outputs.hidden, other).softmax(-1)
     torch.testing.assert_close(readout.predict(other), expected)
@@ -35,7 +49,8 @@ def test_readout_agrees_with_the_decoder_for_any_attention(classes):
 
 
 def test_readout_of_a_question_model_runs_its_decoder_and_leaves_it_alone():
-    classifier, batch = toy_classifier(classes=3, question=True, spread=3), toy_batch([5, 2], question=True)
+    classifier = toy_classifier(classes=3, question=True, spread=3)
+    batch = toy_batch([5, 2], question=True)
     batch.candidates = torch.tensor([[True, True, False], [True, False, True]])
     outputs, readout = toy_readout(classifier, batch)
     assert readout.position_logits is None
@@ -51,14 +66,18 @@ def test_two_class_loss_is_binary_cross_entropy_with_a_positive_weight():
     batch = toy_batch([3] * 6)
     batch.labels = labels = torch.tensor([0, 1, 1, 0, 1, 0])
     classifier = toy_classifier(class_weight=torch.tensor([1.0, 1.7]))
-    logit, outputs = torch.randn(6), classifier(batch)
-    expected = F.binary_cross_entropy_with_logits(logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none")
+    logit = torch.randn(6)
+    outputs = classifier(batch)
+    expected = F.binary_cross_entropy_with_logits(
+        logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none"
+    )
     outputs.logits = F.pad(logit[:, None], (1, 0))
     torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], expected)
 
 
 def test_multi_label_predictions_are_one_sigmoid_per_label():
-    classifier, batch = toy_classifier(classes=2, task=Task.MULTI_LABEL), toy_batch([4, 3])
+    classifier = toy_classifier(classes=2, task=Task.MULTI_LABEL)
+    batch = toy_batch([4, 3])
     outputs = classifier(batch)
     logits = outputs.logits
     assert logits.shape == (2, 2)
@@ -73,7 +92,9 @@ def test_attention_parameters_have_no_weight_decay_and_every_parameter_is_in_one
     classifier = toy_classifier()
     classifier.recipe = recipe(attention_weight_decay=0.0)
     groups = classifier.configure_optimizers().param_groups
-    assert {id(p) for p in groups[1]["params"]} == {id(p) for p in classifier.attention.parameters()}
+    assert {id(p) for p in groups[1]["params"]} == {
+        id(p) for p in classifier.attention.parameters()
+    }
     assert groups[1]["weight_decay"] == 0
     assert sum(len(group["params"]) for group in groups) == len(list(classifier.parameters()))
 

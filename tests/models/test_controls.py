@@ -13,7 +13,13 @@ from attnprobe.data.batching import log_odds_ratios
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.models import controls
-from attnprobe.models.controls import CommonWordAttention, FirstAttention, RationaleAttention, WordAttention, noise
+from attnprobe.models.controls import (
+    CommonWordAttention,
+    FirstAttention,
+    RationaleAttention,
+    WordAttention,
+    noise,
+)
 from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception, Supervision
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
@@ -23,9 +29,13 @@ from tests.runs import composed, small_run
 from tests.toys import assert_same_alone, toy_batch, toy_classifier
 
 CONTROLS = {
-    "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": controls.RandomAttention,
-    "position": controls.PositionAttention, "word": WordAttention, "common_word": CommonWordAttention,
-}  # fmt: skip
+    "rationale": partial(RationaleAttention, mass=0.9),
+    "first": FirstAttention,
+    "random": controls.RandomAttention,
+    "position": controls.PositionAttention,
+    "word": WordAttention,
+    "common_word": CommonWordAttention,
+}
 KNOWS_NO_WORD = ("rationale", "first", "random", "position")
 
 
@@ -38,7 +48,8 @@ def marked(lengths, padding=0):
 
 
 def test_word_attention_by_hand_and_its_scores_are_learnt():
-    batch, classifier = toy_batch([4, 2]), toy_classifier("lstm", CONTROLS["word"]).train()
+    batch = toy_batch([4, 2])
+    classifier = toy_classifier("lstm", CONTROLS["word"]).train()
     torch.testing.assert_close(classifier(batch).attention[0, 1:5], torch.full((4,), 0.25))
     with torch.no_grad():
         classifier.attention.score[batch.ids[0, 3]] = np.log(9.0)
@@ -51,7 +62,8 @@ def test_word_attention_by_hand_and_its_scores_are_learnt():
 
 
 def test_the_commonest_word_is_learnt_in_training_alone():
-    batch, classifier = toy_batch([4, 3, 5]), toy_classifier("average", CONTROLS["common_word"])
+    batch = toy_batch([4, 3, 5])
+    classifier = toy_classifier("average", CONTROLS["common_word"])
     batch.ids[:, 2] = 9  # once in every text
     batch.ids[2, 4] = 9  # twice in the last one
     classifier.eval()(batch)
@@ -60,23 +72,40 @@ def test_the_commonest_word_is_learnt_in_training_alone():
     assert classifier.attention.seen.sum() == 12
     attention = classifier.eval()(batch).attention
     torch.testing.assert_close(attention[:, 2], torch.full((3,), 0.95))
-    torch.testing.assert_close(attention[2, 1:6], torch.tensor([0.0125, 0.95, 0.0125, 0.0125, 0.0125]))
+    torch.testing.assert_close(
+        attention[2, 1:6], torch.tensor([0.0125, 0.95, 0.0125, 0.0125, 0.0125])
+    )
 
 
 def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
     settings = ["model/decoder=constant", "training.epochs=20", "training.recipe.optimizer.lr=0.02"]
-    lines = [f'{{"text": "word{row % 7} word{row % 3}", "label": {int(row % 4 == 0)}}}' for row in range(400)]
+    lines = [
+        f'{{"text": "word{row % 7} word{row % 3}", "label": {int(row % 4 == 0)}}}'
+        for row in range(400)
+    ]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    given = ["data=files", f"data.path={tmp_path / 'rows.jsonl'}", "probe=[permutation]", "figures=false"]
-    means = read_results(run(composed(*given, *settings, f"output={tmp_path}"))).groupby("metric")["value"].mean()
+    given = [
+        "data=files",
+        f"data.path={tmp_path / 'rows.jsonl'}",
+        "probe=[permutation]",
+        "figures=false",
+    ]
+    means = (
+        read_results(run(composed(*given, *settings, f"output={tmp_path}")))
+        .groupby("metric")["value"]
+        .mean()
+    )
     assert (means["median_tvd"], means["predicted_class"], means["accuracy"]) == (0, 0, 0.75)
     attended = torch.randn(5, 4, 3, requires_grad=True)
     # the text plays no part, and probes that ask for its gradient get 0
-    assert not torch.autograd.grad(controls.ConstantDecoder(3, 2)(attended).exp().sum(), attended)[0].any()
+    assert not torch.autograd.grad(controls.ConstantDecoder(3, 2)(attended).exp().sum(), attended)[
+        0
+    ].any()
 
 
 def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
-    batch, classifier = toy_batch([3] * 300), toy_classifier("average")
+    batch = toy_batch([3] * 300)
+    classifier = toy_classifier("average")
     outputs = classifier(batch)
     loss = CoinFlips()(outputs, batch, classifier.task, None)["loss"]
     other = replace(batch, labels=1 - batch.labels)
@@ -84,14 +113,20 @@ def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
     heads = torch.isclose(loss, -outputs.logits.log_softmax(-1)[:, 1])
     assert 0.4 < heads.float().mean() < 0.6
     rows = torch.arange(299, -1, -1)
-    again = CoinFlips()(classifier(batch.rows(rows)), batch.rows(rows), classifier.task, None)["loss"]
+    again = CoinFlips()(classifier(batch.rows(rows)), batch.rows(rows), classifier.task, None)[
+        "loss"
+    ]
     torch.testing.assert_close(again, loss[rows])
 
 
 def test_an_untrained_model_is_a_run_with_its_first_weights(tmp_path):
     untrained, again, trained = (
-        load_file(run(small_run(tmp_path / str(number), *settings, probes="[]")) / "model.safetensors")
-        for number, settings in enumerate((["training=untrained"], ["training=untrained", "training.epochs=3"], []))
+        load_file(
+            run(small_run(tmp_path / str(number), *settings, probes="[]")) / "model.safetensors"
+        )
+        for number, settings in enumerate(
+            (["training=untrained"], ["training=untrained", "training.epochs=3"], [])
+        )
     )
     assert all(torch.equal(value, again[key]) for key, value in untrained.items())
     assert any(not torch.equal(value, trained[key]) for key, value in untrained.items())
@@ -104,7 +139,9 @@ def test_rationale_and_first_attention_by_hand():
     expected[0, 1:5] = torch.tensor([0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3])
     expected[1, 1] = 1  # no reason is marked: even
     torch.testing.assert_close(attention, expected)
-    whole = replace(batch, rationale=batch.content.clone())  # all is reason, which then has all the mass
+    whole = replace(
+        batch, rationale=batch.content.clone()
+    )  # all is reason, which then has all the mass
     attention = toy_classifier("average", CONTROLS["rationale"])(whole).attention
     torch.testing.assert_close(attention[0, 1:5], torch.full((4,), 0.25))
     attention = toy_classifier("lstm", CONTROLS["first"])(toy_batch([3, 1])).attention
@@ -114,7 +151,8 @@ def test_rationale_and_first_attention_by_hand():
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_says_so(name, encoder):
-    batch, classifier = marked([6, 3, 5], padding=3), toy_classifier(encoder, CONTROLS[name])
+    batch = marked([6, 3, 5], padding=3)
+    classifier = toy_classifier(encoder, CONTROLS[name])
     for learnt in classifier.attention.state_dict().values():  # all start alike
         learnt.copy_(torch.arange(len(learnt)))
     attention = classifier(batch).attention
@@ -129,7 +167,8 @@ def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_say
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 def test_leave_one_out_and_gradients_follow_their_definition(name, encoder):
-    batch, classifier = marked([5, 3]), toy_classifier(encoder, CONTROLS[name]).double()
+    batch = marked([5, 3])
+    classifier = toy_classifier(encoder, CONTROLS[name]).double()
     outputs = classifier(batch)
     found = leave_one_out(classifier, batch, outputs)
     distance = getattr(found, "removals", found).distance
@@ -144,7 +183,8 @@ def test_noise_is_normal_and_the_same_everywhere():
     numbers = noise(torch.arange(200).unsqueeze(-1), torch.arange(100)).flatten().numpy()
     assert stats.kstest(numbers, "norm").pvalue > 0.01
     # SplitMix64 in Python's whole numbers
-    mask, state = (1 << 64) - 1, 0
+    mask = (1 << 64) - 1
+    state = 0
     for number in (3, 7):
         state = (state + number + 0x9E3779B97F4A7C15) & mask
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
@@ -155,25 +195,34 @@ def test_noise_is_normal_and_the_same_everywhere():
 
 
 def test_deception_and_supervision_by_hand_and_nothing_of_a_text_without_marks():
-    batch, classifier = marked([4, 3]), toy_classifier("lstm")
-    outputs, task = classifier(batch), classifier.task
-    entropy, mass = CrossEntropy()(outputs, batch, task, None)["loss"], outputs.attention[:, 2]
+    batch = marked([4, 3])
+    classifier = toy_classifier("lstm")
+    outputs = classifier(batch)
+    task = classifier.task
+    entropy = CrossEntropy()(outputs, batch, task, None)["loss"]
+    mass = outputs.attention[:, 2]
     found = Deception(weight=0.5)(outputs, batch, task, None)
     torch.testing.assert_close(found["loss"], entropy - 0.5 * torch.log(1 - mass))
     torch.testing.assert_close(found["mass"], mass.detach())
     batch.rationale[0, 3] = True
     found = Supervision(weight=0.5)(outputs, batch, task, None)
     attention = outputs.attention.tolist()
-    expected = [sum(0.5 * math.log(0.5 / attention[0][place]) for place in (2, 3)), -math.log(attention[1][2])]
+    expected = [
+        sum(0.5 * math.log(0.5 / attention[0][place]) for place in (2, 3)),
+        -math.log(attention[1][2]),
+    ]
     torch.testing.assert_close(found["loss"], entropy + 0.5 * torch.tensor(expected))
-    torch.testing.assert_close(found["mass"], (outputs.attention * batch.rationale).sum(-1).detach())
+    torch.testing.assert_close(
+        found["mass"], (outputs.attention * batch.rationale).sum(-1).detach()
+    )
     unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
     torch.testing.assert_close(Supervision()(outputs, unmarked, task, None)["loss"], entropy)
 
 
 def test_a_lexicons_attention_is_the_softmax_of_log_odds():
     data = small_data()
-    attention, batch = controls.LexiconAttention(4, scale=2.0), batch_of(data)
+    attention = controls.LexiconAttention(4, scale=2.0)
+    batch = batch_of(data)
     attention.read_training_texts(data)
     odds = log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
     strength = torch.from_numpy(abs(odds).mean(-1))[batch.ids]
@@ -190,9 +239,13 @@ def test_a_column_of_the_data_is_imposed_as_it_is():
     batch.extra["mine"][1, 1:3] = torch.tensor([0.5, 0.5])
     given = controls.ColumnAttention(6, column="mine").given(batch)
     torch.testing.assert_close(given[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
-    torch.testing.assert_close(given[1:, 1:3], torch.full((2, 2), 0.5))  # even where a text has none
+    torch.testing.assert_close(
+        given[1:, 1:3], torch.full((2, 2), 0.5)
+    )  # even where a text has none
     assert (given[~batch.content] == 0).all()
     with pytest.raises(UserError, match="these texts do not say which"):
         RationaleAttention(4).given(batch)
-    with pytest.raises(UserError, match=r"column=other: expected a column of data\.per_word.*there are mine"):
+    with pytest.raises(
+        UserError, match=r"column=other: expected a column of data\.per_word.*there are mine"
+    ):
         controls.ColumnAttention(6, column="other").given(batch)

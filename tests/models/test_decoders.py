@@ -12,7 +12,8 @@ LENGTHS = [4, 3, 1, 4, 4, 3]
 
 
 def asked(classes, *, candidates=False, seed=0):
-    """A classifier whose decoder is additive, a batch, its outputs, its readout, and its decisions under any attention."""
+    """A classifier whose decoder is additive, a batch, its outputs, its readout, and its decisions
+    under any attention."""
     batch = toy_batch(LENGTHS, question=True, classes=classes, padding=1)
     if candidates:
         batch.candidates = torch.ones(len(LENGTHS), classes).bool()
@@ -22,7 +23,9 @@ def asked(classes, *, candidates=False, seed=0):
 
     def decide(attention):
         with torch.no_grad():
-            return classifier.decoder.decode(outputs.hidden, attention, outputs.query, batch.candidates)
+            return classifier.decoder.decode(
+                outputs.hidden, attention, outputs.query, batch.candidates
+            )
 
     return batch, outputs, readout, decide
 
@@ -30,7 +33,8 @@ def asked(classes, *, candidates=False, seed=0):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_it_adds_what_text_and_question_say(classes):
     decoder = AdditiveDecoder(5, classes, query_size=3).double()
-    v, q = torch.randn(2, 5).double(), torch.randn(2, 3).double()
+    v = torch.randn(2, 5).double()
+    q = torch.randn(2, 3).double()
     expected = v @ decoder.output.weight.T + decoder.output.bias + q @ decoder.question.weight.T
     expected = torch.cat([torch.zeros(2, 1), expected], -1) if classes == 2 else expected
     torch.testing.assert_close(decoder(v, q), expected)
@@ -54,8 +58,11 @@ def test_the_smallest_sets_are_those_of_all_sets_that_the_model_is_asked_about(c
         found = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         decided = decide(outputs.attention).argmax(-1)
         for row, content in enumerate(batch.content):
-            places, expected = content.nonzero()[:, 0].tolist(), -1
-            for erased in (one for n in range(1, len(places)) for one in itertools.combinations(places, n)):
+            places = content.nonzero()[:, 0].tolist()
+            expected = -1
+            for erased in (
+                one for n in range(1, len(places)) for one in itertools.combinations(places, n)
+            ):
                 left = outputs.attention.clone()
                 left[row, list(erased)] = 0
                 if decide(left / left.sum(-1, keepdim=True))[row].argmax() != decided[row]:

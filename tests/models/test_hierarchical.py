@@ -30,13 +30,17 @@ def with_sentences(lengths=SENTENCES, *, padding=0):
     batch = toy_batch([sum(text) for text in lengths], padding=padding)
     sentence = torch.full_like(batch.ids, -1)
     for row, text in enumerate(lengths):
-        sentence[row, 1 : sum(text) + 1] = torch.arange(len(text)).repeat_interleave(torch.tensor(text))
+        sentence[row, 1 : sum(text) + 1] = torch.arange(len(text)).repeat_interleave(
+            torch.tensor(text)
+        )
     return replace(batch, sentence=sentence)
 
 
 def looped(classifier, batch, row):
     """One text, one sentence at a time: (sentence states, word attention of every sentence)."""
-    encoder, vectors, weights = classifier.encoder, [], []
+    encoder = classifier.encoder
+    vectors = []
+    weights = []
     for number in range(int(batch.sentence[row].max()) + 1):
         ids = batch.ids[row][batch.sentence[row] == number][None]
         if ids.numel() == 0:
@@ -44,7 +48,9 @@ def looped(classifier, batch, row):
         mask = torch.ones_like(ids).bool()
         hidden = encoder.word_encoder(classifier.embedding(ids), mask, mask)
         module = encoder.word_attention
-        scores = torch.stack([module.score.weight[0] @ torch.tanh(module.states(h)) for h in hidden[0]])
+        scores = torch.stack(
+            [module.score.weight[0] @ torch.tanh(module.states(h)) for h in hidden[0]]
+        )
         weights.append(scores.softmax(0))
         vectors.append(weights[-1] @ hidden[0])
     sentences = torch.stack(vectors)[None]
@@ -54,7 +60,8 @@ def looped(classifier, batch, row):
 
 @pytest.mark.parametrize("words", WORD_ENCODERS)
 def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(words):
-    classifier, batch = han(words).double(), with_sentences(padding=5)
+    classifier = han(words).double()
+    batch = with_sentences(padding=5)
     outputs = classifier(batch)
     assert classifier.unit is Unit.SENTENCE
     assert outputs.content.tolist() == [[n < len(text) for n in range(4)] for text in SENTENCES]
@@ -67,13 +74,18 @@ def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(words):
 
 
 def test_a_sentence_without_words_is_not_counted_and_markers_are_not_read():
-    classifier, batch = han("rnn").double(), with_sentences([[3, 2, 4]])
-    gap = replace(batch, sentence=torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence))
+    classifier = han("rnn").double()
+    batch = with_sentences([[3, 2, 4]])
+    gap = replace(
+        batch, sentence=torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence)
+    )
     torch.testing.assert_close(classifier(gap).hidden, classifier(batch).hidden)
     other = replace(batch, ids=torch.where(batch.mask & ~batch.content, 5, batch.ids))
     torch.testing.assert_close(classifier(other).logits, classifier(batch).logits)
     classifier(batch).logits.sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.any() for parameter in classifier.parameters())
+    assert all(
+        parameter.grad is not None and parameter.grad.any() for parameter in classifier.parameters()
+    )
 
 
 def test_errors_say_what_to_do():

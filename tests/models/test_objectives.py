@@ -17,19 +17,23 @@ def taught_batch(lengths, padding=0, *, classes=2):
     teacher = toy_classifier(seed=9, spread=3, classes=classes)
     with torch.no_grad():
         outputs = teacher(batch)
-    batch.teacher_attention, batch.teacher_probability = outputs.attention, outputs.logits.softmax(-1)
+    batch.teacher_attention = outputs.attention
+    batch.teacher_probability = outputs.logits.softmax(-1)
     return batch
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_divergence_is_the_papers_loss_per_example(classes):
-    batch, classifier = taught_batch([6, 3, 1], padding=2, classes=classes), toy_classifier(spread=3, classes=classes)
+    batch = taught_batch([6, 3, 1], padding=2, classes=classes)
+    classifier = toy_classifier(spread=3, classes=classes)
     outputs = classifier(batch)
     with torch.no_grad():
         found = Divergence(weight=0.3)(outputs, batch, Task.SINGLE_LABEL, None)
     probability = outputs.logits.softmax(-1).detach().numpy()
     for row, content in enumerate(batch.content):
-        ours, theirs = (x[row][content].detach().numpy() for x in (outputs.attention, batch.teacher_attention))
+        ours, theirs = (
+            x[row][content].detach().numpy() for x in (outputs.attention, batch.teacher_attention)
+        )
         tvd = np.abs(probability[row] - batch.teacher_probability[row].numpy()).sum() / 2
         kl = entropy(ours, theirs)
         assert float(found["tvd"][row]) == pytest.approx(tvd, abs=1e-6)
@@ -41,7 +45,8 @@ def test_divergence_is_the_papers_loss_per_example(classes):
 def test_padding_changes_neither_loss_nor_gradient():
     gradients = []
     for padding in (0, 4):
-        batch, classifier = taught_batch([6, 3, 1], padding=padding), toy_classifier(spread=3)
+        batch = taught_batch([6, 3, 1], padding=padding)
+        classifier = toy_classifier(spread=3)
         loss = Divergence(weight=0.3)(classifier(batch), batch, Task.SINGLE_LABEL, None)["loss"]
         loss.sum().backward()
         gradients.append([p.grad.clone() for p in classifier.parameters()])
@@ -51,7 +56,8 @@ def test_padding_changes_neither_loss_nor_gradient():
 
 
 def test_a_weight_that_underflowed_at_the_teacher_gives_a_finite_loss():
-    batch, classifier = taught_batch([4]), toy_classifier()
+    batch = taught_batch([4])
+    classifier = toy_classifier()
     batch.teacher_attention = torch.eye(6)[1:2]
     found = Divergence(weight=1.0)(classifier(batch), batch, Task.SINGLE_LABEL, None)
     assert 20 < float(found["kl"].detach()) < 88
@@ -60,7 +66,8 @@ def test_a_weight_that_underflowed_at_the_teacher_gives_a_finite_loss():
 
 
 def test_the_labels_are_never_read_but_a_teacher_is_needed():
-    batch, classifier = taught_batch([6, 3, 5]), toy_classifier()
+    batch = taught_batch([6, 3, 5])
+    classifier = toy_classifier()
     losses = []
     for labels in (torch.zeros(3).long(), torch.ones(3).long()):
         batch.labels = labels
@@ -71,7 +78,8 @@ def test_the_labels_are_never_read_but_a_teacher_is_needed():
 
 
 def test_half_of_the_texts_lose_a_share_of_their_words_that_is_drawn_evenly():
-    batch, model = toy_batch([40] * 2000), toy_classifier()
+    batch = toy_batch([40] * 2000)
+    model = toy_classifier()
     torch.manual_seed(0)
     gone = MaskedWords().given(model, batch).ids == UNKNOWN
     assert not gone[~batch.content].any()

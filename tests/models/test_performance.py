@@ -14,7 +14,8 @@ def test_equals_scikit_learn_whatever_the_batches(classes):
     performance = Performance(Task.SINGLE_LABEL, classes)
     for part in range(0, 200, 3):
         performance.update(probability[part : part + 3], labels[part : part + 3])
-    result, decision = performance.compute(), probability.argmax(-1)
+    result = performance.compute()
+    decision = probability.argmax(-1)
     assert float(result["accuracy"]) == pytest.approx(metrics.accuracy_score(labels, decision))
     f1 = metrics.f1_score(labels, decision, average=None)
     torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))
@@ -23,7 +24,9 @@ def test_equals_scikit_learn_whatever_the_batches(classes):
     area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
     assert float(result["roc_auc"]) == pytest.approx(area, abs=1e-6)
     one_hot = torch.nn.functional.one_hot(labels)
-    precision = metrics.average_precision_score(*((labels, scores) if classes == 2 else (one_hot, probability)))
+    precision = metrics.average_precision_score(
+        *((labels, scores) if classes == 2 else (one_hot, probability))
+    )
     assert float(result["pr_auc"]) == pytest.approx(precision, abs=1e-6)
 
 
@@ -35,7 +38,11 @@ def test_metrics_of_several_labels_are_scikit_learns():
     performance.update(probability, labels)
     result = performance.compute()
     assert "accuracy" not in result
-    assert float(result["label_accuracy"]) == pytest.approx(float(((probability > 0.5) == labels).float().mean()))
-    assert float(result["exact_match"]) == pytest.approx(metrics.accuracy_score(labels, probability > 0.5))
+    assert float(result["label_accuracy"]) == pytest.approx(
+        float(((probability > 0.5) == labels).float().mean())
+    )
+    assert float(result["exact_match"]) == pytest.approx(
+        metrics.accuracy_score(labels, probability > 0.5)
+    )
     f1 = metrics.f1_score(labels, probability > 0.5, average=None)
     torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))

@@ -1,13 +1,12 @@
 """Change one operator or number, or leave out one call, at a time and see whether a test notices.
 
-    python -m tests.mutants --sample 5                          5 mutants of every file named in SUBJECTS
-    python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one line of it
-    python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
+    python -m tests.mutants --sample 5                          5 mutants of every file named in
+    SUBJECTS python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one
+    line of it python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
 
-Each mutant runs in a copy of the tree, against the tests that SUBJECTS names for its file, until the first failure. Prints
-one line per mutant: killed, SURVIVED, or "too long" (than SECONDS: an endless loop, or a wait for ever). A survivor is
-either equivalent or asks for a test.
-"""
+Each mutant runs in a copy of the tree, against the tests that SUBJECTS names for its file, until
+the first failure. Prints one line per mutant: killed, SURVIVED, or "too long" (than SECONDS: an
+endless loop, or a wait for ever). A survivor is either equivalent or asks for a test."""
 
 import argparse
 import ast
@@ -23,36 +22,87 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 900
-ALIKE = ("exact/certified", "exact/erasure", "exact/farthest", "exact/flipping", "exact/identifiable", "exact/nulls",
-         "exact/removal_orders", "exact/subsets", "importance/plausibility", "probes/known_answer", "results/directory",
-         "results/files", "results/saved_settings", "runs/lock", "runs/validation")  # fmt: skip
+ALIKE = (
+    "exact/certified",
+    "exact/erasure",
+    "exact/farthest",
+    "exact/flipping",
+    "exact/identifiable",
+    "exact/nulls",
+    "exact/removal_orders",
+    "exact/subsets",
+    "importance/plausibility",
+    "probes/known_answer",
+    "results/directory",
+    "results/files",
+    "results/saved_settings",
+    "runs/lock",
+    "runs/validation",
+)
 """Files with a test that is called as they are; that of attnprobe/runs stands in tests/running."""
 OTHERS = {
-    "core/processes": "launching/test_signals", "evidence/statistics": "results/statistics/test_statistics",
-    "exact/checks": "exact/test_flipping exact/test_erasure exact/test_arguments", "exact/farthest": "exact/test_certified",
-    "exact/flipping": "exact/test_arguments", "exact/regions": "exact/test_certified",
-    "measures": "test_measures probes/test_agreement_matrix", "importance/gradients": "importance/test_gradient",
+    "core/processes": "launching/test_signals",
+    "evidence/statistics": "results/statistics/test_statistics",
+    "exact/checks": "exact/test_flipping exact/test_erasure exact/test_arguments",
+    "exact/farthest": "exact/test_certified",
+    "exact/flipping": "exact/test_arguments",
+    "exact/regions": "exact/test_certified",
+    "measures": "test_measures probes/test_agreement_matrix",
+    "importance/gradients": "importance/test_gradient",
     "importance/nulls": "exact/test_nulls probes/test_agreement",
-    "results/directory": "results/test_results", "results/table": "results/test_rows results/test_results",
+    "results/directory": "results/test_results",
+    "results/table": "results/test_rows results/test_results",
     "results/files": "results/test_directory results/test_damage results/test_untrusted",
-    "results/saved_settings": "running/test_allowed", "results/writer": "results/test_transaction results/test_directory",
+    "results/saved_settings": "running/test_allowed",
+    "results/writer": "results/test_transaction results/test_directory",
     "runs/launching": "launching/test_pool launching/test_cluster launching/test_planning",
-    "runs/prepare": "running/test_run", "runs/settings": "running/test_allowed running/test_run",
+    "runs/prepare": "running/test_run",
+    "runs/settings": "running/test_allowed running/test_run",
     "runs/validation": "running/test_allowed",
-}  # fmt: skip
+}
 """Tests of files that are called otherwise, and further tests."""
-SUBJECTS = {f"attnprobe/{name}.py": [f"tests/{test}.py" for test in tests.split()] for name, tests in OTHERS.items()}
+SUBJECTS = {
+    f"attnprobe/{name}.py": [f"tests/{test}.py" for test in tests.split()]
+    for name, tests in OTHERS.items()
+}
 for _name in ALIKE:
     _test = "/test_".join(_name.replace("runs/", "running/").split("/"))
     SUBJECTS.setdefault(f"attnprobe/{_name}.py", []).insert(0, f"tests/{_test}.py")
 for _name in ("changed_states", "recombine", "recurrent", "removal"):
     SUBJECTS[f"attnprobe/importance/leave_one_out/{_name}.py"] = ["tests/importance/leave_one_out"]
-COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-           ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
-BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitAnd: ast.BitOr,
-          ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult}  # fmt: skip
-NAMES = {"amax": "amin", "amin": "amax", "argmax": "argmin", "any": "all", "all": "any", "min": "max", "max": "min",
-         "minimum": "maximum", "maximum": "minimum", "cumsum": "cumprod"}  # fmt: skip
+COMPARE = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+BINARY = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.FloorDiv: ast.Mult,
+}
+NAMES = {
+    "amax": "amin",
+    "amin": "amax",
+    "argmax": "argmin",
+    "any": "all",
+    "all": "any",
+    "min": "max",
+    "max": "min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "cumsum": "cumprod",
+}
 
 
 def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
@@ -88,7 +138,8 @@ def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
 
 
 def mutants(source: str) -> list[tuple[int, str, str]]:
-    """(line, what changed, whole mutated source) for every place in the functions and constants of a module."""
+    """(line, what changed, whole mutated source) for every place in the functions and constants of
+    a module."""
     tree = ast.parse(source)
     # shapes are checked by another tool, and decorators say how a class is made
     left_out: set[int] = set()
@@ -106,9 +157,15 @@ def mutants(source: str) -> list[tuple[int, str, str]]:
                 if not isinstance(child, ast.expr | ast.Expr) or id(child) in left_out:
                     continue
                 for words, other in mutations(child):
-                    whole = [*value[:index], other, *value[index + 1 :]] if isinstance(value, list) else other
+                    whole = (
+                        [*value[:index], other, *value[index + 1 :]]
+                        if isinstance(value, list)
+                        else other
+                    )
                     setattr(parent, name, whole)
-                    result.append((child.lineno, words, ast.unparse(ast.fix_missing_locations(tree))))
+                    result.append(
+                        (child.lineno, words, ast.unparse(ast.fix_missing_locations(tree)))
+                    )
                     setattr(parent, name, value)
     return sorted(result, key=lambda mutant: mutant[:2])
 
@@ -117,7 +174,16 @@ def verdict(tree: Path, file: str, source: str) -> str:
     """Run the tests against a mutated file, in a process group of their own."""
     original = (tree / file).read_text(encoding="utf-8")
     (tree / file).write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *SUBJECTS[file]]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        *SUBJECTS[file],
+    ]
     with (tree / "output.txt").open("w") as output:
         running = subprocess.Popen(command, cwd=tree, stdout=output, stderr=output, process_group=0)
         try:
@@ -133,7 +199,9 @@ def verdict(tree: Path, file: str, source: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("files", nargs="*", default=list(SUBJECTS), metavar="FILE[:LINE]")
-    parser.add_argument("--sample", type=int, help="at most this many mutants of each file, drawn by --seed")
+    parser.add_argument(
+        "--sample", type=int, help="at most this many mutants of each file, drawn by --seed"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
@@ -141,7 +209,9 @@ def main() -> int:
     counts = {"killed": 0, "SURVIVED": 0, "too long": 0, "without verdict": 0}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
         for name in filter(None, listed.split("\0")):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
@@ -149,7 +219,10 @@ def main() -> int:
         for file, _, line_asked in (name.partition(":") for name in options.files):
             whole = (ROOT / file).read_text(encoding="utf-8")
             if verdict(tree, file, whole) != "SURVIVED":
-                print(f"{file}: its tests fail without any mutant\n{(tree / 'output.txt').read_text()}", flush=True)
+                print(
+                    f"{file}: its tests fail without any mutant\n{(tree / 'output.txt').read_text()}",
+                    flush=True,
+                )
                 counts["without verdict"] += 1
                 continue
             drawn = [mutant for mutant in mutants(whole) if line_asked in ("", str(mutant[0]))]

@@ -11,8 +11,12 @@ def test_every_subject_and_its_tests_are_there():
 
 
 def test_every_mutant_differs_in_one_place_and_none_in_a_shape():
-    source = "def f(x: Float[Tensor, '3']) -> int:\n    g(x)\n    return x.sum() < 2 and not x.any()\n"
+    source = (
+        "def f(x: Float[Tensor, '3']) -> int:\n    g(x)\n    return x.sum() < 2 and not x.any()\n"
+    )
     found = mutants(source)
     assert len(found) == len({mutated for _, _, mutated in found}) == 6
-    assert all(ast.unparse(ast.parse(mutated)) != ast.unparse(ast.parse(source)) for _, _, mutated in found)
+    assert all(
+        ast.unparse(ast.parse(mutated)) != ast.unparse(ast.parse(source)) for _, _, mutated in found
+    )
     assert all("Float[Tensor, '3']) -> int" in mutated for _, _, mutated in found)

@@ -7,15 +7,21 @@ IDS = np.arange(0, 2000, 2)
 
 
 def plain(ids, most, scores, groups):
-    """The extremes by a plain loop: every score's next example of every group, the larger values first."""
+    """The extremes by a plain loop: every score's next example of every group, the larger values
+    first."""
     chosen = {}
     for rank in range(len(ids)):
         for name, values in scores.items():
             in_order = [
-                sorted((row for row in range(len(ids)) if groups[row] == group), key=lambda row: (-values[row], row))
+                sorted(
+                    (row for row in range(len(ids)) if groups[row] == group),
+                    key=lambda row: (-values[row], row),
+                )
                 for group in sorted(set(groups))
             ]
-            for row in sorted((rows[rank] for rows in in_order if len(rows) > rank), key=lambda row: -values[row]):
+            for row in sorted(
+                (rows[rank] for rows in in_order if len(rows) > rank), key=lambda row: -values[row]
+            ):
                 if len(chosen) < most:
                     chosen.setdefault(int(ids[row]), name)
     return chosen
@@ -23,7 +29,8 @@ def plain(ids, most, scores, groups):
 
 def test_half_are_the_extremes_of_every_score_and_group_in_turn_and_half_evenly_spaced():
     draw = np.random.default_rng(0)
-    scores, groups = {"a": draw.random(200), "b": draw.random(200)}, draw.integers(0, 3, 200)
+    scores = {"a": draw.random(200), "b": draw.random(200)}
+    groups = draw.integers(0, 3, 200)
     chosen = select_examples(IDS[:200], 21, scores=scores, groups=groups)
     extremes = dict(list(chosen.items())[:10])
     assert extremes == plain(IDS[:200], 10, scores, groups)

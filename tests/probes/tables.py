@@ -21,17 +21,24 @@ def subject_of(classifier, batch, *words_and_importances):
 
 
 def marked(lengths, **facts):
-    """Texts with two words as their reason, and other words in their places as the contradiction."""
+    """Texts with two words as their reason, and other words in their places as the
+    contradiction."""
     batch = toy_batch(lengths, **facts)
     batch.rationale = torch.zeros_like(batch.content)
     batch.rationale[:, [2, 4]] = batch.content[:, [2, 4]]
-    batch.counterfactual = torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    batch.counterfactual = (
+        torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    )
     return batch
 
 
 def measured(probe, subject):
     """Metric → what the probe measures on a subject, or on a readout."""
-    return {one.metric: one for one in probe.measure(subject, Draws(0, probe.name)) if isinstance(one, Measurement)}
+    return {
+        one.metric: one
+        for one in probe.measure(subject, Draws(0, probe.name))
+        if isinstance(one, Measurement)
+    }
 
 
 def values(probe, subject):
@@ -44,7 +51,14 @@ def table(probe, metrics, *, data="yelp", model="hanconv"):
     rows = Rows()
     for metric, values in metrics.items():
         rows.add(metric, np.arange(len(values)), np.asarray(values, float))
-    identity = {"run_id": model, "experiment": "serrano", "data": data, "model": model, "seed": 0, "split": "test"}
+    identity = {
+        "run_id": model,
+        "experiment": "serrano",
+        "data": data,
+        "model": model,
+        "seed": 0,
+        "split": "test",
+    }
     return rows.table(identity | {"probe": probe}).to_pandas()
 
 

@@ -25,7 +25,9 @@ def test_what_is_reported_is_true_of_the_attentions_that_are_reported():
         attention = result[f"{name}_attention"]
         torch.testing.assert_close(attention.sum(-1), torch.ones(3).double())
         assert (attention[~readout.content] == 0).all()
-        torch.testing.assert_close(result[f"{name}_jsd"], jensen_shannon(attention, readout.attention))
+        torch.testing.assert_close(
+            result[f"{name}_jsd"], jensen_shannon(attention, readout.attention)
+        )
         distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
         torch.testing.assert_close(result[f"{name}_tvd"], distance)
         assert (distance <= 0.05).all()
@@ -79,17 +81,23 @@ def test_several_labels_are_bracketed_more_tightly_than_by_any_attention_at_all(
 def test_without_restarts_only_the_exact_side_is_reported():
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
     result = measured(readout, restarts=0)
-    assert not {name for name in result if "found" in name or name in ("reached_share", "feasible_restarts")}
+    assert not {
+        name for name in result if "found" in name or name in ("reached_share", "feasible_restarts")
+    }
     torch.testing.assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
 
 
 def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
     probe = Adversarial(restarts=0, epsilon=0.05, curve=[0.2, 0.01])
-    (found,) = (one for one in probe.measure(readout, Draws(0, "x")) if one.metric == "optimum_jsd_within")
+    (found,) = (
+        one for one in probe.measure(readout, Draws(0, "x")) if one.metric == "optimum_jsd_within"
+    )
     assert found.step.tolist() == [0.01, 0.05, 0.2]
     for place, epsilon in enumerate(found.step.tolist()):
-        torch.testing.assert_close(found.value[:, place], measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"])
+        torch.testing.assert_close(
+            found.value[:, place], measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"]
+        )
     assert (found.value.diff(dim=-1) >= 0).all()
     assert "optimum_jsd_within" not in measured(readout, restarts=0, curve=[])
     three = toy_readout(toy_classifier(classes=3), toy_batch([4]))[1]
@@ -100,12 +108,24 @@ def along(seeds=1, texts=40):
     """Farthest attentions that grow with ε; a third of the texts is at ln 2 from the start."""
     rows = [
         {
-            "run_id": f"r{seed}", "experiment": "jain", "data": "sst", "model": "lstm", "seed": seed, "split": "test",
-            "probe": "adversarial", "metric": "optimum_jsd_within", "example_id": text, "step": epsilon,
-            "value": np.log(2) if text % 3 == 0 else min(np.log(2), 0.1 + epsilon * (text + 1) / 10),
+            "run_id": f"r{seed}",
+            "experiment": "jain",
+            "data": "sst",
+            "model": "lstm",
+            "seed": seed,
+            "split": "test",
+            "probe": "adversarial",
+            "metric": "optimum_jsd_within",
+            "example_id": text,
+            "step": epsilon,
+            "value": np.log(2)
+            if text % 3 == 0
+            else min(np.log(2), 0.1 + epsilon * (text + 1) / 10),
         }
-        for seed in range(seeds) for text in range(texts) for epsilon in (0.01, 0.05, 0.2)
-    ]  # fmt: skip
+        for seed in range(seeds)
+        for text in range(texts)
+        for epsilon in (0.01, 0.05, 0.2)
+    ]
     return pd.DataFrame(rows)
 
 
@@ -118,7 +138,10 @@ def test_shares_along_epsilon_are_counted_with_wilsons_interval():
         count = int((own <= 0.4).sum())
         assert row["share"] == count / 40
         z = 1.959964
-        middle, half = count + z**2 / 2, z * np.sqrt(count * (40 - count) / 40 + z**2 / 4)
+        middle = count + z**2 / 2
+        half = z * np.sqrt(count * (40 - count) / 40 + z**2 / 4)
         ends = [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
         assert [row["low"], row["high"]] == pytest.approx(ends)
-    pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), found)  # seeds are no further texts
+    pd.testing.assert_frame_equal(
+        shares_along(along(seeds=3), 0.4), found
+    )  # seeds are no further texts

@@ -14,16 +14,21 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_gradient_under_the_models_own_attention_is_its_gradient(classes):
-    classifier, batch = toy_classifier(spread=4, classes=classes), toy_batch([6, 4], classes=classes)
+    classifier = toy_classifier(spread=4, classes=classes)
+    batch = toy_batch([6, 4], classes=classes)
     _, readout = toy_readout(classifier, batch)
-    own, other = readout.attention, readout.attention.flip(0)
+    own = readout.attention
+    other = readout.attention.flip(0)
     found = gradients_under(classifier, batch, torch.stack([own, other]))
-    torch.testing.assert_close(found[0], gradients(classifier, batch).embedding, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        found[0], gradients(classifier, batch).embedding, rtol=1e-9, atol=1e-12
+    )
     assert not torch.equal(found[1], found[0])
 
 
 def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weight():
-    classifier, batch = toy_classifier("average", spread=4), toy_batch([6, 4, 1])
+    classifier = toy_classifier("average", spread=4)
+    batch = toy_batch([6, 4, 1])
     _, readout = toy_readout(classifier, batch)
     found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0), chunk=16)[0]
     for row, item in batch.content.nonzero().tolist():
@@ -39,7 +44,8 @@ def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weigh
 
 
 def test_with_context_the_shortened_text_is_encoded():
-    classifier, batch = toy_classifier(spread=4), toy_batch([5])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([5])
     _, readout = toy_readout(classifier, batch)
     found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0))[0, 0]
     text = classifier.without(batch, torch.tensor([0]), torch.tensor([3]))
@@ -55,7 +61,9 @@ def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
     attention = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0]])
     scores = torch.tensor([[9.0, 3.0, 1.0, 2.0, 4.0, 9.0]])
     best = aligned(attention, scores, content)
-    assert best.tolist() == [[0.0, pytest.approx(0.4), pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4), 0.0]]
+    assert best.tolist() == [
+        [0.0, pytest.approx(0.4), pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4), 0.0]
+    ]
     top = kendall_tau(best, scores, content)
     for order in torch.stack([torch.randperm(4) for _ in range(50)]):
         other = attention.clone()
@@ -64,16 +72,23 @@ def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
 
 
 def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_so():
-    """Without context the gradient has the attention as a factor: τ of a random attention is far above 0, and so is the
-    null's, from which it is not told apart."""
+    """Without context the gradient has the attention as a factor: τ of a random attention is far
+    above 0, and so is the null's, from which it is not told apart."""
     classifier = toy_classifier("average", spread=0.01)
     batch = toy_batch([20] * 60)
     outputs, _ = toy_readout(classifier, batch)
-    random = Draws(3, "x").normal(1, batch.content, batch.example_id)[0].masked_fill(~batch.content, -torch.inf)
+    random = (
+        Draws(3, "x")
+        .normal(1, batch.content, batch.example_id)[0]
+        .masked_fill(~batch.content, -torch.inf)
+    )
     attention = (2 * random).softmax(-1)
     meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
     subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
-    found = {name: value.double().mean() for name, value in values(Agreement(removals=False), subject).items()}
+    found = {
+        name: value.double().mean()
+        for name, value in values(Agreement(removals=False), subject).items()
+    }
     assert found["tau_gradient_own"] > 0.4
     own, null, best = (found[f"tau_gradient_{kind}"] for kind in ("own", "null", "best"))
     assert abs((own - null) / (best - null)) < 0.1

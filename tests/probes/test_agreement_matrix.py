@@ -14,13 +14,23 @@ NAMES = ["attention", "gradient_input", "random"]
 def test_every_pair_is_compared_as_scipy_does():
     subject = subject_of(lengths=[6, 9, 1], padding=2)
     found = values(AgreementMatrix(NAMES, top=3), subject)
-    for first, second in (("attention", "gradient_input"), ("attention", "random"), ("gradient_input", "random")):
+    for first, second in (
+        ("attention", "gradient_input"),
+        ("attention", "random"),
+        ("gradient_input", "random"),
+    ):
         for row in range(2):
             there = subject.batch.content[row]
-            a, b = (subject.scores(name)[row][there].abs().detach().numpy() for name in (first, second))
+            a, b = (
+                subject.scores(name)[row][there].abs().detach().numpy() for name in (first, second)
+            )
             pair = f"{first}_and_{second}"
-            assert found[f"tau_{pair}"][row].item() == pytest.approx(stats.kendalltau(a, b).statistic)
-            assert found[f"weighted_tau_{pair}"][row].item() == pytest.approx(stats.weightedtau(a, b).statistic)
+            assert found[f"tau_{pair}"][row].item() == pytest.approx(
+                stats.kendalltau(a, b).statistic
+            )
+            assert found[f"weighted_tau_{pair}"][row].item() == pytest.approx(
+                stats.weightedtau(a, b).statistic
+            )
             common = set(np.argsort(-a)[:3]) & set(np.argsort(-b)[:3])
             assert found[f"top_overlap_{pair}"][row].item() == pytest.approx(len(common) / 3)
         assert found[f"tau_{pair}"][2].isnan()
@@ -28,7 +38,8 @@ def test_every_pair_is_compared_as_scipy_does():
 
 def test_rank_biased_overlap_is_that_of_its_definition():
     draw = torch.Generator().manual_seed(0)
-    a, b = torch.rand(5, 12, generator=draw).double(), torch.rand(5, 12, generator=draw).double()
+    a = torch.rand(5, 12, generator=draw).double()
+    b = torch.rand(5, 12, generator=draw).double()
     mask = torch.arange(12) < torch.tensor([12, 7, 3, 1, 0])[:, None]
     found = rank_biased_overlap(a, b, mask)
     for row, n in enumerate([12, 7, 3, 1]):
@@ -51,10 +62,22 @@ def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_no
 
 
 def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():
-    ends = ["attention_and_random", "floor_attention", "floor_random", "ceiling_attention", "ceiling_random"]
+    ends = [
+        "attention_and_random",
+        "floor_attention",
+        "floor_random",
+        "ceiling_attention",
+        "ceiling_random",
+    ]
     metrics = {f"{kind}_{end}": [0.1 * at, 0.3] for kind in KINDS for at, end in enumerate(ends)}
     found = agreement_table(table("agreement_matrix", metrics))
-    assert found["importance"].tolist() == ["attention", "attention", "random", "attention", "random"]
+    assert found["importance"].tolist() == [
+        "attention",
+        "attention",
+        "random",
+        "attention",
+        "random",
+    ]
     assert found["against"][0] == "random"
     assert found["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
     assert list(found["n"]) == [2] * 5

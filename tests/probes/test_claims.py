@@ -6,28 +6,43 @@ from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.reading import readings
 from tests.probes.tables import NAN, erased, table
 
-COUNT, LENGTH = 40, 20
+COUNT = 40
+LENGTH = 20
 
 
 def needed(more, fewer, **others):
-    """Orders of an example that can flip: the first needs x more of the items than the second, others as given."""
+    """Orders of an example that can flip: the first needs x more of the items than the second,
+    others as given."""
 
     def metrics(x):
-        fractions = {more: 0.5 + x / 2, fewer: 0.5 - x / 2} | {name: np.full(COUNT, at) for name, at in others.items()}
-        return {f"removed_fraction_{name}": values for name, values in fractions.items()} | {"never_flips": 0 * x}
+        fractions = {more: 0.5 + x / 2, fewer: 0.5 - x / 2} | {
+            name: np.full(COUNT, at) for name, at in others.items()
+        }
+        return {f"removed_fraction_{name}": values for name, values in fractions.items()} | {
+            "never_flips": 0 * x
+        }
 
     return metrics
 
 
 def counts(first, second):
-    """The first order needs fewer items than the second where x > 0; in every tenth text the other way round."""
+    """The first order needs fewer items than the second where x > 0; in every tenth text the other
+    way round."""
     other = np.where(np.arange(COUNT) % 10, 1, -1)
-    return lambda x: {f"removed_count_{first}": 5 - other * np.sign(x), f"removed_count_{second}": 5 + 0 * x}
+    return lambda x: {
+        f"removed_count_{first}": 5 - other * np.sign(x),
+        f"removed_count_{second}": 5 + 0 * x,
+    }
 
 
 def skilled(statistic, x):
-    """Half of what there is to be gained at best, less 0.4 of it, and x: the smallest skill of interest and x."""
-    return {f"{statistic}_own": 0.25 + x, f"{statistic}_null": 0.2 + 0 * x, f"{statistic}_best": 0.7 + 0 * x}
+    """Half of what there is to be gained at best, less 0.4 of it, and x: the smallest skill of
+    interest and x."""
+    return {
+        f"{statistic}_own": 0.25 + x,
+        f"{statistic}_null": 0.2 + 0 * x,
+        f"{statistic}_best": 0.7 + 0 * x,
+    }
 
 
 def beyond_chance(own):
@@ -35,68 +50,102 @@ def beyond_chance(own):
     return lambda x: {own: 0.28 + x, "rationale_share": 0.2 + 0 * x}
 
 
-# claim → the metrics of examples in which the claim's number is above its threshold as far as x is above 0
+# claim → the metrics of examples in which the claim's number is above its threshold as far as x is
+# above 0
 CASES = {
     ("permutation", "permuting_moves_the_prediction"): lambda x: {"median_tvd": 0.05 + x / 10},
-    ("adversarial", "no_other_attention_exists"): lambda x: {"optimum_jsd": 0.4 - x, "upper_bound": 0.4 - x},
+    ("adversarial", "no_other_attention_exists"): lambda x: {
+        "optimum_jsd": 0.4 - x,
+        "upper_bound": 0.4 - x,
+    },
     ("adversarial", "the_search_falls_short"): lambda x: {
-        "optimum_jsd": 0.5 + 0 * x, "found_jsd": 0.49 - x, "reached_share": 0.98 - 2 * x,
+        "optimum_jsd": 0.5 + 0 * x,
+        "found_jsd": 0.49 - x,
+        "reached_share": 0.98 - 2 * x,
     },
     ("correlation", "attention_agrees_as_the_gradient_does"): lambda x: {
-        "tau_attention_leave_one_out": 0.45 + x, "tau_gradient_leave_one_out": 0.4 + 0 * x,
+        "tau_attention_leave_one_out": 0.45 + x,
+        "tau_gradient_leave_one_out": 0.4 + 0 * x,
     },
     ("sanity", "attention_depends_on_the_model"): lambda x: {
-        "ceiling_similarity_attention": 1 + 0 * x, "random_weights_similarity_attention": 0.5 - x,
+        "ceiling_similarity_attention": 1 + 0 * x,
+        "random_weights_similarity_attention": 0.5 - x,
     },
-    ("agreement", "agrees_with_gradient"): lambda x: skilled("tau_gradient", x) | {"tau_ceiling": 0.5 + 0 * x},
-    ("agreement", "agrees_with_leave_one_out"): lambda x: skilled("tau_leave_one_out", x) | {"tau_ceiling": 0.5 + 0 * x},
+    ("agreement", "agrees_with_gradient"): lambda x: (
+        skilled("tau_gradient", x) | {"tau_ceiling": 0.5 + 0 * x}
+    ),
+    ("agreement", "agrees_with_leave_one_out"): lambda x: (
+        skilled("tau_leave_one_out", x) | {"tau_ceiling": 0.5 + 0 * x}
+    ),
     ("skill", "top_state_decides"): lambda x: skilled("state_drop", x),
     ("skill", "top_word_decides"): lambda x: skilled("word_distance", x),
     ("skill", "top_state_flips"): lambda x: skilled("state_flip", x),
     ("skill", "top_word_flips"): lambda x: skilled("word_flip", x),
     ("skill", "weights_follow_words"): lambda x: skilled("word_mass", x + 0.05),
     ("swaps", "weight_is_on_deciding_words"): lambda x: {
-        "swap_gain": 0.45 * (0.4 + x), "swap_scale": 0.45 + 0 * x, "swap_bound": 0.9 + 0 * x,
+        "swap_gain": 0.45 * (0.4 + x),
+        "swap_scale": 0.45 + 0 * x,
+        "swap_bound": 0.9 + 0 * x,
     },
     ("swaps", "weight_reaches"): lambda x: {
-        "swap_gain": 0.45 * (0.5 + x), "swap_best": 0.45 + 0 * x, "swap_bound": 0.9 + 0 * x,
+        "swap_gain": 0.45 * (0.5 + x),
+        "swap_best": 0.45 + 0 * x,
+        "swap_bound": 0.9 + 0 * x,
     },
     ("swaps", "most_texts_are_pointed_at"): lambda x: {
-        "swap_gain": 0.25 + x, "swap_scale": 0.5 + 0 * x, "swap_bound": 0.9 + 0 * x,
+        "swap_gain": 0.25 + x,
+        "swap_scale": 0.5 + 0 * x,
+        "swap_bound": 0.9 + 0 * x,
     },
     ("swaps", "every_class_has_such_words"): lambda x: {
-        "swap_bound": np.where(x > 0, 0.9, 0.05), "predicted_class": 0 * x,
+        "swap_bound": np.where(x > 0, 0.9, 0.05),
+        "predicted_class": 0 * x,
     },
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
-    **{("readouts", f"{kind}_by_weight_tell_more"): lambda x, kind=kind: {
-        f"readout_{kind}_attention": 0.51 + x, f"readout_{kind}_equal": 0.5 + 0 * x, "readout_weight": 1 + 0 * x,
-    } for kind in ("states", "words")},
+    **{
+        ("readouts", f"{kind}_by_weight_tell_more"): lambda x, kind=kind: {
+            f"readout_{kind}_attention": 0.51 + x,
+            f"readout_{kind}_equal": 0.5 + 0 * x,
+            "readout_weight": 1 + 0 * x,
+        }
+        for kind in ("states", "words")
+    },
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
     ("plausibility", "gradient_is_more_plausible"): lambda x: {
-        "top_in_rationale_gradient": 0.4 + x / 2, "top_in_rationale_attention": 0.4 - x / 2,
+        "top_in_rationale_gradient": 0.4 + x / 2,
+        "top_in_rationale_attention": 0.4 - x / 2,
     },
     ("single_weight", "top_flips_more_than_random"): lambda x: {
-        "flip_top_attention": 0.42 + x, "flip_random_attention": 0.4 + 0 * x,
+        "flip_top_attention": 0.42 + x,
+        "flip_random_attention": 0.4 + 0 * x,
     },
     ("single_weight", "delta_js_is_positive"): lambda x: {"delta_js_attention": 0.001 + x},
     ("single_weight", "effects_follow_attention"): lambda x: {"tau_attention_effect": 0.5 + x},
-    ("single_weight", "one_weight_rarely_decides"): lambda x: {"flip_top_attention": (x <= 0).astype(float)},
+    ("single_weight", "one_weight_rarely_decides"): lambda x: {
+        "flip_top_attention": (x <= 0).astype(float)
+    },
     ("single_weight", "small_differences_do_little"): lambda x: {
-        "drawn_delta_js_attention": np.where(x > 0, -0.005, 0.02), "drawn_delta_attention_attention": 0.39 + 0 * x,
+        "drawn_delta_js_attention": np.where(x > 0, -0.005, 0.02),
+        "drawn_delta_attention_attention": 0.39 + 0 * x,
     },
     ("erasure", "attention_beats_random"): lambda x: needed("random", "attention")(x + 0.02),
     ("erasure", "attention_closer_to_optimal_than_to_random"): lambda x: needed(
         "ignored", "attention", random=0.8, optimal=0.2
     )(2 * x + 0.04),
     ("erasure", "attention_needs_no_more_than_the_optimum"): lambda x: {
-        "regret_attention": np.where(x > 0, 0.0, 1.0), "never_flips": 0 * x,
+        "regret_attention": np.where(x > 0, 0.0, 1.0),
+        "never_flips": 0 * x,
     },
     ("erasure", "attention_beats_gradient"): counts("attention", "gradient"),
-    ("erasure", "random_is_worst"): needed("random", "gradient", attention=0.1, gradient_attention=0.1),
-    ("erasure", "gradient_attention_is_best"): needed("gradient", "gradient_attention", attention=0.9, random=0.9),
-}  # fmt: skip
+    ("erasure", "random_is_worst"): needed(
+        "random", "gradient", attention=0.1, gradient_attention=0.1
+    ),
+    ("erasure", "gradient_attention_is_best"): needed(
+        "gradient", "gradient_attention", attention=0.9, random=0.9
+    ),
+}
 
 
 def found(probe, metrics, name):
@@ -107,13 +156,20 @@ def found(probe, metrics, name):
 
 
 @pytest.mark.parametrize(("probe", "name"), CASES, ids=lambda word: word)
-@pytest.mark.parametrize(("centre", "verdict"), [(0.15, "meets"), (-0.15, "fails"), (0.0, "cannot decide")])
+@pytest.mark.parametrize(
+    ("centre", "verdict"), [(0.15, "meets"), (-0.15, "fails"), (0.0, "cannot decide")]
+)
 def test_a_claim_holds_fails_or_stays_undecided(probe, name, centre, verdict):
     half = np.linspace(0.01, 0.14, COUNT // 2)
     x = np.concatenate([half, -half]) + centre
     finding = found(probe, CASES[probe, name](x), name)
-    within = finding.claim.smallest >= 0.15 or (probe, name) == ("permutation", "permuting_moves_the_prediction")
-    assert finding.verdict == ("no relevant difference" if within and verdict == "fails" else verdict)
+    within = finding.claim.smallest >= 0.15 or (probe, name) == (
+        "permutation",
+        "permuting_moves_the_prediction",
+    )
+    assert finding.verdict == (
+        "no relevant difference" if within and verdict == "fails" else verdict
+    )
     assert finding.evidence.n == COUNT
 
 
@@ -128,7 +184,9 @@ def test_the_class_with_the_fewest_words_that_decide_counts(bare, value):
 
 @pytest.mark.parametrize(("probe", "name"), CASES, ids=lambda word: word)
 def test_a_claim_without_its_numbers_is_not_made(probe, name):
-    metrics = CASES[probe, name](np.linspace(-0.1, 0.1, COUNT)) | {"content_length": np.full(COUNT, LENGTH)}
+    metrics = CASES[probe, name](np.linspace(-0.1, 0.1, COUNT)) | {
+        "content_length": np.full(COUNT, LENGTH)
+    }
     for left_out in metrics:
         if left_out not in ("content_length", "removed_fraction_ignored", "tau_ceiling"):
             kept = {metric: values for metric, values in metrics.items() if metric != left_out}
@@ -136,7 +194,9 @@ def test_a_claim_without_its_numbers_is_not_made(probe, name):
     assert found(probe, {metric: np.full(COUNT, NAN) for metric in metrics}, name) is None
 
 
-@pytest.mark.parametrize("probe", sorted({probe for probe, _ in CASES} | {"performance", "gradient", "leave_one_out"}))
+@pytest.mark.parametrize(
+    "probe", sorted({probe for probe, _ in CASES} | {"performance", "gradient", "leave_one_out"})
+)
 def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
     reading = readings()[probe]
     assert {claim.name for claim in reading.claims} == {name for of, name in CASES if of == probe}
@@ -148,7 +208,9 @@ def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
 
 def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it_needs_everything():
     counts = {"attention": [4, 4, NAN], "random": [8, NAN, NAN], "optimal": [2, 2, NAN]}
-    metrics = {name: np.tile(values, 10) for name, values in erased(np.full(3, 16), **counts).items()}
+    metrics = {
+        name: np.tile(values, 10) for name, values in erased(np.full(3, 16), **counts).items()
+    }
     evidence = found("erasure", metrics, "attention_beats_random").evidence
     assert evidence.n == 20
     assert evidence.value == pytest.approx(((8 - 4) / 16 + (16 - 4) / 16) / 2)
@@ -162,30 +224,61 @@ def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it
     ("probe", "name", "metrics", "value", "n"),
     [
         # an order that does not flip what can be flipped has regret
-        ("erasure", "attention_needs_no_more_than_the_optimum",
-         {"regret_attention": [0.0, NAN, NAN] * 10, "never_flips": [0, 0, 1] * 10}, 0.5, 20),
+        (
+            "erasure",
+            "attention_needs_no_more_than_the_optimum",
+            {"regret_attention": [0.0, NAN, NAN] * 10, "never_flips": [0, 0, 1] * 10},
+            0.5,
+            20,
+        ),
         # one sooner, one later, one tie; two orders meet where one of them flips
-        ("erasure", "attention_beats_gradient",
-         {"removed_count_gradient": [1, NAN, 3, NAN] * 10, "removed_count_attention": [2, 2, 3, NAN] * 10}, 0, 30),
+        (
+            "erasure",
+            "attention_beats_gradient",
+            {
+                "removed_count_gradient": [1, NAN, 3, NAN] * 10,
+                "removed_count_attention": [2, 2, 3, NAN] * 10,
+            },
+            0,
+            30,
+        ),
         # where nothing but the search is known it falls short of nothing
-        ("adversarial", "the_search_falls_short",
-         {"optimum_jsd": [0.5] * COUNT, "found_jsd": [0.4] * 20 + [0.2] * 20, "reached_share": [NAN] * 20 + [0.4] * 20},
-         0.3, 20),
+        (
+            "adversarial",
+            "the_search_falls_short",
+            {
+                "optimum_jsd": [0.5] * COUNT,
+                "found_jsd": [0.4] * 20 + [0.2] * 20,
+                "reached_share": [NAN] * 20 + [0.4] * 20,
+            },
+            0.3,
+            20,
+        ),
         # large differences of weights are left out
-        ("single_weight", "small_differences_do_little",
-         {"drawn_delta_js_attention": [0.005] * 20 + [0.3] * 20,
-          "drawn_delta_attention_attention": [0.1] * 20 + [0.4] * 20}, 1, 20),
+        (
+            "single_weight",
+            "small_differences_do_little",
+            {
+                "drawn_delta_js_attention": [0.005] * 20 + [0.3] * 20,
+                "drawn_delta_attention_attention": [0.1] * 20 + [0.4] * 20,
+            },
+            1,
+            20,
+        ),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_claims_by_hand(probe, name, metrics, value, n):
     evidence = found(probe, metrics, name).evidence
     assert (evidence.value, evidence.n) == (pytest.approx(value), n)
 
 
 def test_that_no_other_attention_was_found_is_no_pass():
-    far, near = np.full(COUNT, 0.6), np.full(COUNT, 0.3)
+    far = np.full(COUNT, 0.6)
+    near = np.full(COUNT, 0.3)
     name = "no_other_attention_exists"
-    assert found("adversarial", {"optimum_jsd": near, "upper_bound": near}, name).verdict == "meets"  # proved
+    assert (
+        found("adversarial", {"optimum_jsd": near, "upper_bound": near}, name).verdict == "meets"
+    )  # proved
     bracketed = found("adversarial", {"optimum_jsd": near, "upper_bound": far}, name)
     assert bracketed.verdict == "cannot decide"
     assert bracketed.evidence.value == 1
@@ -193,8 +286,13 @@ def test_that_no_other_attention_was_found_is_no_pass():
 
 
 def test_where_nothing_moves_the_prediction_no_pointing_is_asked_for():
-    flat = {f"word_distance_{kind}": np.full(COUNT, 0.003) + np.linspace(0, 1e-3, COUNT) for kind in ("own", "null")}
-    finding = found("skill", flat | {"word_distance_best": np.full(COUNT, 0.01)}, "top_word_decides")
+    flat = {
+        f"word_distance_{kind}": np.full(COUNT, 0.003) + np.linspace(0, 1e-3, COUNT)
+        for kind in ("own", "null")
+    }
+    finding = found(
+        "skill", flat | {"word_distance_best": np.full(COUNT, 0.01)}, "top_word_decides"
+    )
     assert finding.verdict == "not informative"
     assert finding.evidence.unasked == "nothing it could point at moves the prediction by 0.02"
 

@@ -8,13 +8,16 @@ from tests.toys import toy_batch, toy_classifier
 
 
 def test_numpy_text_by_text():
-    model, batch = toy_classifier(), toy_batch([4, 9, 1], padding=2)
+    model = toy_classifier()
+    batch = toy_batch([4, 9, 1], padding=2)
     subject = subject_of(model, batch)
     found = values(Conicity(), subject)
     for row in range(3):
         states = subject.outputs.hidden[row, batch.content[row]].double().numpy()
         middle = states.mean(0)
-        cosines = [state @ middle / (np.linalg.norm(state) * np.linalg.norm(middle)) for state in states]
+        cosines = [
+            state @ middle / (np.linalg.norm(state) * np.linalg.norm(middle)) for state in states
+        ]
         assert found["conicity"][row] == pytest.approx(np.mean(cosines))
     assert found["conicity"][2] == pytest.approx(1)  # one state is its own mean
     assert found["conicity_null"][2] == pytest.approx(1)

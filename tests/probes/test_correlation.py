@@ -14,7 +14,13 @@ from attnprobe.probes.correlation import CEILINGS, PUBLISHED, READING, Correlati
 from tests.probes.tables import draw, subject_of, table, values
 from tests.toys import VOCABULARY, toy_batch, toy_classifier
 
-WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))]
+WORDS = [
+    "<PAD>",
+    "<UNK>",
+    "<SOS>",
+    "<EOS>",
+    *(w for w in ("the", "film", "not", "--", "good") for _ in range(6)),
+]
 
 
 def read(batch, **facts):
@@ -35,15 +41,25 @@ def test_every_pair_equals_scipy_on_each_text_alone(question):
         expected = stats.kendalltau(a, b)
         assert float(found[f"tau_{name}"][row]) == pytest.approx(expected.statistic)
         assert float(found[f"p_{name}"][row]) == pytest.approx(expected.pvalue)
-        assert float(found[f"spearman_{name}"][row]) == pytest.approx(stats.spearmanr(a, b).statistic)
+        assert float(found[f"spearman_{name}"][row]) == pytest.approx(
+            stats.spearmanr(a, b).statistic
+        )
         for kind, top in (("top", 5), ("tenth", math.ceil(len(a) / 10))):
             overlap = len(set(np.argsort(-a)[:top]) & set(np.argsort(-b)[:top])) / top
             assert float(found[f"{kind}_overlap_{name}"][row]) == pytest.approx(overlap)
         assert float(found[f"jsd_{name}"][row]) == pytest.approx(jensenshannon(a, b) ** 2)
-        kept = [i for i in content.nonzero().squeeze(-1).tolist() if WORDS[batch.ids[row, i]] in ("film", "good")]
+        kept = [
+            i
+            for i in content.nonzero().squeeze(-1).tolist()
+            if WORDS[batch.ids[row, i]] in ("film", "good")
+        ]
         assert float(found["content_words"][row]) == len(kept)
         few = len(kept) < 2
-        tau = math.nan if few else stats.kendalltau(*(scores[n][row][kept].numpy() for n in (left, right))).statistic
+        tau = (
+            math.nan
+            if few
+            else stats.kendalltau(*(scores[n][row][kept].numpy() for n in (left, right))).statistic
+        )
         assert float(found[f"tau_words_{name}"][row]) == pytest.approx(tau, nan_ok=True)
     weights = [subject.readout.attention[row][batch.content[row]].numpy() for row in range(4)]
     even = [stats.entropy(w) / math.log(len(w)) for w in weights]
@@ -63,7 +79,14 @@ def test_the_shuffled_attention_says_nothing():
 def test_one_word_is_undefined_everywhere_and_two_words_are_not():
     found = values(Correlation(), read(toy_batch([1, 2])))
     for metric, value in found.items():
-        undefined = ("tau_attention", "p_", "spearman", "top_tau", "tau_shuffled", "attention_evenness")
+        undefined = (
+            "tau_attention",
+            "p_",
+            "spearman",
+            "top_tau",
+            "tau_shuffled",
+            "attention_evenness",
+        )
         if metric.startswith(undefined) or ("leave_one_out" in metric and "words" not in metric):
             assert value.isnan().tolist() == [True, False], metric
 
@@ -82,10 +105,16 @@ def test_even_attention_has_no_rank_correlation_and_is_called_even():
 
 def test_the_size_is_compared_of_the_pairs_with_attention_and_the_ceilings_that_are_declared():
     subject = read(toy_batch([9, 7]))
-    probe = Correlation(["random", "attention_gradient"], ceilings=[["attention_gradient", "random"]])
+    probe = Correlation(
+        ["random", "attention_gradient"], ceilings=[["attention_gradient", "random"]]
+    )
     found = values(probe, subject)
     pairs = [metric.removeprefix("spearman_") for metric in found if metric.startswith("spearman_")]
-    assert pairs == ["attention_random", "attention_attention_gradient", "attention_gradient_random"]
+    assert pairs == [
+        "attention_random",
+        "attention_attention_gradient",
+        "attention_gradient_random",
+    ]
     assert {"tau_shuffled_random", "tau_shuffled_attention_gradient"} <= set(found)
     assert (subject.scores("attention_gradient")[subject.outputs.content] < 0).any()
     for row in range(2):
@@ -98,19 +127,32 @@ def test_the_size_is_compared_of_the_pairs_with_attention_and_the_ceilings_that_
 def test_function_words_and_punctuation_carry_no_content():
     words = ("The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie")
     assert is_function_word(words).tolist() == [True, False, True, True, True, False, False, False]
-    assert is_function_word(words, ("film",)).tolist() == [False, True, False, False, True, False, False, False]
+    assert is_function_word(words, ("film",)).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:
     draws = np.random.default_rng(count)
     metrics = {}
     for pair in map("_".join, PUBLISHED):
-        tau, p = draws.uniform(-0.5, 1, count), draws.beta(0.4, 2, count)
+        tau = draws.uniform(-0.5, 1, count)
+        p = draws.beta(0.4, 2, count)
         tau[:undefined] = p[:undefined] = np.nan
         metrics |= {f"tau_{pair}": tau, f"p_{pair}": p}
     for name in ("gradient", "leave_one_out"):
         metrics[f"tau_shuffled_{name}"] = draws.uniform(-0.4, 0.4, count)
-    metrics |= {"attention_evenness": draws.uniform(0.8, 1, count), "predicted_class": np.arange(count) % 2}
+    metrics |= {
+        "attention_evenness": draws.uniform(0.8, 1, count),
+        "predicted_class": np.arange(count) % 2,
+    }
     return table("correlation", metrics, data="sst", model="lstm_additive")
 
 
@@ -121,12 +163,17 @@ def column(run: pd.DataFrame, metric: str) -> np.ndarray:
 def test_the_papers_table_beside_the_published_one():
     run = results()
     found = compare(run).set_index(["metric", "group"])
-    tau, p = column(run, "tau_attention_leave_one_out"), column(run, "p_attention_leave_one_out")
+    tau = column(run, "tau_attention_leave_one_out")
+    p = column(run, "p_attention_leave_one_out")
     one = np.arange(80) % 2 == 1
     for at, mean, published in (
         (("tau_attention_leave_one_out", "overall"), np.nanmean(tau), 0.291343),
         (("tau_attention_leave_one_out_std", "class_1"), np.nanstd(tau[one]), 0.191504),
-        (("significant_attention_leave_one_out", "class_1"), (p[one][~np.isnan(p[one])] <= 0.05).mean(), 0.40),
+        (
+            ("significant_attention_leave_one_out", "class_1"),
+            (p[one][~np.isnan(p[one])] <= 0.05).mean(),
+            0.40,
+        ),
     ):
         assert found.loc[at, ["mean", "published"]].tolist() == pytest.approx([mean, published])
     assert found.loc[("tau_attention_leave_one_out", "overall"), "n"] == 77
@@ -154,7 +201,11 @@ def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_
     assert np.isnan(found[:3]).all()
     assert 0 < np.nansum(found) < (p <= 0.05).sum()
     one = np.arange(80) % 2 == 1
-    row = compare(run).set_index(["metric", "group"]).loc[("discovered_attention_gradient", "class_1")]
+    row = (
+        compare(run)
+        .set_index(["metric", "group"])
+        .loc[("discovered_attention_gradient", "class_1")]
+    )
     assert row["mean"] == pytest.approx(np.nanmean(found[one]))
     assert np.isnan(discovered(np.array([np.nan, np.nan]))).all()
 

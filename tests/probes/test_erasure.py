@@ -14,7 +14,9 @@ RANKINGS = ("attention", "ascending", "gradient", "gradient_attention", "value_n
 
 
 def examined(batch, *, classes=3, question=False, **settings):
-    subject = subject_of(undecided(toy_classifier(classes=classes, spread=8, question=question), batch), batch)
+    subject = subject_of(
+        undecided(toy_classifier(classes=classes, spread=8, question=question), batch), batch
+    )
     return subject, values(Erasure(**settings), subject)
 
 
@@ -23,7 +25,8 @@ def examined(batch, *, classes=3, question=False, **settings):
 def test_equals_the_published_loop(classes, question):
     batch = toy_batch(LENGTHS, padding=1, question=question)
     subject, found = examined(batch, classes=classes, question=question)
-    outputs, attention = subject.outputs, subject.readout.attention
+    outputs = subject.outputs
+    attention = subject.readout.attention
     gradient = subject.classifier.readout(batch, outputs).gradient()
     scores = {
         "attention": attention,
@@ -41,18 +44,24 @@ def test_equals_the_published_loop(classes, question):
             order = (own[row, 1 : length + 1].argsort(descending=True) + 1).tolist()
             count = reference.erase_until_flip(
                 lambda attended, query=query: subject.classifier.decoder(attended[None], query)[0],
-                outputs.hidden[row], attention[row], order,
-            )  # fmt: skip
+                outputs.hidden[row],
+                attention[row],
+                order,
+            )
             mass = float(attention[row, order[:count]].sum())
             expected = (count, count / length, mass) if count > 0 else (NAN,) * 3
-            ours = tuple(float(found[f"removed_{kind}_{name}"][row]) for kind in ("count", "fraction", "mass"))
+            ours = tuple(
+                float(found[f"removed_{kind}_{name}"][row])
+                for kind in ("count", "fraction", "mass")
+            )
             assert ours == pytest.approx(expected, nan_ok=True), name
 
 
 def test_the_smallest_set_is_filed_by_position_and_flips():
     subject, _ = examined(toy_batch(LENGTHS, padding=1))
     rows = measured(Erasure(), subject)
-    sizes, members = rows["removed_count_optimal"].value, rows["smallest_set"]
+    sizes = rows["removed_count_optimal"].value
+    members = rows["smallest_set"]
     flips = (sizes > 0).nonzero().flatten().tolist()
     assert 0 < len(flips) < len(LENGTHS)
     for row, length in enumerate(LENGTHS):
@@ -62,13 +71,16 @@ def test_the_smallest_set_is_filed_by_position_and_flips():
             chosen = (members.value[row] > 0) & there
             assert int(chosen.sum()) == int(sizes[row])
             kept = torch.where(chosen, 0, subject.readout.attention[row])
-            logits = subject.readout.position_logits[row].mul((kept / kept.sum()).unsqueeze(-1)).sum(0)
+            logits = (
+                subject.readout.position_logits[row].mul((kept / kept.sum()).unsqueeze(-1)).sum(0)
+            )
             assert int(logits.argmax()) != int(subject.readout.prediction()[row].argmax())
 
 
 def test_nothing_needs_fewer_than_the_optimum_and_status_says_why_not():
     subject, found = examined(toy_batch(LENGTHS * 6), classes=2)
-    readout, outputs = subject.readout, subject.outputs
+    readout = subject.readout
+    outputs = subject.outputs
     best = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
     assert found["never_flips"].equal(best.size < 0)
     bias = subject.classifier.decoder.output.bias
@@ -101,7 +113,9 @@ def test_random_orders_are_averaged():
     _, found = examined(toy_batch(LENGTHS * 3), classes=4, random_orders=20)
     _, one = examined(toy_batch(LENGTHS * 3), classes=4, random_orders=1)
     assert one["flip_share_random"].equal((one["status_random"] == 2).double())
-    torch.testing.assert_close(one["removed_fraction_random_mean"], one["removed_fraction_random"], equal_nan=True)
+    torch.testing.assert_close(
+        one["removed_fraction_random_mean"], one["removed_fraction_random"], equal_nan=True
+    )
     never = found["never_flips"]
     assert (found["flip_share_random"][never] == 0).all()
     assert found["removed_fraction_random_mean"][never].isnan().all()
@@ -113,7 +127,9 @@ def test_towards_each_class():
     subject, found = examined(batch, classes=4, wins=True)
     chosen = subject.outputs.logits.argmax(-1)
     others = torch.ones(8, 4).bool().scatter(-1, chosen[:, None], False)
-    overtake, wins, bound = (found[name][others] for name in ("overtake_size", "wins_size", "wins_bound"))
+    overtake, wins, bound = (
+        found[name][others] for name in ("overtake_size", "wins_size", "wins_bound")
+    )
     known = ~wins.isnan()
     assert known.any()
     assert (wins[known] >= overtake[known]).all()
@@ -127,7 +143,13 @@ def test_towards_each_class():
 
 def test_a_decoder_that_is_not_linear_leaves_out_what_needs_position_logits():
     _, found = examined(toy_batch(LENGTHS, question=True), question=True)
-    missing = {"never_flips", "regret_attention", "overtake_size", "status_contribution", "status_optimal"}
+    missing = {
+        "never_flips",
+        "regret_attention",
+        "overtake_size",
+        "status_contribution",
+        "status_optimal",
+    }
     assert not missing & set(found)
     assert {f"status_{name}" for name in RANKINGS} <= set(found)
     assert found["flip_by_bias"].dtype is torch.bool
@@ -142,10 +164,18 @@ COUNTS = {
 
 
 def test_paired_by_hand():
-    pairs = pair_table(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(["ranking", "against"])
+    pairs = pair_table(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(
+        ["ranking", "against"]
+    )
     assert len(pairs) == 4 * 3
     row = pairs.loc[("attention", "gradient")]
-    assert row[["needs fewer", "tie", "needs more", "neither flips", "n"]].tolist() == [0.4, 0.2, 0.2, 0.2, 5]
+    assert row[["needs fewer", "tie", "needs more", "neither flips", "n"]].tolist() == [
+        0.4,
+        0.2,
+        0.2,
+        0.2,
+        5,
+    ]
     assert row["low"] <= 0.4 <= row["high"]
     # differences 1, 0, 4 − 6, 0, 3: ranks 1, 2 and 3
     assert row["rank-biserial"] == pytest.approx((1 - 2 + 3) / 6)
@@ -159,9 +189,15 @@ def test_paired_by_hand():
     ("probe", "metrics", "figures"),
     [
         ("erasure", erased([1, 1], **{name: [NAN, NAN] for name in COUNTS}), 3),
-        ("single_weight", {f"{name}_attention": [NAN, NAN] for name in (
-            "drawn_delta_js", "drawn_delta_attention", "flip_top", "flip_random")}, 2),
+        (
+            "single_weight",
+            {
+                f"{name}_attention": [NAN, NAN]
+                for name in ("drawn_delta_js", "drawn_delta_attention", "flip_top", "flip_random")
+            },
+            2,
+        ),
     ],
-)  # fmt: skip
+)
 def test_nothing_but_undefined_numbers_is_drawn_as_well(probe, metrics, figures):
     assert len(list(drawn(probe, table(probe, metrics)))) == figures

@@ -14,7 +14,13 @@ from tests.probes.tables import marked
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
 LENGTHS = [7, 12, 3, 1]
-WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))][:30]
+WORDS = [
+    "<PAD>",
+    "<UNK>",
+    "<SOS>",
+    "<EOS>",
+    *(w for w in ("the", "film", "not", "--", "good") for _ in range(6)),
+][:30]
 IMPORTANCES = ["attention", "random", "gradient_input", "leave_one_out"]
 PROBES = sorted(set(built_in.probes()) - {"teacher", "novelty", "readouts", "sites", "swaps"})
 """All but `teacher`, whose settings are its own, and those that need a run."""
@@ -42,7 +48,9 @@ def texts_of(probe, classifier, batch):
     for one in probe.examine(subject, Draws(0, probe.name)):
         if isinstance(one, Measurement):
             value = one.value.detach().double().reshape(len(batch), -1)
-            step = torch.zeros_like(value) if one.step is None else one.step.double().expand_as(value)
+            step = (
+                torch.zeros_like(value) if one.step is None else one.step.double().expand_as(value)
+            )
             found[one.metric, one.site] = [
                 {at: number for at, number in zip(*row, strict=True) if not math.isnan(at)}
                 for row in zip(step.tolist(), value.tolist(), strict=True)
@@ -52,9 +60,13 @@ def texts_of(probe, classifier, batch):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_batch_and_padding_change_no_number(name):
-    probe, near = built_in.probes()[name](**SETTINGS.get(name, {})), NEAR.get(name, 1e-10)
-    classifier, batch = toy_classifier(classes=3, spread=4), marked(LENGTHS, classes=3)
-    expected, wide = (texts_of(probe, classifier, some) for some in (batch, marked(LENGTHS, classes=3, padding=4)))
+    probe = built_in.probes()[name](**SETTINGS.get(name, {}))
+    near = NEAR.get(name, 1e-10)
+    classifier = toy_classifier(classes=3, spread=4)
+    batch = marked(LENGTHS, classes=3)
+    expected, wide = (
+        texts_of(probe, classifier, some) for some in (batch, marked(LENGTHS, classes=3, padding=4))
+    )
     assert any(any(one) for one in expected.values())
     if set(DESCRIPTION) <= set(probe.metrics):
         assert expected["content_length", ""] == [{0: length} for length in LENGTHS]
@@ -73,12 +85,24 @@ def test_batch_and_padding_change_no_number(name):
         ("adversarial", {"curve": [0.1, 2.0]}, "curve"),
         ("agreement_matrix", {"importances": ["attention"]}, "importances=.*two or more"),
         ("correlation", {"importances": ["attention"]}, "importances=.*one or more"),
-        ("correlation", {"ceilings": [["attention", "gradient"]]}, "ceilings.*neither of them attention"),
+        (
+            "correlation",
+            {"ceilings": [["attention", "gradient"]]},
+            "ceilings.*neither of them attention",
+        ),
         ("erasure", {"importances": ["attention", "attention"]}, "every name once"),
-        ("faithfulness", {"operators": ["blank"]}, "operators=.*blank.*delete, mask, zeros, mean or attention"),
+        (
+            "faithfulness",
+            {"operators": ["blank"]},
+            "operators=.*blank.*delete, mask, zeros, mean or attention",
+        ),
         ("faithfulness", {"thresholds": [0.0]}, "thresholds.*above 0 and below 1"),
         ("near_ties", {"tolerance": 1.0}, "tolerance=1.0"),
-        ("novelty", {"operators": ["attention"]}, "operators=.*attention.*delete, mask, zeros or mean"),
+        (
+            "novelty",
+            {"operators": ["attention"]},
+            "operators=.*attention.*delete, mask, zeros or mean",
+        ),
         ("subsets", {"most_words": 17}, "most_words=17.*16"),
         ("teacher", {}, "teacher=PATH"),
     ],
@@ -90,13 +114,16 @@ def test_settings_that_cannot_be_used_are_refused(name, settings, expected):
 
 @pytest.mark.parametrize("name", ["novelty", "readouts", "swaps"])
 def test_a_probe_of_other_texts_is_refused_without_a_run(name):
-    classifier, batch = toy_classifier(), toy_batch([4])
+    classifier = toy_classifier()
+    batch = toy_batch([4])
     subject = Subject(classifier, batch, *toy_readout(classifier, batch))
     with pytest.raises(UserError, match="only a run has: leave it out"):
         list(built_in.probes()[name]().examine(subject, Draws(0, name)))
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in built_in.probes().items() if one.one_decision))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, one in built_in.probes().items() if one.one_decision)
+)
 def test_several_labels_have_no_decision_to_flip(name):
     with pytest.raises(UserError, match="leave it out"):
         built_in.probes()[name]().refuse(toy_classifier(task=Task.MULTI_LABEL))

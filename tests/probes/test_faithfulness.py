@@ -17,7 +17,8 @@ THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 def p_of(subject, row, places, operator):
     """The probability of the predicted class of one text that keeps the words at these places."""
-    batch, model = subject.batch, subject.classifier
+    batch = subject.batch
+    model = subject.classifier
     decision = int(subject.outputs.logits[row].argmax())
     ids = batch.ids[row][batch.content[row]].tolist()
     if not places and operator in ("delete", "attention"):
@@ -26,7 +27,9 @@ def p_of(subject, row, places, operator):
         at = batch.content[row].nonzero()[:, 0][places]
         weights = subject.readout.attention.clone()
         weights[row] = 0
-        weights[row, at] = subject.readout.attention[row, at] / subject.readout.attention[row, at].sum()
+        weights[row, at] = (
+            subject.readout.attention[row, at] / subject.readout.attention[row, at].sum()
+        )
         return subject.readout.predict(weights)[row, decision].item()
     if operator == "delete":
         ids = [ids[place] for place in places]
@@ -47,7 +50,9 @@ def p_of(subject, row, places, operator):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_numbers_are_those_of_a_loop_over_texts(operator):
     subject = subject_of(lengths=[7, 11, 1], padding=2)
-    found = measured(Faithfulness(operators=[operator], importances=["attention", "gradient_input"]), subject)
+    found = measured(
+        Faithfulness(operators=[operator], importances=["attention", "gradient_input"]), subject
+    )
     shares = sorted({*THRESHOLDS, *GRID})
     for name in ("attention", "gradient_input"):
         for row, length in enumerate([7, 11, 1]):
@@ -62,12 +67,18 @@ def test_the_numbers_are_those_of_a_loop_over_texts(operator):
             for kind, aopc in (("deletion", "comprehensiveness"), ("insertion", "sufficiency")):
                 curve = found[f"{kind}_{name}_by_{operator}"]
                 assert curve.step.tolist() == shares
-                np.testing.assert_allclose(curve.value[row].detach().numpy(), drops[kind], atol=1e-9)
+                np.testing.assert_allclose(
+                    curve.value[row].detach().numpy(), drops[kind], atol=1e-9
+                )
                 mean = np.mean([drops[kind][shares.index(threshold)] for threshold in THRESHOLDS])
-                assert found[f"{aopc}_{name}_by_{operator}"].value[row].item() == pytest.approx(mean, nan_ok=True)
+                assert found[f"{aopc}_{name}_by_{operator}"].value[row].item() == pytest.approx(
+                    mean, nan_ok=True
+                )
             on_grid = [drops["deletion"][shares.index(share)] for share in GRID]
             area = np.trapezoid([0, *on_grid], [0, *GRID]) / GRID[-1]
-            assert found[f"deletion_area_{name}_by_{operator}"].value[row].item() == pytest.approx(area, nan_ok=True)
+            assert found[f"deletion_area_{name}_by_{operator}"].value[row].item() == pytest.approx(
+                area, nan_ok=True
+            )
 
 
 def test_texts_without_a_word_are_undefined_where_one_is_needed():
@@ -81,7 +92,10 @@ def test_texts_without_a_word_are_undefined_where_one_is_needed():
 def test_the_gap_is_that_of_the_importances_which_should_add_up():
     subject = subject_of()
     found = measured(
-        Faithfulness(importances=["attention", "integrated_gradients", "kernel_shap"], operators=["zeros"]), subject
+        Faithfulness(
+            importances=["attention", "integrated_gradients", "kernel_shap"], operators=["zeros"]
+        ),
+        subject,
     )
     gaps = {name for name in found if name.startswith("completeness_gap_")}
     assert gaps == {"completeness_gap_integrated_gradients", "completeness_gap_kernel_shap"}
@@ -92,12 +106,14 @@ def test_the_gap_is_that_of_the_importances_which_should_add_up():
 
 def test_an_undefined_importance_has_no_numbers():
     class Nowhere(Importance):
-        name, title = "nowhere", "nowhere"
+        name = "nowhere"
+        title = "nowhere"
 
         def scores(self, subject):
             return torch.full_like(subject.readout.attention, torch.nan)
 
     found = measured(
-        Faithfulness(importances=["nowhere"], operators=["zeros"]), subject_of(importances={"nowhere": Nowhere()})
+        Faithfulness(importances=["nowhere"], operators=["zeros"]),
+        subject_of(importances={"nowhere": Nowhere()}),
     )
     assert all(one.value.isnan().all() for name, one in found.items() if "nowhere" in name)

@@ -7,11 +7,19 @@ from tests.toys import toy_batch, toy_classifier
 
 
 def test_shares_of_every_text_sum_to_one_over_its_content_positions():
-    classifier, batch = toy_classifier(spread=3), toy_batch([5, 1, 3])
+    classifier = toy_classifier(spread=3)
+    batch = toy_batch([5, 1, 3])
     found = measured(Gradient(), subject_of(classifier, batch))
     raw = gradients(classifier, batch)
-    torch.testing.assert_close(found["gradient"].value, raw.embedding / raw.embedding.sum(-1, keepdim=True))
-    for metric in ("gradient", "gradient_through_attention", "hidden_gradient", "hidden_gradient_through_attention"):
+    torch.testing.assert_close(
+        found["gradient"].value, raw.embedding / raw.embedding.sum(-1, keepdim=True)
+    )
+    for metric in (
+        "gradient",
+        "gradient_through_attention",
+        "hidden_gradient",
+        "hidden_gradient_through_attention",
+    ):
         torch.testing.assert_close(found[metric].value.sum(-1), torch.ones(3).double())
         assert (~found[metric].step.isnan()).sum(-1).tolist() == [5, 1, 3]
     assert found["max_gradient"].value.tolist() == found["gradient"].value.amax(-1).tolist()
@@ -20,7 +28,8 @@ def test_shares_of_every_text_sum_to_one_over_its_content_positions():
 
 
 def test_a_prediction_that_does_not_react_has_undefined_shares():
-    classifier, batch = toy_classifier(), toy_batch([4])
+    classifier = toy_classifier()
+    batch = toy_batch([4])
     with torch.no_grad():
         classifier.decoder.output.weight.zero_()
     found = measured(Gradient(), subject_of(classifier, batch))

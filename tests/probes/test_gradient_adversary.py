@@ -18,15 +18,23 @@ def start_for(readout, restarts=5):
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("epsilon", [0.01, 0.2])
 def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, epsilon):
-    classifier, batch = toy_classifier(classes=classes, spread=4), toy_batch([6, 9, 4])
+    classifier = toy_classifier(classes=classes, spread=4)
+    batch = toy_batch([6, 9, 4])
     outputs, readout = toy_readout(classifier, batch)
     start = start_for(readout)
     found = search_adversary(readout, start, epsilon=epsilon, steps=120)
     attention, tvd = reference.adversary(
-        classifier, outputs.hidden, readout.attention, batch.content, epsilon=epsilon, steps=120,
+        classifier,
+        outputs.hidden,
+        readout.attention,
+        batch.content,
+        epsilon=epsilon,
+        steps=120,
         start=start.transpose(0, 1),
-    )  # fmt: skip
-    jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(tvd > epsilon, 0)
+    )
+    jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(
+        tvd > epsilon, 0
+    )
     torch.testing.assert_close(found.jsd, jsd.amax(1), atol=1e-6, rtol=0)
     torch.testing.assert_close(found.feasible, (tvd <= epsilon).double().mean(1))
     assert (found.tvd <= epsilon).all()
@@ -34,15 +42,20 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_gradient(classes):
-    classifier, batch = toy_classifier(classes=classes, spread=4), toy_batch([6, 4])
+    classifier = toy_classifier(classes=classes, spread=4)
+    batch = toy_batch([6, 4])
     outputs, linear = toy_readout(classifier, batch)
     generic = Readout(
-        linear.attention, linear.content, linear.example_id,
+        linear.attention,
+        linear.content,
+        linear.example_id,
         decode=lambda attention: classifier.decoder.decode(outputs.hidden, attention),
-    )  # fmt: skip
+    )
     logits = start_for(linear).masked_fill(~linear.content, OUTSIDE)
     by_hand, by_autograd, without = (
-        gradient_of(logits, readout, linear.prediction(), epsilon=0.001, penalty=penalty, diversity=1.0)
+        gradient_of(
+            logits, readout, linear.prediction(), epsilon=0.001, penalty=penalty, diversity=1.0
+        )
         for readout, penalty in ((linear, 500.0), (generic, 500.0), (linear, 0.0))
     )
     torch.testing.assert_close(by_hand, by_autograd)
@@ -51,44 +64,64 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
 
 @pytest.mark.parametrize("restarts", [1, 2, 5, 40])
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32])
-def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_written(restarts, precision):
-    """40 restarts: more factors than one logarithm holds. Peaked starts: weights down to 1e-12 among them."""
+def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_written(
+    restarts, precision
+):
+    """40 restarts: more factors than one logarithm holds. Peaked starts: weights down to 1e-12
+    among them."""
     _, readout = toy_readout(toy_classifier(classes=3, spread=4), toy_batch([6, 9]))
     readout = replace(
-        readout, attention=readout.attention.to(precision), position_logits=readout.position_logits.to(precision)
+        readout,
+        attention=readout.attention.to(precision),
+        position_logits=readout.position_logits.to(precision),
     )
     start = (3 * start_for(readout, restarts)).to(precision)
     logits = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    gradient = gradient_of(logits, readout, readout.prediction(), epsilon=0.01, penalty=500.0, diversity=1.0)
+    gradient = gradient_of(
+        logits, readout, readout.prediction(), epsilon=0.01, penalty=500.0, diversity=1.0
+    )
 
     free = start.double().requires_grad_()
-    wide = replace(readout, attention=readout.attention.double(), position_logits=readout.position_logits.double())
+    wide = replace(
+        readout,
+        attention=readout.attention.double(),
+        position_logits=readout.position_logits.double(),
+    )
     attention = free.masked_fill(~wide.content, -torch.inf).softmax(-1)
     away = jensen_shannon(attention, wide.attention).sum()
     pairs = jensen_shannon(attention.unsqueeze(0), attention.unsqueeze(1)).sum() / restarts**2
     excess = (wide.distance(wide.predict(attention), wide.prediction()) - 0.01).relu().sum()
     (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
-    tolerance = {"atol": 1e-12, "rtol": 1e-9} if precision == torch.float64 else {"atol": 2e-3, "rtol": 1e-3}
+    tolerance = (
+        {"atol": 1e-12, "rtol": 1e-9}
+        if precision == torch.float64
+        else {"atol": 2e-3, "rtol": 1e-3}
+    )
     torch.testing.assert_close(gradient.double(), expected, **tolerance)
 
 
 def test_batch_and_padding_change_no_number_after_500_steps():
     classifier = toy_classifier(spread=4)
-    batch, padded = toy_batch([5, 9, 2]), toy_batch([5, 9, 2], padding=4)
+    batch = toy_batch([5, 9, 2])
+    padded = toy_batch([5, 9, 2], padding=4)
 
     def search(these):
         readout = toy_readout(classifier, these)[1]
         return search_adversary(readout, start_for(readout), epsilon=0.01)
 
-    expected, wide = search(batch), search(padded)
+    expected = search(batch)
+    wide = search(padded)
     torch.testing.assert_close(wide.jsd, expected.jsd, atol=1e-6, rtol=0)
     torch.testing.assert_close(wide.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
     for row in range(3):
-        torch.testing.assert_close(search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0
+        )
 
 
 def test_no_feasible_restart_leaves_the_original():
-    classifier, batch = toy_classifier(spread=30), toy_batch([6, 8])
+    classifier = toy_classifier(spread=30)
+    batch = toy_batch([6, 8])
     _, readout = toy_readout(classifier, batch)
     found = search_adversary(readout, start_for(readout), epsilon=0.0, steps=0)
     assert (found.feasible == 0).all()

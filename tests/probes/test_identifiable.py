@@ -20,7 +20,9 @@ def measured(model, batch, words=None):
 
 def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_says():
     generator = torch.Generator().manual_seed(5)
-    rows, parts, size = 3, 9, 4
+    rows = 3
+    parts = 9
+    size = 4
     weights = torch.randn(rows, parts, generator=generator, dtype=torch.float64).softmax(-1)
     values = torch.randn(rows, parts, size, generator=generator, dtype=torch.float64)
     word = torch.tensor([-1, 1, 1, 2, 3, 3, 3, 4, -1])
@@ -35,7 +37,9 @@ def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_s
     for one in (1, 3, 4):
         cost = np.tile((word == one).numpy() / rows, rows)
         least, most = (linprog(sign * cost, A_eq=equations, b_eq=limits) for sign in (1, -1))
-        np.testing.assert_allclose([found.low[one], found.high[one]], [least.fun, -most.fun], atol=1e-7)
+        np.testing.assert_allclose(
+            [found.low[one], found.high[one]], [least.fun, -most.fun], atol=1e-7
+        )
         # the attention at that end has this weight there, and is one
         np.testing.assert_allclose(found.lowest[one, one], found.low[one], atol=1e-7)
         assert 0 < found.lowest[one, :5].sum() <= 1 + 1e-9
@@ -45,8 +49,10 @@ def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_s
 
 
 def test_two_classes_leave_nearly_every_attention_of_a_linear_decoder_free():
-    """Only the margin has to stay: of a text of n words n − 2 directions are free, and one of two words is unique."""
-    model, batch = toy_classifier().double().eval(), toy_batch([2, 5, 9, 1])
+    """Only the margin has to stay: of a text of n words n − 2 directions are free, and one of two
+    words is unique."""
+    model = toy_classifier().double().eval()
+    batch = toy_batch([2, 5, 9, 1])
     found, notes = measured(model, batch)
     length = batch.content.sum(-1)
     assert found["freedom"].value.tolist() == (length - 2).clamp_min(0).tolist()
@@ -56,7 +62,8 @@ def test_two_classes_leave_nearly_every_attention_of_a_linear_decoder_free():
     margins = readout.position_logits[..., 1] - readout.position_logits[..., 0]
     for text in range(len(batch)):
         content = batch.content[text]
-        attention, margin = readout.attention[text][content].numpy(), margins[text][content].numpy()
+        attention = readout.attention[text][content].numpy()
+        margin = margins[text][content].numpy()
         top = int(attention.argmax())
         rows = np.stack([np.ones_like(margin), margin])
         least = linprog(np.eye(len(margin))[top], A_eq=rows, b_eq=rows @ attention).fun

@@ -7,7 +7,8 @@ from tests.toys import toy_batch, toy_classifier
 
 
 def test_yields_every_token_its_largest_and_the_share_that_decides():
-    classifier, batch = toy_classifier("average", spread=6), toy_batch([5, 1, 8, 6, 7, 3, 4])
+    classifier = toy_classifier("average", spread=6)
+    batch = toy_batch([5, 1, 8, 6, 7, 3, 4])
     subject = subject_of(classifier, batch)
     found = measured(LeaveOneOut(), subject)
     expected = leave_one_out(classifier, batch, subject.outputs)

@@ -12,13 +12,17 @@ def readout_of(*weights):
     attention = torch.tensor(weights, dtype=torch.float64)
     content = attention >= 0
     logits = torch.zeros(*attention.shape, 2, dtype=torch.float64)
-    return Readout(attention.clamp(min=0), content, torch.arange(len(attention)), position_logits=logits)
+    return Readout(
+        attention.clamp(min=0), content, torch.arange(len(attention)), position_logits=logits
+    )
 
 
 def test_all_pairs_one_by_one():
     generator = torch.Generator().manual_seed(3)
     content = torch.rand(30, 12, generator=generator) < 0.8
-    attention = (torch.randn(30, 12, generator=generator, dtype=torch.float64) * 0.1).masked_fill(~content, -torch.inf)
+    attention = (torch.randn(30, 12, generator=generator, dtype=torch.float64) * 0.1).masked_fill(
+        ~content, -torch.inf
+    )
     attention = attention.softmax(-1)
     near, gap = ties(attention, content, 0.05)
     for row in range(30):
@@ -26,12 +30,15 @@ def test_all_pairs_one_by_one():
         pairs = list(combinations(weights, 2))
         level = sum(abs(a - b) <= 0.05 * max(a, b) for a, b in pairs)
         assert near[row] == pytest.approx(level / len(pairs))
-        first, second = sorted(weights)[-1], sorted(weights)[-2]
+        first = sorted(weights)[-1]
+        second = sorted(weights)[-2]
         assert gap[row] == pytest.approx((first - second) / first)
 
 
 def test_equal_weights_are_all_level_and_far_ones_never():
-    found = values(NearTies(samples=200), readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01]))
+    found = values(
+        NearTies(samples=200), readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01])
+    )
     assert found["near_ties"].tolist() == [1, 0]
     assert found["top_gap"].tolist() == pytest.approx([0, 0.8125])
     assert found["tau_moved"][0].isnan()

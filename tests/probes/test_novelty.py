@@ -10,7 +10,9 @@ from tests.toys import toy_batch
 
 
 def normal(count, seed, shift=0.0):
-    return shift + torch.randn(count, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return shift + torch.randn(
+        count, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def test_p_values_of_texts_like_the_others_are_even_and_of_unlike_ones_are_the_least():
@@ -21,16 +23,23 @@ def test_p_values_of_texts_like_the_others_are_even_and_of_unlike_ones_are_the_l
 
 
 def test_by_a_plain_loop():
-    others, texts = normal(7, 3), normal(5, 4)
+    others = normal(7, 3)
+    texts = normal(5, 4)
     others[:, 3] = 1.0  # of no deviation
     texts[:, 3] = 1.0
     scale = [float(column.std()) or 1.0 for column in others.T]
 
     def apart(a, b):
-        return sum(((float(x) - float(y)) / s) ** 2 for x, y, s in zip(a, b, scale, strict=True)) ** 0.5
+        return (
+            sum(((float(x) - float(y)) / s) ** 2 for x, y, s in zip(a, b, scale, strict=True))
+            ** 0.5
+        )
 
     own = [min(apart(a, b) for j, b in enumerate(others) if j != i) for i, a in enumerate(others)]
-    expected = [(1 + sum(one >= min(apart(text, other) for other in others) for one in own)) / 8 for text in texts]
+    expected = [
+        (1 + sum(one >= min(apart(text, other) for other in others) for one in own)) / 8
+        for text in texts
+    ]
     assert Known.of(others).p_values(texts).tolist() == pytest.approx(expected)
 
 

@@ -12,7 +12,9 @@ from tests.probes.tables import values
 
 def random_case(count, texts=12, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    attention = (2 * torch.randn(texts, count, generator=generator, dtype=torch.float64)).softmax(-1)
+    attention = (2 * torch.randn(texts, count, generator=generator, dtype=torch.float64)).softmax(
+        -1
+    )
     logits = 2 * torch.randn(texts, count, 2, generator=generator, dtype=torch.float64)
     return attention, logits, torch.ones(texts, count, dtype=torch.bool)
 
@@ -36,7 +38,8 @@ def test_every_permutation_lies_between_the_certified_limits_and_the_search_come
     lead = logits[..., 0] - logits[..., 1]
     reached = 0
     for row in range(len(attention)):
-        weights, leads = attention[row].tolist(), lead[row].tolist()
+        weights = attention[row].tolist()
+        leads = lead[row].tolist()
         falls = [fall_by_hand(weights, leads, order) for order in itertools.permutations(range(6))]
         low, low_found, high_found, high = (float(one[row]) for one in limits)
         assert low <= min(falls) + 1e-12
@@ -52,15 +55,22 @@ def test_the_fall_of_an_order_is_that_of_its_prefixes_one_by_one():
     lead = logits[..., 0] - logits[..., 1]
     orders = torch.tensor(list(itertools.permutations(range(5))))
     for row in range(4):
-        expected = [fall_by_hand(attention[row].tolist(), lead[row].tolist(), order.tolist()) for order in orders]
-        assert mean_fall(attention[row], lead[row], orders).tolist() == pytest.approx(expected, abs=1e-12)
+        expected = [
+            fall_by_hand(attention[row].tolist(), lead[row].tolist(), order.tolist())
+            for order in orders
+        ]
+        assert mean_fall(attention[row], lead[row], orders).tolist() == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_of_an_even_attention_the_limits_are_exact_and_by_hand():
-    """The best set of each size then is that of the largest leads: one order goes through all of them."""
+    """The best set of each size then is that of the largest leads: one order goes through all of
+    them."""
     lead = torch.tensor([[3.0, -1.0, 2.0, 0.5]], dtype=torch.float64)
     logits = torch.stack([lead, 0 * lead], -1)
-    even, content = torch.full((1, 4), 0.25, dtype=torch.float64), torch.ones(1, 4, dtype=torch.bool)
+    even = torch.full((1, 4), 0.25, dtype=torch.float64)
+    content = torch.ones(1, 4, dtype=torch.bool)
     zero = torch.zeros(1, dtype=torch.long)
     limits = order_limits(even, logits, content, class_=zero, rival=zero + 1, beam=1)
     best = fall_by_hand([0.25] * 4, lead[0].tolist(), [0, 2, 3, 1])
@@ -72,14 +82,18 @@ def test_the_probe_places_every_order_between_the_limits():
     names = ["attention", "random", "contribution"]
     found = values(OrderLimits(names), subject_of(lengths=[6, 9, 1, 40], classes=3))
     for name in names:
-        low, high, own = found[f"place_low_{name}"], found[f"place_high_{name}"], found[f"aopc_{name}"]
+        low = found[f"place_low_{name}"]
+        high = found[f"place_high_{name}"]
+        own = found[f"aopc_{name}"]
         defined = ~own.isnan()
         assert defined.tolist() == [True, True, False, True]
         assert (low[defined] <= high[defined] + 1e-12).all()
         assert (found["aopc_lowest"][defined] <= own[defined] + 1e-12).all()
         assert (own[defined] <= found["aopc_highest"][defined] + 1e-12).all()
     exact = found["limits_reached"] == 1
-    torch.testing.assert_close(found["place_low_attention"][exact], found["place_high_attention"][exact])
+    torch.testing.assert_close(
+        found["place_low_attention"][exact], found["place_high_attention"][exact]
+    )
 
 
 def test_a_position_without_attention_leaves_it_undefined():
@@ -91,10 +105,13 @@ def test_a_position_without_attention_leaves_it_undefined():
 
 
 def test_weights_without_meaning_come_near_to_the_best_order_so_that_nothing_is_claimed():
-    """The decision is what random weights make of random leads: removing the largest first is far from random order."""
+    """The decision is what random weights make of random leads: removing the largest first is far
+    from random order."""
     attention, logits, content = random_case(8, texts=200)
     order = (attention.unsqueeze(-1) * logits).sum(1).argsort(-1, descending=True)
-    limits = order_limits(attention, logits, content, class_=order[:, 0], rival=order[:, 1], beam=16)
+    limits = order_limits(
+        attention, logits, content, class_=order[:, 0], rival=order[:, 1], beam=16
+    )
     leads = logits.gather(-1, order[:, None].expand(-1, 8, -1))
     lead = leads[..., 0] - leads[..., 1]
 

@@ -25,7 +25,8 @@ def test_every_permutation_of_the_content_comes_up_equally_often():
 
 
 def test_median_over_all_permutations_of_a_short_text_by_hand():
-    classifier, batch = toy_classifier(spread=4), toy_batch([3])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([3])
     outputs, readout = toy_readout(classifier, batch)
     weights = readout.attention[0, 1:4].tolist()
     original = outputs.logits.softmax(-1)
@@ -37,7 +38,11 @@ def test_median_over_all_permutations_of_a_short_text_by_hand():
         distances.append(float((other - original).abs().sum().detach()) / 2)
     # 6 equally likely outcomes: with 999 samples the sample median is one of the middle two
     middle = sorted(distances)[2:4]
-    assert middle[0] - 1e-12 <= float(values(Permutation(999), readout)["median_tvd"]) <= middle[1] + 1e-12
+    assert (
+        middle[0] - 1e-12
+        <= float(values(Permutation(999), readout)["median_tvd"])
+        <= middle[1] + 1e-12
+    )
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -47,7 +52,9 @@ def test_agrees_with_the_published_loop_in_distribution(question):
     outputs, readout = toy_readout(classifier, batch)
     ours = values(Permutation(2000), readout)["median_tvd"]
     torch.manual_seed(0)
-    theirs = reference.permutation(classifier, outputs.hidden, batch.content, samples=2000, query=outputs.query)
+    theirs = reference.permutation(
+        classifier, outputs.hidden, batch.content, samples=2000, query=outputs.query
+    )
     np.testing.assert_allclose(ours, theirs, rtol=0.12)
 
 

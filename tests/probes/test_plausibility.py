@@ -42,7 +42,9 @@ def test_the_human_ceiling_stands_beside_each_importance():
     batch.rationale = torch.zeros_like(batch.content)
     batch.annotators = torch.zeros_like(batch.ids)
     batch.rationale[0, 1] = True
-    batch.annotators[0, batch.content[0]] = torch.from_numpy(packed([np.array(one) for one in people])).long()
+    batch.annotators[0, batch.content[0]] = torch.from_numpy(
+        packed([np.array(one) for one in people])
+    ).long()
     found = measured(batch)[1]
     # A: half right of two and two; B: its one word of three; C: nothing of what the others marked
     assert float(found["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
@@ -59,7 +61,9 @@ def test_the_human_ceiling_stands_beside_each_importance():
 def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():
     batch = toy_batch([6, 4, 5, 5], question=True, classes=3)
     batch.rationale = torch.zeros_like(batch.content)
-    for row, place in enumerate([1, 3, 5]):  # the first and the last word have a neighbour on one side only
+    for row, place in enumerate(
+        [1, 3, 5]
+    ):  # the first and the last word have a neighbour on one side only
         batch.rationale[row, place] = True
     subject = subject_of(toy_classifier(spread=6, question="additive", classes=3), batch)
     found = values(Plausibility(), subject)
@@ -72,7 +76,9 @@ def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():
             error = 1 - 2 * len(links & gold) / (len(links) + len(gold))
             beyond = sum(weights[one] for one in gold) - len(gold) / len(words)
             assert float(found[f"{prefix}alignment_error_attention"][row]) == pytest.approx(error)
-            assert float(found[f"{prefix}mass_beyond_chance_attention"][row]) == pytest.approx(beyond)
+            assert float(found[f"{prefix}mass_beyond_chance_attention"][row]) == pytest.approx(
+                beyond
+            )
         assert found[f"{prefix}alignment_error_attention"][3].isnan()  # nothing is gold
 
 
@@ -80,22 +86,34 @@ def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():
     ("attention", "shift", "beyond"),
     [("rationale", "", 1.0), ("rationale_off", "right_", None), ("uniform", None, 0.0)],
 )
-def test_imposed_gold_has_no_error_and_equal_weights_are_at_chance(attention, shift, beyond, tmp_path):
+def test_imposed_gold_has_no_error_and_equal_weights_are_at_chance(
+    attention, shift, beyond, tmp_path
+):
     mass = [] if attention == "uniform" else ["model.attention.mass=1.0"]
     config = small_run(
-        tmp_path, "task=qa", "data=transductions", "model/decoder=additive", f"model/attention={attention}", *mass,
-        "data.source.train_size=40", "data.source.test_size=40", "probe.plausibility.importances=[attention]",
+        tmp_path,
+        "task=qa",
+        "data=transductions",
+        "model/decoder=additive",
+        f"model/attention={attention}",
+        *mass,
+        "data.source.train_size=40",
+        "data.source.test_size=40",
+        "probe.plausibility.importances=[attention]",
         probes="[plausibility]",
-    )  # fmt: skip
+    )
     results = read_results(run(config), probe="plausibility")
     mean = results.groupby("metric", observed=True)["value"].mean()
     share = mean["rationale_share"]
     if beyond is not None:
-        assert mean["mass_beyond_chance_attention"] == pytest.approx(beyond - beyond * share, abs=1e-6)
+        assert mean["mass_beyond_chance_attention"] == pytest.approx(
+            beyond - beyond * share, abs=1e-6
+        )
     if shift is None:  # the null
         assert mean["alignment_error_attention"] == pytest.approx(1 - share)
     for prefix in () if shift is None else ("", "left_", "right_"):
         error = mean[f"{prefix}alignment_error_attention"]
-        # a copy's last word has no neighbour to the right, and one step in as many as there are words is about it
+        # a copy's last word has no neighbour to the right, and one step in as many as there are
+        # words is about it
         expected = (share if shift else 0) if prefix == shift else 1
         assert error == pytest.approx(expected, abs=1e-6 if prefix == shift else 0.1)

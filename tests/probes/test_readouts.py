@@ -10,20 +10,32 @@ from attnprobe.data.batching import Ragged, TextSplit
 from attnprobe.probes.readouts import READING, Readouts, fitted, out_of_fold
 from tests.probes.tables import table
 
-WORDS, FILLER, TEXTS = 42, 40, 240
+WORDS = 42
+FILLER = 40
+TEXTS = 240
 
 
 def drawn(seed=0, repeats=1):
-    """Ten words, of which the one at a random place is of the label's kind; and one of each kind is always there."""
+    """Ten words, of which the one at a random place is of the label's kind; and one of each kind is
+    always there."""
     draw = np.random.default_rng(seed)
-    labels, rows, places = [], [], []
+    labels = []
+    rows = []
+    places = []
     for _ in range(TEXTS // repeats):
-        row, label = draw.integers(0, FILLER, 10), draw.integers(2)
+        row = draw.integers(0, FILLER, 10)
+        label = draw.integers(2)
         decides, other = draw.permutation(10)[:2]
         row[decides], row[other] = FILLER + label, FILLER + 1 - label
-        labels, rows, places = [*labels, label], [*rows, row], [*places, decides]
+        labels = [*labels, label]
+        rows = [*rows, row]
+        places = [*places, decides]
     order = np.tile(np.arange(len(rows)), repeats)
-    return [labels[one] for one in order], [rows[one] for one in order], [places[one] for one in order]
+    return (
+        [labels[one] for one in order],
+        [rows[one] for one in order],
+        [places[one] for one in order],
+    )
 
 
 def model(places, weight):
@@ -44,7 +56,8 @@ def model(places, weight):
 def told(weight, repeats=1, relabelled=lambda labels: labels):
     """The labels, and what of them is told by the read-outs."""
     labels, rows, places = drawn(repeats=repeats)
-    labels, words = np.array(relabelled(labels)), Ragged.of([np.array(row) for row in rows], np.int64)
+    labels = np.array(relabelled(labels))
+    words = Ragged.of([np.array(row) for row in rows], np.int64)
     split = TextSplit(np.arange(TEXTS), words, np.arange(WORDS), {"labels": labels})
     return labels, Readouts()._of_split(model(places, weight), split, torch.device("cpu"))
 
@@ -53,10 +66,15 @@ def test_weights_that_say_everything_and_weights_that_say_nothing():
     everything, nothing = (told(weight)[1] for weight in (0.9, 0.1))
     assert everything["readout_words_attention"].mean() == 1
     assert everything["readout_states_attention"].mean() == 1
-    for found in (everything, nothing):  # one word of each kind is in every text: alike, they say nothing
+    for found in (
+        everything,
+        nothing,
+    ):  # one word of each kind is in every text: alike, they say nothing
         assert abs(found["readout_words_equal"].mean() - 0.5) < 0.15
     for kind in ("words", "states"):
-        np.testing.assert_array_equal(nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"])
+        np.testing.assert_array_equal(
+            nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"]
+        )
 
 
 def test_a_text_is_not_told_by_its_own_repeats():
@@ -68,7 +86,8 @@ def test_a_text_is_not_told_by_its_own_repeats():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_fit_is_the_optimum(classes):
     draw = np.random.default_rng(1)
-    features, labels = draw.normal(size=(90, 4)), draw.integers(0, classes, 90)
+    features = draw.normal(size=(90, 4))
+    labels = draw.integers(0, classes, 90)
     ours = fitted(sparse.csr_matrix(features), labels, 2.0)
     scaled = features / np.abs(features).max(0)
 
@@ -77,7 +96,9 @@ def test_the_fit_is_the_optimum(classes):
         if classes == 2:  # one vector of weights, of the second class against the first
             weights = np.stack([np.zeros(5), weights[0]])
         logits = scaled @ weights[:, :4].T + weights[:, 4]
-        likelihood = (logits - scipy.special.logsumexp(logits, axis=1, keepdims=True))[np.arange(90), labels]
+        likelihood = (logits - scipy.special.logsumexp(logits, axis=1, keepdims=True))[
+            np.arange(90), labels
+        ]
         return -2.0 * likelihood.sum() + (weights[:, :4] ** 2).sum() / 2
 
     best = scipy.optimize.minimize(
@@ -93,7 +114,8 @@ def test_the_fit_is_the_optimum(classes):
 def test_folds_by_a_plain_loop():
     draw = np.random.default_rng(2)
     features = sparse.csr_matrix(draw.normal(size=(60, 3)))
-    labels, groups = draw.integers(0, 2, 60), np.arange(60)
+    labels = draw.integers(0, 2, 60)
+    groups = np.arange(60)
     found = out_of_fold(features, labels, groups, 1.0)
     for fit, ask in StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(60), labels):
         for one in ask:
@@ -115,5 +137,7 @@ def test_the_claims_are_differences_of_balanced_accuracies():
         right = found[f"readout_words_{kind}"]
         return np.mean([right[labels == label].mean() for label in (0, 1)])
 
-    number = next(one for one in READING.claims if one.criterion == "leak").measure(table("readouts", found))
+    number = next(one for one in READING.claims if one.criterion == "leak").measure(
+        table("readouts", found)
+    )
     assert number.value == pytest.approx(balanced("attention") - balanced("equal"))

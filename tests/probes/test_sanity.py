@@ -23,7 +23,8 @@ def of(classifier, batch, probe, seed=0):
 
 
 def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
-    classifier, batch = toy_classifier(spread=4), toy_batch([9, 12, 7] * 8)
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([9, 12, 7] * 8)
     before = {name: one.clone() for name, one in classifier.state_dict().items()}
     found = of(classifier, batch, Sanity(importances=NAMES, samples=2))
     assert all(torch.equal(one, before[name]) for name, one in classifier.state_dict().items())
@@ -31,8 +32,12 @@ def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
     assert parts == ["decoder", "attention", "encoder", "embedding"]
     for part in parts:
         for known in ("position", "random"):  # they read no parameter
-            torch.testing.assert_close(found[f"similarity_{known}_down_to_{part}"], torch.ones(24, dtype=torch.float64))
-    assert (found["similarity_attention_down_to_decoder"] == 1).all()  # it is computed before the decoder
+            torch.testing.assert_close(
+                found[f"similarity_{known}_down_to_{part}"], torch.ones(24, dtype=torch.float64)
+            )
+    assert (
+        found["similarity_attention_down_to_decoder"] == 1
+    ).all()  # it is computed before the decoder
     for changed in ("attention", "gradient"):
         left = found[f"random_weights_similarity_{changed}"]
         assert left.mean().abs() < 0.3
@@ -43,7 +48,8 @@ def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
 
 
 def test_one_random_model_by_hand():
-    classifier, batch = toy_classifier(spread=4), toy_batch([6, 8])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([6, 8])
     own = classifier(batch).attention.detach().double()
     found = of(classifier, batch, Sanity(importances=("attention",), samples=1))
     generator = torch.Generator().manual_seed(0)
@@ -61,10 +67,12 @@ def test_one_random_model_by_hand():
 
 
 def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does():
-    classifier, batch = toy_classifier(spread=4), toy_batch([6, 8])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([6, 8])
     timed = Sanity(importances=("attention",), samples=1)
     before = of(classifier, batch, timed, seed=0)
-    after, new = of(classifier, batch, timed, seed=1), of(classifier, batch, Sanity(("attention",), samples=1), seed=1)
+    after = of(classifier, batch, timed, seed=1)
+    new = of(classifier, batch, Sanity(("attention",), samples=1), seed=1)
     name = "similarity_attention_down_to_attention"
     assert not torch.equal(before[name], after[name])
     assert torch.equal(after[name], new[name])
@@ -81,7 +89,11 @@ def test_scores_that_are_all_equal_have_no_line():
     metrics = {
         metric.format(name): np.full(4, left)
         for name, left in (("idf", 1.0), ("uniform", np.nan))
-        for metric in ("ceiling_similarity_{}", "random_weights_similarity_{}", "similarity_{}_down_to_decoder")
+        for metric in (
+            "ceiling_similarity_{}",
+            "random_weights_similarity_{}",
+            "similarity_{}_down_to_decoder",
+        )
     }
     (panel,) = lines_down(table("sanity", metrics), None).axes
     drawn = [line.get_ydata() for line in panel.lines if line.get_marker() != "None"]
@@ -103,6 +115,7 @@ def test_the_study_from_training_to_its_table(tmp_path):
     assert [values[0] for values in drawn] == [1, 1, 1]
     # neither luck nor counted words change with the weights
     assert sorted(bool(np.allclose(values, 1)) for values in drawn) == [False, True, True]
-    probe, other = Sanity(twin=str(reading.runs[0])), toy_classifier()
+    probe = Sanity(twin=str(reading.runs[0]))
+    other = toy_classifier()
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(other)

@@ -18,9 +18,12 @@ SIGNS = Signs(["contribution"])
 def test_every_number_is_the_one_counted_by_hand():
     subject = subject_of(toy_classifier(), toy_batch([5, 1, 8]))
     found = values(SIGNS, subject)
-    scores, attention = subject.scores("contribution"), subject.readout.attention
+    scores = subject.scores("contribution")
+    attention = subject.readout.attention
     for row, content in enumerate(subject.readout.content):
-        own = [(float(attention[row, at]), float(scores[row, at])) for at in content.nonzero()[:, 0]]
+        own = [
+            (float(attention[row, at]), float(scores[row, at])) for at in content.nonzero()[:, 0]
+        ]
         against = [weight for weight, score in own if score < 0]
         assert found["against_contribution"][row] == pytest.approx(sum(against))
         assert found["chance_contribution"][row] == pytest.approx(len(against) / len(own))
@@ -33,7 +36,9 @@ def test_chance_is_the_mean_over_random_orders():
     noise = Draws(1, "null").uniform(4000, readout.content, readout.example_id)
     orders = permute_attention(readout.attention, readout.content, noise)
     against = (orders * (subject.scores("contribution") < 0)).sum(-1)
-    assert float(against.mean()) == pytest.approx(float(values(SIGNS, subject)["chance_contribution"]), abs=0.02)
+    assert float(against.mean()) == pytest.approx(
+        float(values(SIGNS, subject)["chance_contribution"]), abs=0.02
+    )
 
 
 def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
@@ -43,12 +48,16 @@ def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
     logits = torch.randn(500, 8, 2, generator=generator, dtype=torch.float64)
     number = torch.arange(500)
     readout = Readout(attention, torch.ones_like(attention).bool(), number, position_logits=logits)
-    found = values(SIGNS, replace(subject_of(toy_classifier(), toy_batch([8] * 500)), readout=readout))
+    found = values(
+        SIGNS, replace(subject_of(toy_classifier(), toy_batch([8] * 500)), readout=readout)
+    )
     assert (found["chance_contribution"] - found["against_contribution"]).mean() > 0.1
     assert READING.claims == ()
 
 
 def test_an_importance_without_a_sign_is_refused():
     assert Contribution.signed
-    with pytest.raises(UserError, match="attention has no sign: expected importances whose score below 0"):
+    with pytest.raises(
+        UserError, match="attention has no sign: expected importances whose score below 0"
+    ):
         values(Signs(["attention"]), subject_of(toy_classifier(), toy_batch([5, 1, 8])))

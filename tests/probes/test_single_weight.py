@@ -13,7 +13,9 @@ LENGTHS = [9, 4, 1, 2, 12]
 
 
 def examined(batch, *, question=False):
-    subject = subject_of(undecided(toy_classifier(classes=3, spread=8, question=question), batch), batch)
+    subject = subject_of(
+        undecided(toy_classifier(classes=3, spread=8, question=question), batch), batch
+    )
     return subject, values(SingleWeight(), subject)
 
 
@@ -21,7 +23,8 @@ def examined(batch, *, question=False):
 def test_equals_a_loop_over_all_pairs_of_items(question):
     batch = toy_batch(LENGTHS, padding=1, question=question)
     subject, found = examined(batch, question=question)
-    readout, outputs = subject.readout, subject.outputs
+    readout = subject.readout
+    outputs = subject.outputs
     gradient = subject.classifier.readout(batch, outputs).gradient()
     prediction = readout.prediction()
 
@@ -30,7 +33,9 @@ def test_equals_a_loop_over_all_pairs_of_items(question):
         other[row, item] = 0
         other[row] /= other[row].sum()
         q = readout.predict(other)[row]
-        return float(jensen_shannon(prediction[row], q)), float(q.argmax() != prediction[row].argmax())
+        return float(jensen_shannon(prediction[row], q)), float(
+            q.argmax() != prediction[row].argmax()
+        )
 
     for row, length in enumerate(LENGTHS):
         if length == 1:
@@ -54,16 +59,20 @@ def test_equals_a_loop_over_all_pairs_of_items(question):
                 "delta_js_negative": sum(value > effects[top][0] for value in js) / len(js),
             }
             for metric, value in expected.items():
-                assert float(found[f"{metric}_{name}"][row]) == pytest.approx(value, abs=1e-9), (metric, name)
+                assert float(found[f"{metric}_{name}"][row]) == pytest.approx(value, abs=1e-9), (
+                    metric,
+                    name,
+                )
             # the drawn item is one of the others, the same one in all three numbers
             drawn = [
-                item for item in others
+                item
+                for item in others
                 if float(attention[top] - attention[item])
                 == pytest.approx(float(found[f"drawn_delta_attention_{name}"][row]))
                 and effects[top][0] - effects[item][0]
                 == pytest.approx(float(found[f"drawn_delta_js_{name}"][row]), abs=1e-9)
                 and effects[item][1] == float(found[f"drawn_flip_{name}"][row])
-            ]  # fmt: skip
+            ]
             assert drawn
         order = sorted(effects, key=lambda item: -float(attention[item]))
         for name, item in (("second", order[1]), ("lowest", order[-1])):
@@ -88,7 +97,9 @@ def test_all_weight_on_one_item_leaves_what_needs_its_erasure_undefined():
     one = torch.zeros_like(subject.readout.attention)
     one[0, 2] = 1
     outputs = replace(subject.outputs, attention=one)
-    subject = Subject(subject.classifier, batch, outputs, subject.classifier.readout(batch, outputs))
+    subject = Subject(
+        subject.classifier, batch, outputs, subject.classifier.readout(batch, outputs)
+    )
     found = values(SingleWeight(), subject)
     assert found["undefined_erasure"].item() == 1
     assert found["js_top_attention"].isnan().all()

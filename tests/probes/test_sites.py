@@ -11,8 +11,18 @@ from attnprobe.probes.sites import Sites, maps, means, sites_table
 from tests.models.pretrained.families import batch_of, classifier
 from tests.probes.tables import subject_of
 
-OF_EVERY_SITE = {"attention", "max_attention", "evenness", "special_mass", "median_tvd", "uniform_tvd", "top_tvd",
-                 "top_flips", "tau_gradient", "tau_leave_one_out"}  # fmt: skip
+OF_EVERY_SITE = {
+    "attention",
+    "max_attention",
+    "evenness",
+    "special_mass",
+    "median_tvd",
+    "uniform_tvd",
+    "top_tvd",
+    "top_flips",
+    "tau_gradient",
+    "tau_leave_one_out",
+}
 """Its metrics where the data have no rationales."""
 
 
@@ -25,14 +35,20 @@ def measured():
     subject = subject_of(model, batch)
     probe = Sites(samples=4, importances=["gradient", "leave_one_out"])
     found = list(probe.examine(subject, Draws(0, "sites")))
-    return model, batch, subject, {(one.metric, one.site): one for one in found if isinstance(one, Measurement)}
+    return (
+        model,
+        batch,
+        subject,
+        {(one.metric, one.site): one for one in found if isinstance(one, Measurement)},
+    )
 
 
 def by_hand(model, batch, layer, head, row_of):
     """Probabilities of the library's own network, with the pooled row of one head exchanged."""
     from transformers.models.bert import modeling_bert
 
-    own, calls = modeling_bert.eager_attention_forward, []
+    own = modeling_bert.eager_attention_forward
+    calls = []
 
     def exchanged(module, query, key, value, mask, **settings):
         output, weights = own(module, query, key, value, mask, **settings)
@@ -49,7 +65,11 @@ def by_hand(model, batch, layer, head, row_of):
     try:
         mask = (batch.piece_word != -2).long()
         with torch.no_grad():
-            given = {"input_ids": batch.pieces, "attention_mask": mask, "token_type_ids": batch.piece_kind}
+            given = {
+                "input_ids": batch.pieces,
+                "attention_mask": mask,
+                "token_type_ids": batch.piece_kind,
+            }
             return model.network(**given).logits.softmax(-1)
     finally:
         modeling_bert.eager_attention_forward = own
@@ -78,12 +98,16 @@ def test_an_even_head_is_that_of_the_librarys_own_code(measured, layer, head):
     rows = []
     by_hand(model, batch, layer, head, lambda _, row: rows.append(row) or row)
     special = [float(row[batch.piece_word[text] == -1].sum()) for text, row in enumerate(rows)]
-    torch.testing.assert_close(found["special_mass", site].value, torch.tensor(special, dtype=torch.float64))
+    torch.testing.assert_close(
+        found["special_mass", site].value, torch.tensor(special, dtype=torch.float64)
+    )
 
 
 def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
     _, _, subject, found = measured
-    own = {one.metric: one.value for one in Permutation(samples=4).examine(subject, Draws(0, "sites"))}
+    own = {
+        one.metric: one.value for one in Permutation(samples=4).examine(subject, Draws(0, "sites"))
+    }
     torch.testing.assert_close(found["median_tvd", "layer 2"].value, own["median_tvd"])
     torch.testing.assert_close(found["max_attention", "layer 2"].value, own["max_attention"])
     assert found["attention", "layer 0, head 1"].step.shape == subject.batch.content.shape
@@ -94,13 +118,27 @@ def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
 
 def table():
     lines = [
-        {"metric": metric, "site": site, "example_id": number, "value": float(layer + head / 10 + number)}
+        {
+            "metric": metric,
+            "site": site,
+            "example_id": number,
+            "value": float(layer + head / 10 + number),
+        }
         for metric in ("median_tvd", "tau_gradient")
         for layer in (0, 1)
-        for head, site in enumerate([f"layer {layer}", f"layer {layer}, head 0", f"layer {layer}, head 1"])
+        for head, site in enumerate(
+            [f"layer {layer}", f"layer {layer}, head 0", f"layer {layer}, head 1"]
+        )
         for number in (0, 2)
     ]
-    identity = {"run_id": "r", "experiment": "sites", "data": "d", "model": "m", "seed": 0, "split": "test"}
+    identity = {
+        "run_id": "r",
+        "experiment": "sites",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+    }
     return pd.DataFrame(lines).assign(**identity, probe="sites", step=np.nan)
 
 

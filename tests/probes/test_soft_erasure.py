@@ -18,7 +18,8 @@ class Alike(Importance):
 def test_one_draw_by_a_plain_loop():
     subject = subject_of()
     found = values(SoftErasure(["attention"], samples=1), subject)
-    model, batch = subject.classifier, subject.batch
+    model = subject.classifier
+    batch = subject.batch
 
     def predicted(row, kept):
         inputs = model.inputs(batch).detach().clone()
@@ -27,7 +28,10 @@ def test_one_draw_by_a_plain_loop():
 
     for row, length in enumerate(LENGTHS):
         drawn = torch.rand(
-            length, 8, generator=Draws(0, "soft_erasure").generator(int(batch.example_id[row])), dtype=torch.float64
+            length,
+            8,
+            generator=Draws(0, "soft_erasure").generator(int(batch.example_id[row])),
+            dtype=torch.float64,
         )
         weights = subject.readout.attention[row, 1 : length + 1].tolist()
         lower = [sum(other < one for other in weights) for one in weights]
@@ -37,13 +41,20 @@ def test_one_draw_by_a_plain_loop():
         p, empty, gone, left = (predicted(row, kept)[number].item() for kept in keeps)
         assert float(found["drop_of_nothing"][row]) == pytest.approx(p - empty, rel=1e-6)
         if p > empty:
-            comprehensiveness, kept = (min(1, max(0, p - one) / (p - empty)) for one in (gone, left))
-            assert float(found["soft_comprehensiveness_attention"][row]) == pytest.approx(comprehensiveness, rel=1e-6)
-            assert float(found["soft_sufficiency_attention"][row]) == pytest.approx(1 - kept, rel=1e-6, abs=1e-9)
+            comprehensiveness, kept = (
+                min(1, max(0, p - one) / (p - empty)) for one in (gone, left)
+            )
+            assert float(found["soft_comprehensiveness_attention"][row]) == pytest.approx(
+                comprehensiveness, rel=1e-6
+            )
+            assert float(found["soft_sufficiency_attention"][row]) == pytest.approx(
+                1 - kept, rel=1e-6, abs=1e-9
+            )
 
 
 def test_scores_that_are_all_alike_say_nothing():
-    """Then each number goes as often as it stays, so that the two metrics add up to 1 on average."""
+    """Then each number goes as often as it stays, so that the two metrics add up to 1 on
+    average."""
     subject = subject_of(importances={"fixed": Alike()})
     found = values(SoftErasure(["fixed"], samples=400), subject)
     both = found["soft_comprehensiveness_fixed"] + found["soft_sufficiency_fixed"]
@@ -53,10 +64,10 @@ def test_scores_that_are_all_alike_say_nothing():
 
 
 def test_places_in_the_order():
-    scores, content = (
-        torch.tensor([[-1.0, 1.0, 3.0, 9.0], [2.0, 2.0, 5.0, 0.0], [4.0, torch.nan, 1.0, 1.0]]),
-        torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0]]).bool(),
-    )
+    scores = torch.tensor([[-1.0, 1.0, 3.0, 9.0], [2.0, 2.0, 5.0, 0.0], [4.0, torch.nan, 1.0, 1.0]])
+    content = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0]]).bool()
     places = places_in_order(scores, content)
-    torch.testing.assert_close(places[:2].tolist(), [[1 / 6, 3 / 6, 5 / 6, 0.0], [0.5, 0.5, 0.0, 0.0]])
+    torch.testing.assert_close(
+        places[:2].tolist(), [[1 / 6, 3 / 6, 5 / 6, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    )
     assert places[2, :2].isnan().all()

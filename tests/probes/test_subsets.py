@@ -24,8 +24,10 @@ def found(subject):
 
 
 def outcome(subject, row, kept):
-    """(what is explained, p, decision) of one text that keeps the words at these places: the others' vectors are zero."""
-    model, content = subject.classifier, subject.batch.content[row]
+    """(what is explained, p, decision) of one text that keeps the words at these places: the
+    others' vectors are zero."""
+    model = subject.classifier
+    content = subject.batch.content[row]
     alone = subject.batch.rows(slice(row, row + 1))
     inputs = model.inputs(alone).detach().clone()
     places = content.nonzero()[:, 0]
@@ -36,7 +38,11 @@ def outcome(subject, row, kept):
 
 
 def subsets_of(words):
-    return [frozenset(some) for size in range(words + 1) for some in itertools.combinations(range(words), size)]
+    return [
+        frozenset(some)
+        for size in range(words + 1)
+        for some in itertools.combinations(range(words), size)
+    ]
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
@@ -68,7 +74,9 @@ def test_sets_are_those_of_a_search(subject, found, row):
     necessary = [gone for gone in same if not same[every - gone]]
     sufficient = [kept for kept in same if same[kept]]
     for metric, sets in (("necessary_sets", necessary), ("sufficient_sets", sufficient)):
-        assert found[metric].value[row].item() == sum(not any(other < one for other in sets) for one in sets)
+        assert found[metric].value[row].item() == sum(
+            not any(other < one for other in sets) for one in sets
+        )
     fewest = min(map(len, necessary), default=np.nan)
     assert found["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
 
@@ -85,13 +93,19 @@ def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subj
     expected = np.zeros(words)
     for order in orders:
         for place, word in enumerate(order):
-            expected[word] += (value[frozenset(order[: place + 1])] - value[frozenset(order[:place])]) / len(orders)
+            expected[word] += (
+                value[frozenset(order[: place + 1])] - value[frozenset(order[:place])]
+            ) / len(orders)
     np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
     sampled = subject.scores("shapley_sampling")[row][subject.batch.content[row]].numpy()
     error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
     assert found["shapley_error_shapley_sampling"].value[row].item() == pytest.approx(error)
     assert "shapley_error_gradient_input" not in found
-    for name, wanted in (("attention", np.abs(expected)), ("gradient_input", expected), ("shapley_sampling", expected)):
+    for name, wanted in (
+        ("attention", np.abs(expected)),
+        ("gradient_input", expected),
+        ("shapley_sampling", expected),
+    ):
         own = subject.scores(name)[row][subject.batch.content[row]].numpy()
         apart = np.abs(own / np.abs(own).sum() - wanted / np.abs(wanted).sum()).sum() / 2
         assert found[f"shapley_share_error_{name}"].value[row].item() == pytest.approx(apart)
@@ -101,7 +115,8 @@ def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subj
 @pytest.mark.slow
 def test_the_shapley_values_are_shaps_exact_ones(subject, found):
     """pytest -m slow tests/probes/test_subsets.py: shap alone takes ten seconds to import."""
-    row, words = 0, LENGTHS[0]
+    row = 0
+    words = LENGTHS[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shap = pytest.importorskip("shap")
@@ -119,7 +134,9 @@ def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
     asked = []
     of_text = ShapleySampling.of_text
     monkeypatch.setattr(
-        ShapleySampling, "of_text", lambda one, *rest: asked.append(rest[1].shape[1]) or of_text(one, *rest)
+        ShapleySampling,
+        "of_text",
+        lambda one, *rest: asked.append(rest[1].shape[1]) or of_text(one, *rest),
     )
     found = values(Subsets(NAMES, most_words=5), subject_of(lengths=lengths))
     assert asked == [length for length in lengths if length <= 5]

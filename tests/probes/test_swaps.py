@@ -11,7 +11,14 @@ from attnprobe.data.examples import Ragged
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.findings.verdicts import NONE, judge
 from attnprobe.importance.base import Subject
-from attnprobe.importance.word_swaps import Swapper, donors_of, drawn_by, effects, prefixes, rearranged
+from attnprobe.importance.word_swaps import (
+    Swapper,
+    donors_of,
+    drawn_by,
+    effects,
+    prefixes,
+    rearranged,
+)
 from attnprobe.models.base import Model
 from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
 from tests.probes.tables import subject_of, table, values
@@ -22,17 +29,27 @@ def split_of(texts, **columns):
     """Texts, as lists of numbers of words from 4 on, as a split."""
     words = [np.array(text, np.int32) for text in texts]
     labels = {"labels": np.zeros(len(texts), np.int64)}
-    return TextSplit(np.arange(len(texts)), Ragged.of(words, np.int32), np.arange(64), labels | columns, [], ["0", "1"])
+    return TextSplit(
+        np.arange(len(texts)),
+        Ragged.of(words, np.int32),
+        np.arange(64),
+        labels | columns,
+        [],
+        ["0", "1"],
+    )
 
 
 class Voting(Model):
-    """A model without an encoder: each word votes for class 1 by its number's weight; the attention is what it is told."""
+    """A model without an encoder: each word votes for class 1 by its number's weight; the attention
+    is what it is told."""
 
-    task, classes = Task.SINGLE_LABEL, 2
+    task = Task.SINGLE_LABEL
+    classes = 2
 
     def __init__(self, votes, focus):
         super().__init__()
-        self.votes, self.focus = votes, focus
+        self.votes = votes
+        self.focus = focus
 
     def forward(self, batch):
         score = torch.where(batch.content, self.votes[batch.ids], 0).sum(-1)
@@ -44,9 +61,12 @@ class Voting(Model):
     def readout(self, batch, outputs):
         logits = outputs.logits.double()
         return Readout(
-            outputs.attention, batch.content, batch.example_id, self.task,
+            outputs.attention,
+            batch.content,
+            batch.example_id,
+            self.task,
             decode=lambda weights: logits.expand(*weights.shape[:-1], 2),
-        )  # fmt: skip
+        )
 
     def inputs(self, batch):
         raise NotImplementedError
@@ -74,7 +94,9 @@ def test_words_change_places_with_those_of_the_other_text_from_both_ends():
         text = [4, 5, 6, 7, 8]
         for place, gone in enumerate(row):
             other = place if place < 2.5 else len(texts[donor]) - 5 + place
-            text[place] = texts[donor][min(max(other, 0), len(texts[donor]) - 1)] if gone else text[place]
+            text[place] = (
+                texts[donor][min(max(other, 0), len(texts[donor]) - 1)] if gone else text[place]
+            )
         expected.append([2, *text, 3])
     assert found.ids.tolist() == expected
     assert found.mask.all()
@@ -87,18 +109,24 @@ def test_words_come_with_all_their_pieces(family):
 
     model = classifier(family)
     texts = ["unable to see the film", "music seeing people able seeable", "a long story able dull"]
-    text, donors = batch_of(model, texts[:1]), batch_of(model, texts[1:])
+    text = batch_of(model, texts[:1])
+    donors = batch_of(model, texts[1:])
     taken = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
     donor = torch.tensor([0, 1, 0])
     swapper = Swapper(model, model.task, text, donors)
     found = swapper.swapped(taken, donor)
     for row, (gone, of) in enumerate(zip(taken.tolist(), donor.tolist(), strict=True)):
-        words, other = texts[0].split(), texts[1 + of].split()
-        joined = " ".join(one if out else kept for kept, one, out in zip(words, other, gone, strict=True))
+        words = texts[0].split()
+        other = texts[1 + of].split()
+        joined = " ".join(
+            one if out else kept for kept, one, out in zip(words, other, gone, strict=True)
+        )
         expected = batch_of(model, [joined])
         length = expected.pieces.shape[1]
         for name in ("pieces", "piece_word", "piece_kind"):
-            assert getattr(found, name)[row, :length].tolist() == getattr(expected, name)[0].tolist()
+            assert (
+                getattr(found, name)[row, :length].tolist() == getattr(expected, name)[0].tolist()
+            )
         assert (found.piece_word[row, length:] == -2).all()
     # longer than the model reads: the last words lose pieces, what closes the text stays
     shorter = replace(swapper, longest=6).swapped(taken, donor)
@@ -110,7 +138,10 @@ def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
     split = split_of([[4] * length for length in [5] * 30 + [6] * 30 + [20] * 5])
     decisions = np.array([0, 1] * 15 + [0] * 30 + [1] * 5)
     lengths = split.words.lengths
-    assert donors_of(0, lengths, decisions).tolist() == [*range(1, 30, 2), *range(60, 65)]  # fifteen of its length
+    assert donors_of(0, lengths, decisions).tolist() == [
+        *range(1, 30, 2),
+        *range(60, 65),
+    ]  # fifteen of its length
     assert donors_of(1, lengths, decisions).tolist() == [*range(0, 30, 2), *range(30, 60)]
     assert not len(donors_of(0, lengths, decisions * 0))
 
@@ -151,11 +182,13 @@ def test_the_effects_are_those_of_least_squares():
 
 
 def test_the_same_weights_go_where_the_effects_are():
-    weights, by = torch.tensor([0.1, 0.6, 0.3]), torch.tensor([5.0, 1.0, 3.0])
+    weights = torch.tensor([0.1, 0.6, 0.3])
+    by = torch.tensor([5.0, 1.0, 3.0])
     assert rearranged(weights, by).tolist() == pytest.approx([0.6, 0.1, 0.3])
 
 
-TEXTS, WORDS = 120, 8
+TEXTS = 120
+WORDS = 8
 
 
 def words_decide(count, vote):
@@ -179,7 +212,9 @@ FOCUS = {
 
 
 def placed(found):
-    return placement_of(*(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound")))
+    return placement_of(
+        *(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound"))
+    )
 
 
 @pytest.mark.parametrize("kind", FOCUS)
@@ -191,7 +226,9 @@ def test_right_attention_has_placement_1_and_wrong_none(kind):
     if kind == "right":
         assert evidence.low > 0.9
         assert float(found["top_word_effect"].mean()) > 0.95
-        assert float(found["swap_gain"].mean()) == pytest.approx(float(found["swap_best"].mean()), abs=0.1)
+        assert float(found["swap_gain"].mean()) == pytest.approx(
+            float(found["swap_best"].mean()), abs=0.1
+        )
     elif kind == "first":
         assert evidence.high < 0.4
         assert evidence.low < 0.1
@@ -199,9 +236,11 @@ def test_right_attention_has_placement_1_and_wrong_none(kind):
         assert evidence.high < 0
     else:
         assert "too even" in evidence.unasked
-    # half of the time the other text's word that decides stands against it; a filler may take its place
+    # half of the time the other text's word that decides stands against it; a filler may take its
+    # place
     batch = split[range(TEXTS)]
-    effect, deciding = found["word_effect"], batch.ids >= 40
+    effect = found["word_effect"]
+    deciding = batch.ids >= 40
     assert 0.4 < float(effect[deciding].mean()) < 0.8
     assert float(effect[batch.content & ~deciding].abs().mean()) < 0.15
 
@@ -225,7 +264,9 @@ def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
     batch = toy_batch([7, 12, 3, 1])
     classifier = toy_classifier(spread=4)
     texts = [batch.ids[row][batch.content[row]].tolist() for row in range(4)]
-    split = split_of([*texts, [9, 8, 7], [5, 5, 5, 5, 5, 5, 21], [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5]])
+    split = split_of(
+        [*texts, [9, 8, 7], [5, 5, 5, 5, 5, 5, 21], [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5]]
+    )
     split = replace(split, example_id=np.arange(100, 107))
     # every text has one that is decided differently
     probe = Swaps(passes=100)
@@ -250,8 +291,15 @@ def columns(gain, scale, bound, texts=60, spread=0.05):
 @pytest.mark.parametrize(("passes", "cited"), [(400, True), (200, False)])
 def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, cited):
     claim, (gain, scale, bound) = READING.claims[0], columns(0.55, 0.6, 0.8)
-    numbers = {"swap_gain": gain, "swap_scale": scale, "swap_bound": bound, "swap_passes": np.full_like(gain, passes)}
-    (finding,) = put_to_test((claim,), table("swaps", {metric: column[0] for metric, column in numbers.items()}))
+    numbers = {
+        "swap_gain": gain,
+        "swap_scale": scale,
+        "swap_bound": bound,
+        "swap_passes": np.full_like(gain, passes),
+    }
+    (finding,) = put_to_test(
+        (claim,), table("swaps", {metric: column[0] for metric, column in numbers.items()})
+    )
     row = judge([("test-swaps", finding)], encoder="lstm").set_index("claim").loc[claim.name]
     assert row["verdict"] == "meets"
     assert bool(row["ticked"]) is cited
@@ -260,7 +308,8 @@ def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, c
 
 def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
     gain, scale, bound = columns(0.3, 0.6, 0.8)
-    bound[0, :10], gain[0, :10] = 0.05, -1.0  # nothing to point at
+    bound[0, :10] = 0.05
+    gain[0, :10] = -1.0  # nothing to point at
     gain[0, 10] = np.nan
     has = (bound > LEAST_BOUND) & ~np.isnan(gain)
     evidence = placement_of(gain, scale, bound)
@@ -272,7 +321,11 @@ def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_
 
 @pytest.mark.parametrize(
     ("parts", "said"),
-    [((0.3, 0.6, 0.05), "nothing to point at"), ((0.0, 0.01, 0.8), "too even"), ((0.5, 0.01, 0.8), "too even")],
+    [
+        ((0.3, 0.6, 0.05), "nothing to point at"),
+        ((0.0, 0.01, 0.8), "too even"),
+        ((0.5, 0.01, 0.8), "too even"),
+    ],
 )
 def test_placement_is_not_asked_where_nothing_could_be_gained_and_stays_on_its_scale(parts, said):
     assert said in placement_of(*columns(*parts)).unasked

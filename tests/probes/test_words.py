@@ -19,19 +19,40 @@ TEXTS = 60
 
 
 def tables():
-    """Texts of six words: one matters and is not attended to, one is attended to and does not matter, others are alike."""
+    """Texts of six words: one matters and is not attended to, one is attended to and does not
+    matter, others are alike."""
     draw = np.random.default_rng(0)
-    rows, examples = [], []
+    rows = []
+    examples = []
     for text in range(TEXTS):
         words = ["lurk", "glow", *draw.choice(["a", "the", "of", "it"], 4)]
         examples.append({"example_id": text, "tokens": words})
         for place, word in enumerate(words):
             attention = {"lurk": 0.3, "glow": 3.0}.get(word, 0.7) + draw.normal(0, 0.05)
             effect = {"lurk": 0.4, "glow": 0.01}.get(word, 0.05) + draw.normal(0, 0.01)
-            for metric, value in (("relative_attention", attention), ("effect", effect), ("flips", word == "lurk"),
-                                  ("direction", 1.0)):  # fmt: skip
-                rows.append({"metric": metric, "example_id": text, "step": float(place), "value": float(value)})
-    run = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "words"}
+            for metric, value in (
+                ("relative_attention", attention),
+                ("effect", effect),
+                ("flips", word == "lurk"),
+                ("direction", 1.0),
+            ):
+                rows.append(
+                    {
+                        "metric": metric,
+                        "example_id": text,
+                        "step": float(place),
+                        "value": float(value),
+                    }
+                )
+    run = {
+        "run_id": "r",
+        "experiment": "e",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+        "probe": "words",
+    }
     return pd.DataFrame(rows).assign(**run), pd.DataFrame(examples)
 
 
@@ -42,7 +63,9 @@ def test_what_is_hidden_and_what_is_idle():
     assert table.loc["glow", "kind"] == IDLE
     assert table.loc["lurk", "texts"] == TEXTS
     assert table.loc["lurk", "flips"] == 1
-    own = results[results["step"] == 0].pivot_table(index="example_id", columns="metric", values="value")
+    own = results[results["step"] == 0].pivot_table(
+        index="example_id", columns="metric", values="value"
+    )
     assert table.loc["lurk", "effect"] == pytest.approx(own["effect"].mean())
     low, high = stats.t.interval(0.95, TEXTS - 1, own["effect"].mean(), stats.sem(own["effect"]))
     assert table.loc["lurk", ["effect low", "effect high"]].tolist() == pytest.approx([low, high])
@@ -53,7 +76,8 @@ def test_what_is_hidden_and_what_is_idle():
 def test_the_table_goes_beside_the_page_one_for_each_run():
     results, examples = tables()
     files = SimpleNamespace(examples=lambda split: pa.Table.from_pandas(examples))
-    numbers, others = numbers_of(results), numbers_of(results.assign(probe="other"))
+    numbers = numbers_of(results)
+    others = numbers_of(results.assign(probe="other"))
     one, two, without = (
         SimpleNamespace(directory=Path(name), files=files, numbers=rows, split="test")
         for name, rows in (("a", numbers), ("b", numbers), ("c", others))
@@ -76,9 +100,12 @@ def test_noise_names_nothing():
 
 
 def test_the_probe_by_hand():
-    classifier, batch = toy_classifier(spread=4), toy_batch([4, 6])
+    classifier = toy_classifier(spread=4)
+    batch = toy_batch([4, 6])
     subject = subject_of(classifier, batch)
     found = values(Words(), subject)
-    torch.testing.assert_close(found["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        found["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64)
+    )
     distance = leave_one_out(classifier, batch, subject.outputs).distance
     torch.testing.assert_close(found["effect"], distance, equal_nan=True)

@@ -12,7 +12,15 @@ from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import Rows
 from tests.probes.tables import NAN, table
 
-IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "skill"}
+IDENTITY = {
+    "run_id": "r",
+    "experiment": "e",
+    "data": "d",
+    "model": "m",
+    "seed": 0,
+    "split": "test",
+    "probe": "skill",
+}
 
 
 def skill(own, null, best, reach=1.0):
@@ -28,7 +36,10 @@ def test_texts_that_are_all_at_their_best_are_bounded_by_clopper_and_pearson(els
     own = best.copy()
     own[:elsewhere] = 0.3
     found = skill(own, np.zeros(60), best)
-    away = stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere) / Evidence.of_runs(best[None], reach=2.0).low
+    away = (
+        stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere)
+        / Evidence.of_runs(best[None], reach=2.0).low
+    )
     assert found.value == pytest.approx(own.mean() / best.mean())
     assert found.low == pytest.approx(1 - away)
     assert found.high == pytest.approx(1)
@@ -43,9 +54,13 @@ def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
 
 
 def test_what_may_be_within_the_gate_decides_nothing_and_what_is_ahead_is_asked():
-    """Known answers: attention that gains all there is, which is almost nothing, about the gate, or plenty."""
+    """Known answers: attention that gains all there is, which is almost nothing, about the gate, or
+    plenty."""
     spread = np.random.default_rng(0).uniform(0, 2, 200)
-    said = {gain: skill(gain * spread, 0 * spread, gain * spread).exceeds(0, 0.1) for gain in (0.0001, 0.019, 0.1)}
+    said = {
+        gain: skill(gain * spread, 0 * spread, gain * spread).exceeds(0, 0.1)
+        for gain in (0.0001, 0.019, 0.1)
+    }
     assert said == {0.0001: "not informative", 0.019: "cannot decide", 0.1: "meets"}
     half = skill(np.where(np.arange(200) % 2, 0.1, 0) * spread, 0 * spread, 0.1 * spread)
     assert 0.1 < half.low < 0.5 < half.high < 1
@@ -83,7 +98,9 @@ def held(against):
 
 def test_tau_by_hand():
     """1 2 3 4 against 1 2 4 3: five pairs alike, one not."""
-    found = reliability([run_of([[1, 2, 3, 4]] * 3), run_of([[1, 2, 4, 3]] * 3, seed=1)], "leave_one_out")
+    found = reliability(
+        [run_of([[1, 2, 3, 4]] * 3), run_of([[1, 2, 4, 3]] * 3, seed=1)], "leave_one_out"
+    )
     assert found.value == pytest.approx(4 / 6)
     assert np.isnan(found.low)  # one pair does not say how others would differ
     assert found.n == 3
@@ -95,7 +112,9 @@ def test_the_same_scores_agree_whole_unrelated_ones_not_at_all_and_noise_around_
     unrelated = reliability([run_of(drawn(seed), seed=seed) for seed in range(5)], "leave_one_out")
     assert unrelated.low < 0 < unrelated.high
     assert abs(unrelated.value) < 0.05
-    found = reliability([run_of(drawn(0) + drawn(seed), seed=seed) for seed in (1, 2, 3)], "leave_one_out")
+    found = reliability(
+        [run_of(drawn(0) + drawn(seed), seed=seed) for seed in (1, 2, 3)], "leave_one_out"
+    )
     assert CEILING < found.low < found.value < found.high < 1
 
 
@@ -137,8 +156,10 @@ def models(probe, first, second, *, names=("flanrnn", "flannoenc")):
 
 def by_attention(fraction, optimal=0.1, never=0.0):
     return {
-        "removed_fraction_attention": fraction, "removed_fraction_optimal": optimal * ONES, "never_flips": never * ONES,
-    }  # fmt: skip
+        "removed_fraction_attention": fraction,
+        "removed_fraction_optimal": optimal * ONES,
+        "never_flips": never * ONES,
+    }
 
 
 def verdicts(results):
@@ -146,13 +167,19 @@ def verdicts(results):
 
 
 def agreement(at, names):
-    low, high = ({f"tau_attention_{of}": one for of in ("gradient", "leave_one_out")} for one in (at, 0.3 * ONES))
+    low, high = (
+        {f"tau_attention_{of}": one for of in ("gradient", "leave_one_out")}
+        for one in (at, 0.3 * ONES)
+    )
     return models("correlation", low, high, names=names)
 
 
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
+@pytest.mark.parametrize(
+    ("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")]
+)
 def test_known_leads_of_one_model_over_the_other(lead, verdict):
-    more, half = by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES)
+    more = by_attention(0.5 + lead + NOISE)
+    half = by_attention(0.5 * ONES)
     less = {"tau_attention_effect": 0.3 - lead + NOISE}
     agreeing = agreement(0.3 - lead + NOISE, ("lstm_dot", "average_dot"))
     followed = models("single_weight", less, {"tau_attention_effect": 0.3 * ONES})
@@ -160,21 +187,31 @@ def test_known_leads_of_one_model_over_the_other(lead, verdict):
         (models("erasure", more, half), ["order_worse_flanrnn_flannoenc"]),
         (models("erasure", more, half, names=("hanconv", "hanrnn")), ["needs_more_hanconv_hanrnn"]),
         (followed, ["effects_follow_less_flanrnn_flannoenc"]),
-        (agreeing, [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")]),
+        (
+            agreeing,
+            [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")],
+        ),
     ):
         assert verdicts(results) == dict.fromkeys(expected, verdict)
     (finding,) = compare_models(models("erasure", more, half))
-    assert (finding.data, finding.model, finding.evidence.n) == ("yelp", "flanrnn, flannoenc", COUNT)
+    assert (finding.data, finding.model, finding.evidence.n) == (
+        "yelp",
+        "flanrnn, flannoenc",
+        COUNT,
+    )
     assert finding.evidence.value == pytest.approx(lead)
     assert finding.claim.speaks == "neither"
 
 
 def test_models_are_compared_within_the_examples_that_both_have_and_can_flip():
-    first, second = by_attention(np.array([0.5, 0.7] * 20)), by_attention(np.array([0.4, NAN] * 20))
+    first = by_attention(np.array([0.5, 0.7] * 20))
+    second = by_attention(np.array([0.4, NAN] * 20))
     second["never_flips"] = np.array([0.0, 1.0] * 20)
     (finding,) = compare_models(models("erasure", first, second))
     assert (finding.evidence.value, finding.evidence.n) == (pytest.approx(0.1), 20)
-    second["never_flips"] = 0 * ONES  # now attention's order alone does not flip every other one: all items
+    second["never_flips"] = (
+        0 * ONES
+    )  # now attention's order alone does not flip every other one: all items
     (finding,) = compare_models(models("erasure", first, second))
     assert (finding.evidence.value, finding.evidence.n) == (pytest.approx((0.1 - 0.3) / 2), COUNT)
     shifted = models("erasure", first, second)
@@ -183,9 +220,13 @@ def test_models_are_compared_within_the_examples_that_both_have_and_can_flip():
 
 
 def test_seeds_are_averaged_first():
-    one, other = by_attention(0.5 * ONES), by_attention(0.9 * ONES)
+    one = by_attention(0.5 * ONES)
+    other = by_attention(0.9 * ONES)
     seeds = pd.concat(
-        [table("erasure", one, model="flanrnn"), table("erasure", other, model="flanrnn").assign(seed=1, run_id="s1")]
+        [
+            table("erasure", one, model="flanrnn"),
+            table("erasure", other, model="flanrnn").assign(seed=1, run_id="s1"),
+        ]
     )
     (finding,) = compare_models(pd.concat([seeds, table("erasure", one, model="flannoenc")]))
     assert (finding.evidence.value, finding.evidence.n) == (pytest.approx(0.2), COUNT)
@@ -196,7 +237,16 @@ def test_what_is_missing_is_not_compared():
     assert compare_models(alone) == []
     elsewhere = table("erasure", by_attention(0.5 * ONES), model="flannoenc", data="imdb")
     assert compare_models(pd.concat([alone, elsewhere])) == []
-    assert compare_models(models("erasure", by_attention(0.5 * ONES), {"content_length": ONES})) == []
-    assert compare_models(models("erasure", by_attention(0.5 * ONES), by_attention(NAN * ONES, never=1.0))) == []
+    assert (
+        compare_models(models("erasure", by_attention(0.5 * ONES), {"content_length": ONES})) == []
+    )
+    assert (
+        compare_models(
+            models("erasure", by_attention(0.5 * ONES), by_attention(NAN * ONES, never=1.0))
+        )
+        == []
+    )
     few = {metric: values[:5] for metric, values in by_attention(0.5 + NOISE).items()}
-    assert verdicts(models("erasure", few, few)) == {"order_worse_flanrnn_flannoenc": "too rare to say"}
+    assert verdicts(models("erasure", few, few)) == {
+        "order_worse_flanrnn_flannoenc": "too rare to say"
+    }

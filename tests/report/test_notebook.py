@@ -9,8 +9,15 @@ from attnprobe.report import notebook
 from attnprobe.report.notebook import Explanation, Strip, page, strips_html
 
 HOSTILE = [
-    "<script>alert(1)</script>", '" onmouseover="x', "&amp;", "\u202eabc", "\x00\x1b[31m", "\ud800", "مرحبا", "👩‍👩‍👧",
-]  # fmt: skip
+    "<script>alert(1)</script>",
+    '" onmouseover="x',
+    "&amp;",
+    "\u202eabc",
+    "\x00\x1b[31m",
+    "\ud800",
+    "مرحبا",
+    "👩‍👩‍👧",
+]
 
 
 class Reader(HTMLParser):
@@ -36,9 +43,16 @@ def tokens_of(strip):
 
 
 def explained(count=3, **columns):
-    row = {"prediction": "<b>good</b>", "probability": {"bad": 0.25, "<b>good</b>": 0.75}, "tokens": ["a", "film"],
-           "attention": [0.25, 0.75]}  # fmt: skip
-    rows = [row | {"text": f"text {n}"} | {name: values[n] for name, values in columns.items()} for n in range(count)]
+    row = {
+        "prediction": "<b>good</b>",
+        "probability": {"bad": 0.25, "<b>good</b>": 0.75},
+        "tokens": ["a", "film"],
+        "attention": [0.25, 0.75],
+    }
+    rows = [
+        row | {"text": f"text {n}"} | {name: values[n] for name, values in columns.items()}
+        for n in range(count)
+    ]
     explanation = Explanation(rows)
     titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
     told = {name: {"title": titles[name]} for name in titles if name in columns}
@@ -48,22 +62,40 @@ def explained(count=3, **columns):
 
 def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
     found = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
-    assert [(text, attributes.get("style"), attributes["title"].split(" — ")[1], attributes.get("class")) for attributes, text
-            in found] == [
-        ("a", None, "0.000", None), ("b", "--w:0.10", "0.010", None), ("c", "--w:0.50", "0.250", None),
-        ("d", "--w:1.00", "1.000", "much"), ("e", "--w:0.01", "1.0e-04", None), ("f", None, "undefined", "undefined"),
-    ]  # fmt: skip
+    assert [
+        (
+            text,
+            attributes.get("style"),
+            attributes["title"].split(" — ")[1],
+            attributes.get("class"),
+        )
+        for attributes, text in found
+    ] == [
+        ("a", None, "0.000", None),
+        ("b", "--w:0.10", "0.010", None),
+        ("c", "--w:0.50", "0.250", None),
+        ("d", "--w:1.00", "1.000", "much"),
+        ("e", "--w:0.01", "1.0e-04", None),
+        ("f", None, "undefined", "undefined"),
+    ]
 
 
 def test_a_set_and_the_largest_are_told_by_more_than_colour():
     strip = Strip("erased: bad", [1.0, 0.0], ["good", "film"], is_set=True)
     found = tokens_of(strip)
     assert [attributes.get("class") for attributes, _ in found] == ["member", None]
-    assert [attributes["title"] for attributes, _ in found] == ["0: good — erased", "1: film — kept"]
+    assert [attributes["title"] for attributes, _ in found] == [
+        "0: good — erased",
+        "1: film — kept",
+    ]
     assert 'aria-label="erased: bad: good"' in strips_html([strip])
     strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
-    assert 'aria-label="attention: largest b 0.500, d 0.200, e 0.200; 5 in all"' in strips_html([strip])
-    assert 'aria-label="gradient: undefined; 1 in all"' in strips_html([Strip("gradient", [np.nan], ["a"])])
+    assert 'aria-label="attention: largest b 0.500, d 0.200, e 0.200; 5 in all"' in strips_html(
+        [strip]
+    )
+    assert 'aria-label="gradient: undefined; 1 in all"' in strips_html(
+        [Strip("gradient", [np.nan], ["a"])]
+    )
     assert [text for _, text in tokens_of(Strip("attention", [0.5, 0.2, 0.3]))] == ["0", "1", "2"]
 
 
@@ -82,12 +114,19 @@ def test_hostile_words_are_text():
 @pytest.mark.parametrize("theme", [notebook._LIGHT, notebook._DARK], ids=["light", "dark"])
 def test_words_are_legible_at_every_depth(theme):
     """WCAG's contrast of 4.5, by its own formula."""
-    colours = {name: [int(one, 16) for one in parts] for name, *parts in re.findall(r"--(\w+): #(..)(..)(..)", theme)}
+    colours = {
+        name: [int(one, 16) for one in parts]
+        for name, *parts in re.findall(r"--(\w+): #(..)(..)(..)", theme)
+    }
     heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
 
     def contrast(first, second):
         parts = np.array([first, second]) / 255
-        light = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+        light = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [
+            0.2126,
+            0.7152,
+            0.0722,
+        ]
         return (light.max() + 0.05) / (light.min() + 0.05)
 
     for depth in np.linspace(0, 1, 101):
@@ -97,7 +136,12 @@ def test_words_are_legible_at_every_depth(theme):
 
 
 def test_an_explanation_is_a_dataframe_with_heat_maps():
-    frame = explained(3, gradient=[[0.5, 0.5]] * 3, flips_to=["bad", None, "bad"], flipping_set=[[True, False]] * 3)
+    frame = explained(
+        3,
+        gradient=[[0.5, 0.5]] * 3,
+        flips_to=["bad", None, "bad"],
+        flipping_set=[[True, False]] * 3,
+    )
     assert isinstance(frame, pd.DataFrame)
     read = Reader(frame._repr_html_())
     names = [text for attributes, text in read.of("span") if attributes["class"] == "name"]
@@ -116,11 +160,18 @@ def test_several_labels_a_question_and_sentences():
     frame = explained(1, prediction=[["bad", "<b>good</b>"]], question=["Where?"])
     assert "Where? → bad (p = 0.250), &lt;b&gt;good&lt;/b&gt; (p = 0.750)" in frame._repr_html_()
     assert "→ no label" in explained(1, prediction=[[]])._repr_html_()
-    inside = {"words": [[["it", "rains", "."], ["stay"]]], "word_attention": [[[0.1, 0.8, 0.1], [1]]]}
+    inside = {
+        "words": [[["it", "rains", "."], ["stay"]]],
+        "word_attention": [[[0.1, 0.8, 0.1], [1]]],
+    }
     (row,) = explained(1, tokens=[["it rains .", "stay"]], **inside).to_dict("records")
     sentences, words = notebook.attention_strips(row, shows_words=True)
     assert (sentences.tokens, list(sentences.ends)) == (["it rains .", "stay"], [0, 1])
-    assert (words.tokens, words.values, words.ends) == (["it", "rains", ".", "stay"], [0.1, 0.8, 0.1, 1], [2, 3])
+    assert (words.tokens, words.values, words.ends) == (
+        ["it", "rains", ".", "stay"],
+        [0.1, 0.8, 0.1, 1],
+        [2, 3],
+    )
     assert strips_html([words]).count("<br>") == 2
 
 

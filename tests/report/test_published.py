@@ -16,13 +16,19 @@ def test_the_numbers_of_the_paper_stand_under_our_names():
     sst = published("sst", "lstm_additive")
     assert list(sst.columns) == ["metric", "group", "value", "source"]
     for metric, group, expected in (
-        ("accuracy", "overall", 0.808), ("f1_macro", "overall", 0.806), ("f1", "class_1", 0.784), ("n", "class_0", 863),
-        ("adversarial_max_jsd_mean", "class_0", 0.480), ("adversarial_max_jsd_mean", "class_1", 0.493),
+        ("accuracy", "overall", 0.808),
+        ("f1_macro", "overall", 0.806),
+        ("f1", "class_1", 0.784),
+        ("n", "class_0", 863),
+        ("adversarial_max_jsd_mean", "class_0", 0.480),
+        ("adversarial_max_jsd_mean", "class_1", 0.493),
         ("tau_attention_gradient_mean", "overall", 0.351),
-    ):  # fmt: skip
+    ):
         assert value(sst, metric, group) == pytest.approx(expected, abs=5e-4)
     assert value(published("snli", "lstm_additive"), "accuracy") == pytest.approx(0.779, abs=5e-4)
-    assert value(published("babi1", "lstm_additive"), "adversarial_max_jsd_mean") == pytest.approx(0.468, abs=5e-4)
+    assert value(published("babi1", "lstm_additive"), "adversarial_max_jsd_mean") == pytest.approx(
+        0.468, abs=5e-4
+    )
     assert published("testbed", "lstm_additive").empty
     yelp = published("yelp", "hanconv")
     assert value(yelp, "fewer_gradient_than_attention") == pytest.approx(0.478, abs=5e-4)
@@ -43,7 +49,9 @@ def test_measured_beside_published_with_interval_and_difference(make_run):
     results = read_results(make_run(count=50))
     table = compare(results).set_index(["probe", "metric", "group"])
     long = results[(results["probe"] == "adversarial") & (results["metric"] == "found_jsd")]
-    predicted = results[(results["probe"] == "adversarial") & (results["metric"] == "predicted_class")]
+    predicted = results[
+        (results["probe"] == "adversarial") & (results["metric"] == "predicted_class")
+    ]
     ones = set(predicted[predicted["value"] == 1]["example_id"])
     expected = [v for e, v in zip(long["example_id"], long["value"], strict=True) if e in ones]
     row = table.loc[("adversarial", "found_jsd", "class_1")]

@@ -25,7 +25,9 @@ def test_files_of_a_run(make_run, tmp_path):
     run = make_run(data="sst", model="lstm_additive")
     files = write_tables(run, tmp_path / "tables")
     names = ["headlines", "findings", "published", "verdicts"]
-    assert [file.name for file in files] == [f"{name}.{kind}" for name in names for kind in ("csv", "tex")]
+    assert [file.name for file in files] == [
+        f"{name}.{kind}" for name in names for kind in ("csv", "tex")
+    ]
     headlines = pd.read_csv(files[0])
     expected = compare(read_results(run))
     assert headlines["mean"].tolist() == expected["mean"].tolist()
@@ -36,29 +38,53 @@ def test_files_of_a_run(make_run, tmp_path):
     findings = pd.read_csv(files[2])
     assert set(findings["criterion"]) <= set(CRITERIA)
     assert {"meets", "fails", "cannot decide"} >= set(findings["interval_verdict"])
-    assert (findings["interval_verdict"].eq("meets") == (findings["low"] > findings["threshold"])).all()
+    assert (
+        findings["interval_verdict"].eq("meets") == (findings["low"] > findings["threshold"])
+    ).all()
     assert "\\label{tab:findings}" in files[3].read_text(encoding="utf-8")
 
 
 def test_latex_by_hand():
-    rows = pd.DataFrame({"a_b": ["50 % & $x$", "#1 {y}\n\\z~^"], "n": [3, 1200], "v": [-0.12345, NAN], "m": ["τ", 0.5]})
+    rows = pd.DataFrame(
+        {
+            "a_b": ["50 % & $x$", "#1 {y}\n\\z~^"],
+            "n": [3, 1200],
+            "v": [-0.12345, NAN],
+            "m": ["τ", 0.5],
+        }
+    )
     lines = latex_table(rows, "C & D", "name").splitlines()
     assert lines == [
-        "\\begin{table}", "\\caption{C \\& D}", "\\label{tab:name}", "\\begin{tabular}{lrrl}", "\\toprule",
-        "a\\_b & n & v & m \\\\", "\\midrule",
+        "\\begin{table}",
+        "\\caption{C \\& D}",
+        "\\label{tab:name}",
+        "\\begin{tabular}{lrrl}",
+        "\\toprule",
+        "a\\_b & n & v & m \\\\",
+        "\\midrule",
         "50 \\% \\& \\$x\\$ & 3 & $-$0.123 & $\\tau$ \\\\",
         "\\#1 \\{y\\} \\textbackslash{}z\\textasciitilde{}\\textasciicircum{} & 1200 & -- & 0.500 \\\\",
-        "\\bottomrule", "\\end{tabular}", "\\end{table}",
-    ]  # fmt: skip
+        "\\bottomrule",
+        "\\end{tabular}",
+        "\\end{table}",
+    ]
 
 
 def test_no_command_of_latex_survives_in_words():
-    printed = re.sub(r"\$[^$\\]\$|\\textbackslash\{\}|\\textascii\w+\{\}", "", latex("".join(map(chr, range(32, 127)))))
+    printed = re.sub(
+        r"\$[^$\\]\$|\\textbackslash\{\}|\\textascii\w+\{\}",
+        "",
+        latex("".join(map(chr, range(32, 127)))),
+    )
     assert not re.search(r"(?<!\\)[&%$#_{}]|[\\~^<>|](?![&%$#_{}])", printed)
     assert latex("\\") == "\\textbackslash{}"
 
 
-COUNTS = {"attention": [4, 8, NAN, NAN] * 5, "random": [8, NAN, NAN, NAN] * 5, "optimal": [2, 2, 2, NAN] * 5}
+COUNTS = {
+    "attention": [4, 8, NAN, NAN] * 5,
+    "random": [8, NAN, NAN, NAN] * 5,
+    "optimal": [2, 2, 2, NAN] * 5,
+}
 
 
 def test_rankings_by_hand():
@@ -69,7 +95,11 @@ def test_rankings_by_hand():
     assert (attention["n"], attention["it flips"]) == (15, 10)
     assert attention["share removed where it flips"] == pytest.approx(6 / 16)
     assert attention["share removed"] == pytest.approx((4 + 8 + 16) / 3 / 16)
-    assert attention["share removed, low"] < attention["share removed"] < attention["share removed, high"]
+    assert (
+        attention["share removed, low"]
+        < attention["share removed"]
+        < attention["share removed, high"]
+    )
     assert attention["regret"] == pytest.approx((2 + 6) / 2)
     assert rows.loc["optimal", ["share removed", "regret"]].tolist() == [2 / 16, 0]
     rows = tables(table("erasure", metrics))["erasure_pairs"]
@@ -78,8 +108,14 @@ def test_rankings_by_hand():
 
 
 def test_flips_stand_beside_each_other_by_what_chose_the_item():
-    metrics = {f"flip_{kind}_{top}": [1, 0, 0, NAN] for kind in ("top", "random") for top in ("attention", "gradient")}
-    results = pd.concat([table("single_weight", metrics), table("single_weight", metrics, model="flat")])
+    metrics = {
+        f"flip_{kind}_{top}": [1, 0, 0, NAN]
+        for kind in ("top", "random")
+        for top in ("attention", "gradient")
+    }
+    results = pd.concat(
+        [table("single_weight", metrics), table("single_weight", metrics, model="flat")]
+    )
     rows = tables(results)["single_weight_flips"]
     assert rows["top by"].tolist() == ["attention", "gradient"] * 2
     assert rows["both"].tolist() == pytest.approx([1 / 3] * 4)
@@ -88,24 +124,42 @@ def test_flips_stand_beside_each_other_by_what_chose_the_item():
 
 INNER = r"\hangindent=1em\quad "
 ROW = {
-    "metric": "median_tvd", "data": "sst_2", "model": "lstm", "seed": 0, "title": "  median TVD, τ ≥ −1 & 50 %",
-    "group": "overall", "n": 60, "mean": -0.5, "low": -0.75, "high": 0.25, "published": float("nan"),
-}  # fmt: skip
+    "metric": "median_tvd",
+    "data": "sst_2",
+    "model": "lstm",
+    "seed": 0,
+    "title": "  median TVD, τ ≥ −1 & 50 %",
+    "group": "overall",
+    "n": 60,
+    "mean": -0.5,
+    "low": -0.75,
+    "high": 0.25,
+    "published": float("nan"),
+}
 ROWS = (
-    {"probe": "permutation", "published": 0.125}, {"probe": "permutation", "group": "predicted 1"},
+    {"probe": "permutation", "published": 0.125},
+    {"probe": "permutation", "group": "predicted 1"},
     {"probe": "erasure", "data": "<b>$x$ \\input{/etc/passwd}", "model": "映画 кино 👍 été"},
-    {"probe": "skill", "mean": 0.25}, {"probe": "skill", "mean": 0.75, "seed": 1},
-)  # fmt: skip
+    {"probe": "skill", "mean": 0.25},
+    {"probe": "skill", "mean": 0.75, "seed": 1},
+)
 
 
 def written(rows, folder):
-    return [path.read_text(encoding="utf-8") for path in write_paper(pd.DataFrame([ROW | one for one in rows]), folder)]
+    return [
+        path.read_text(encoding="utf-8")
+        for path in write_paper(pd.DataFrame([ROW | one for one in rows]), folder)
+    ]
 
 
 def test_one_table_per_paper_with_n_intervals_and_seeds(tmp_path):
     (text,) = written(ROWS, tmp_path)
     captions = re.findall(r"\\caption\{(.*?)[.(]", text)
-    assert captions == ["The tests of Jain and Wallace ", "The tests of Serrano and Smith ", "Numbers of this work"]
+    assert captions == [
+        "The tests of Jain and Wallace ",
+        "The tests of Serrano and Smith ",
+        "Numbers of this work",
+    ]
     title = rf"{INNER}median TVD, $\tau$ $\geq$ $-$1 \& 50 \%"
     assert rf"{title} & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\" in text
     assert r"& 120 & 0.500 (0.250 to 0.750) &" in text
@@ -119,7 +173,8 @@ def test_one_table_per_paper_with_n_intervals_and_seeds(tmp_path):
 
 
 def test_two_numbers_of_one_title_stay_two(tmp_path):
-    """Every pair of importances has its standard deviation; none is taken for another seed of the first."""
+    """Every pair of importances has its standard deviation; none is taken for another seed of the
+    first."""
     (text,) = written(
         [
             {"probe": "correlation", "metric": f"tau_{name}{end}", "title": title, "mean": mean}
@@ -129,15 +184,26 @@ def test_two_numbers_of_one_title_stay_two(tmp_path):
         tmp_path,
     )
     assert re.findall(r"^(.*?) & .*? & 60 & (0\.\d+)", text, re.M) == [
-        ("tau(attention, gradient)", "0.250"), (f"{INNER}standard deviation", "0.250"),
-        (r"tau(attention, leave\_one\_out)", "0.750"), (f"{INNER}standard deviation", "0.750"),
-    ]  # fmt: skip
+        ("tau(attention, gradient)", "0.250"),
+        (f"{INNER}standard deviation", "0.250"),
+        (r"tau(attention, leave\_one\_out)", "0.750"),
+        (f"{INNER}standard deviation", "0.750"),
+    ]
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex: apt-get install texlive-latex-recommended")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None,
+    reason="no pdflatex: apt-get install texlive-latex-recommended",
+)
 def test_a_real_latex_compiles_it(tmp_path):
     written(ROWS, tmp_path)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    command = [
+        "pdflatex",
+        "-interaction=nonstopmode",
+        "-halt-on-error",
+        "-no-shell-escape",
+        "paper.tex",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stdout[-3000:]
     assert (tmp_path / "paper.pdf").stat().st_size > 10_000

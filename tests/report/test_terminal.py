@@ -7,7 +7,14 @@ from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.findings.quality import quality
 from attnprobe.findings.verdicts import LINES, answer_of, judge
-from attnprobe.report.terminal import GAUGE, WIDTH, answer_lines, headline, notes_of_tests, print_summary
+from attnprobe.report.terminal import (
+    GAUGE,
+    WIDTH,
+    answer_lines,
+    headline,
+    notes_of_tests,
+    print_summary,
+)
 from attnprobe.results.table import read_results
 
 
@@ -38,7 +45,10 @@ def test_headline_takes_one_run_and_what_is_there(make_run):
     runs = [make_run("a", probes=("permutation",)), make_run("b")]
     with pytest.raises(ValueError, match="one run, got 2: a, b"):
         headline(read_results(runs))
-    assert list(headline(read_results(runs[0]))) == ["permutation/median_tvd", "permutation/max_attention"]
+    assert list(headline(read_results(runs[0]))) == [
+        "permutation/median_tvd",
+        "permutation/max_attention",
+    ]
 
 
 def test_the_summary_shows_means_intervals_and_published_values(make_run):
@@ -56,8 +66,13 @@ def test_classes_are_listed_by_name_unless_they_are_many_and_markup_is_printed_n
     assert "predicted class" in printed(read_results(make_run("a", classes=4, count=80)))
     assert "predicted class" not in printed(read_results(make_run("b", classes=6, count=80)))
     odd = {"data": "[bold]$x$[/bold]", "model": "[/nonsense]"}
-    text = printed(read_results(make_run(**odd)), classes=["[bold]bad", "good"], directory="/runs/[red]x")
-    assert all(part in text for part in (*odd.values(), "/runs/[red]x", "predicted [bold]bad", "predicted good"))
+    text = printed(
+        read_results(make_run(**odd)), classes=["[bold]bad", "good"], directory="/runs/[red]x"
+    )
+    assert all(
+        part in text
+        for part in (*odd.values(), "/runs/[red]x", "predicted [bold]bad", "predicted good")
+    )
 
 
 def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
@@ -76,26 +91,61 @@ def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
 
 
 def test_what_was_measured_again_is_said_once_and_only_then_and_times_are_of_all_runs_together():
-    fine = {"removals_checked": 128, "largest_error": 3e-7, "texts_remeasured": 0, "texts_reencoded": 0}
-    assert notes_of_tests([{"leave_one_out": {"notes": fine}, "permutation": {"notes": {}}, "of_a_package": {}}]) == []
+    fine = {
+        "removals_checked": 128,
+        "largest_error": 3e-7,
+        "texts_remeasured": 0,
+        "texts_reencoded": 0,
+    }
+    assert (
+        notes_of_tests(
+            [{"leave_one_out": {"notes": fine}, "permutation": {"notes": {}}, "of_a_package": {}}]
+        )
+        == []
+    )
     again = fine | {"texts_remeasured": 1200, "largest_error_before": 0.02, "texts_reencoded": 64}
     (said,) = notes_of_tests([{"leave_one_out": {"notes": again}, "correlation": {"notes": again}}])
     assert "1,200 texts were measured again" in said
     assert "off by up to 2e-2" in said
-    first = {"swaps": {"seconds": 1.2}, "permutation": {"seconds": 2.0}, "training": {"seconds": 0.0}}
-    assert notes_of_tests([first, {"swaps": {"seconds": 3.0}}]) == ["seconds of the tests: swaps 4.2, permutation 2.0"]
+    first = {
+        "swaps": {"seconds": 1.2},
+        "permutation": {"seconds": 2.0},
+        "training": {"seconds": 0.0},
+    }
+    assert notes_of_tests([first, {"swaps": {"seconds": 3.0}}]) == [
+        "seconds of the tests: swaps 4.2, permutation 2.0"
+    ]
 
 
-ABOVE, ACROSS = (0.5, 0.4, 0.7), (0.1, -0.2, 0.4)
-GOOD, COIN = quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50), quality([0] * 97 + [1] * 3, [0] * 100)
+ABOVE = (0.5, 0.4, 0.7)
+ACROSS = (0.1, -0.2, 0.4)
+GOOD = quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50)
+COIN = quality([0] * 97 + [1] * 3, [0] * 100)
 
 
 def told(numbers, guessing="", quality=GOOD):
     found = [
-        ("", Finding(Claim(f"c{place}", line[0], "A claim", "", lambda _: None, "", speaks="for", level=line[1],
-                           primary=True), Evidence(*own, n=60), "d", "m"))
+        (
+            "",
+            Finding(
+                Claim(
+                    f"c{place}",
+                    line[0],
+                    "A claim",
+                    "",
+                    lambda _: None,
+                    "",
+                    speaks="for",
+                    level=line[1],
+                    primary=True,
+                ),
+                Evidence(*own, n=60),
+                "d",
+                "m",
+            ),
+        )
         for place, (line, own) in enumerate(numbers.items())
-    ]  # fmt: skip
+    ]
     table = judge(found, guessing=guessing)
     chip, sentence = answer_of(table, guessing=guessing)
     return chip, answer_lines(table.assign(group="d · m", chip=chip, sentence=sentence), quality)
@@ -129,4 +179,6 @@ def test_a_gauge_has_its_number_within_its_interval(numbers):
     assert len(drawn) == GAUGE
     places = [round(min(one, 1) * (GAUGE - 1)) for one in numbers]
     assert drawn.index("#") == places[0]
-    assert [at for at, mark in enumerate(drawn) if mark != "-"] == [*range(places[1], places[2] + 1)]
+    assert [at for at, mark in enumerate(drawn) if mark != "-"] == [
+        *range(places[1], places[2] + 1)
+    ]

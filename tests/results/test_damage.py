@@ -31,7 +31,9 @@ def finished(tmp_path_factory):
 def readers(directory):
     """Reader → (the files that it reads besides the manifest, the call)."""
     config = small_run(directory.parent.parent.parent, "figures=true", f"run_dir={directory}")
-    files = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()]
+    files = [
+        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
+    ]
     tables = [name for name in files if name.startswith("tables/")]
     shown = [name for name in files if name.endswith(".parquet") and name not in TRAINED]
     return {
@@ -47,10 +49,15 @@ def readers(directory):
 
 def damages(content, generator, flips):
     """(what was done, the damaged content; None: no file)."""
-    yield from (("deleted", None), ("emptied", b""), ("cut", content[: generator.randrange(len(content))]))
+    yield from (
+        ("deleted", None),
+        ("emptied", b""),
+        ("cut", content[: generator.randrange(len(content))]),
+    )
     yield "lengthened", content + b"\n"
     for _ in range(flips):
-        place, bit = generator.randrange(len(content)), generator.randrange(8)
+        place = generator.randrange(len(content))
+        bit = generator.randrange(8)
         changed = bytearray(content)
         changed[place] ^= 1 << bit
         yield f"bit {bit} of byte {place} flipped", bytes(changed)
@@ -60,10 +67,15 @@ def campaign(finished, folder, flips):
     """The damages that a reader of the file did not notice or name, and how many there were."""
     directory = folder / "testbed" / "damaged"
     shutil.copytree(finished, directory)
-    calls, unnoticed, count = readers(directory), [], 0
-    # the mark says nothing; findings.parquet is made of the others, and made again where it is damaged
+    calls = readers(directory)
+    unnoticed = []
+    count = 0
+    # the mark says nothing; findings.parquet is made of the others, and made again where it is
+    # damaged
     made = (".attnprobe", "findings.parquet")
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name not in made)
+    paths = sorted(
+        path for path in directory.rglob("*") if path.is_file() and path.name not in made
+    )
     for path in paths:
         name = path.relative_to(directory).as_posix()
         content = path.read_bytes()
@@ -72,14 +84,18 @@ def campaign(finished, folder, flips):
             path.unlink(missing_ok=True)
             if damaged is not None:
                 path.write_bytes(damaged)
-            concerned = [reader for reader, (reads, _) in calls.items() if name in (*reads, "manifest.json")]
+            concerned = [
+                reader for reader, (reads, _) in calls.items() if name in (*reads, "manifest.json")
+            ]
             assert concerned, f"nothing reads {name}"
             for reader in concerned:
                 try:
                     result = calls[reader][1]()
                 except Exception as error:  # any other kind is what this looks for
                     missing = name == "manifest.json" and damaged is None
-                    named = isinstance(error, UserError if missing else DamagedRun) and path.name in str(error)
+                    named = isinstance(
+                        error, UserError if missing else DamagedRun
+                    ) and path.name in str(error)
                     if not named:
                         unnoticed.append((reader, name, what, repr(error)))
                 else:
@@ -91,7 +107,9 @@ def campaign(finished, folder, flips):
     return unnoticed, count
 
 
-@pytest.mark.parametrize(("flips", "least"), [(5, 100), pytest.param(100, 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("flips", "least"), [(5, 100), pytest.param(100, 1000, marks=pytest.mark.slow)]
+)
 def test_every_damage_is_noticed_and_named(finished, tmp_path, flips, least):
     unnoticed, count = campaign(finished, tmp_path, flips)
     assert count >= least

@@ -7,13 +7,27 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs, is_run_name
+from attnprobe.results.directory import (
+    MARKER,
+    DamagedRunWarning,
+    RunDirectory,
+    find_runs,
+    is_run_name,
+)
 from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
 from attnprobe.results.table import Rows, read_examples, read_results
 from attnprobe.results.writer import CHECKPOINTS, LOCK, OwnRunDirectory
 from tests.runs import seal
 
-IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "a"}
+IDENTITY = {
+    "run_id": "r",
+    "experiment": "e",
+    "data": "d",
+    "model": "m",
+    "seed": 3,
+    "split": "test",
+    "probe": "a",
+}
 
 
 def finished_run(directory):
@@ -37,13 +51,17 @@ def test_a_sealed_file_notices_every_single_bit(tmp_path):
     content = path.read_bytes()
     for place in range(len(content)):
         for bit in range(8):
-            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            path.write_bytes(
+                content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+            )
             with pytest.raises(DamagedRun, match=r"x\.json"):
                 read_sealed(path)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"name": "a web app"}', b"[" * 100_000, b'{"checksum": 3}'], ids=range(6)
+    "content",
+    [b"", b"{", b"[]", b'{"name": "a web app"}', b"[" * 100_000, b'{"checksum": 3}'],
+    ids=range(6),
 )
 def test_a_manifest_of_somebody_else_keeps_no_run_from_being_read(tmp_path, content):
     finished_run(tmp_path / "one")
@@ -67,13 +85,21 @@ def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
     assert message.count("a.parquet is damaged: it is missing") == 2
     assert "is not UTF-8: rename it" in message
     assert len(read_examples(tmp_path / "b")) == 2
-    with pytest.raises(UserError, match=r"no examples of the split '\.\./tables/a': there are test"):
+    with pytest.raises(
+        UserError, match=r"no examples of the split '\.\./tables/a': there are test"
+    ):
         read_examples(tmp_path / "b", split="../tables/a")
 
 
 def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
     place = tmp_path / "paper"
-    for name in ("config.yaml", "figures/paper.pdf", "checkpoints/a", "manifest.json", ".a.9.partial"):
+    for name in (
+        "config.yaml",
+        "figures/paper.pdf",
+        "checkpoints/a",
+        "manifest.json",
+        ".a.9.partial",
+    ):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("mine")
     before = content_of(place)
@@ -108,10 +134,19 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
     assert not (run / "tables").exists()
     assert run.file("tables/a.parquet").read_text() == "new"
     run.finish({"tables": {"a": {}}}, files)
-    assert RunDirectory(run.path).verify()["files"].keys() == {"config.yaml", "model.safetensors", "tables/a.parquet"}
+    assert RunDirectory(run.path).verify()["files"].keys() == {
+        "config.yaml",
+        "model.safetensors",
+        "tables/a.parquet",
+    }
     assert {path.name for path in run.path.iterdir()} == {
-        MARKER, "config.yaml", "manifest.json", "model.safetensors", "tables", "training.json",
-    }  # fmt: skip
+        MARKER,
+        "config.yaml",
+        "manifest.json",
+        "model.safetensors",
+        "tables",
+        "training.json",
+    }
     # what was prepared and never true goes with the next command
     run, _ = begun(tmp_path / "killed", "tables/a.parquet")
     (run.folder(CHECKPOINTS) / "epoch=1.ckpt").write_text("")
@@ -121,8 +156,18 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
     assert set(content_of(run / ".attnprobe.new")) == {"checkpoints/mine.txt"}
 
 
-MINE = ("tables/notes.txt", "tables/mine.parquet", "thesis.tex", "parts/a.part", "checkpoints/a.ckpt", "figures/x.pdf",
-        "findings.parquet", "training/metrics.csv", "wandb/run-1/log", ".figures.partial/x")  # fmt: skip
+MINE = (
+    "tables/notes.txt",
+    "tables/mine.parquet",
+    "thesis.tex",
+    "parts/a.part",
+    "checkpoints/a.ckpt",
+    "figures/x.pdf",
+    "findings.parquet",
+    "training/metrics.csv",
+    "wandb/run-1/log",
+    ".figures.partial/x",
+)
 
 
 def with_mine(directory):
@@ -132,7 +177,9 @@ def with_mine(directory):
 
 
 def test_only_what_the_run_wrote_is_removed(tmp_path):
-    run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet", "training/metrics.csv")
+    run, files = begun(
+        tmp_path / "run", "tables/a.parquet", "tables/b.parquet", "training/metrics.csv"
+    )
     run.finish({}, files)
     (run / "tables/b.parquet").write_text("mine now")
     (run / "training/metrics.csv").unlink()
@@ -143,7 +190,8 @@ def test_only_what_the_run_wrote_is_removed(tmp_path):
 
 
 def test_a_mark_and_lists_of_a_stranger_remove_and_replace_no_file_of_the_users(tmp_path, capsys):
-    """An archive with a mark, a manifest and prepared files is unpacked where the user has files of such names."""
+    """An archive with a mark, a manifest and prepared files is unpacked where the user has files of
+    such names."""
     stranger, files = begun(tmp_path / "stranger", *(name for name in MINE if is_run_name(name)))
     stranger.finish({}, files)
     again = OwnRunDirectory(stranger.path)
@@ -158,17 +206,25 @@ def test_a_mark_and_lists_of_a_stranger_remove_and_replace_no_file_of_the_users(
         run.mark()
         run.clear()
         begun(place, "tables/mine.parquet")[0].finish({}, {})
-        kept = {name: place / name for name in MINE} | {"tables/mine.parquet": place / "tables/mine.parquet.kept"}
+        kept = {name: place / name for name in MINE} | {
+            "tables/mine.parquet": place / "tables/mine.parquet.kept"
+        }
         assert {path.read_text() for path in kept.values()} == {"mine"}
         told = capsys.readouterr().err
-        assert "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept" in told
+        assert (
+            "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept"
+            in told
+        )
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(tmp_path, monkeypatch, at):
+def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(
+    tmp_path, monkeypatch, at
+):
     run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet")
     run.finish({}, files)
-    left, unlink = [at], Path.unlink
+    left = [at]
+    unlink = Path.unlink
 
     def killed(path, **named):
         if not left[0]:
@@ -185,7 +241,8 @@ def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(tmp
 
 
 @pytest.mark.parametrize(
-    "name", ["tables", ".attnprobe.new", "tables/a.parquet", "manifest.json", ".attnprobe.new/tables"]
+    "name",
+    ["tables", ".attnprobe.new", "tables/a.parquet", "manifest.json", ".attnprobe.new/tables"],
 )
 def test_nothing_is_written_through_a_link(tmp_path, name):
     run, files = begun(tmp_path / "run", "tables/a.parquet")
@@ -196,7 +253,11 @@ def test_nothing_is_written_through_a_link(tmp_path, name):
     if kept.exists():
         os.rename(kept, tmp_path / "away")
     kept.parent.mkdir(exist_ok=True)
-    kept.symlink_to(tmp_path / "theirs" if not name.endswith(("json", "parquet")) else tmp_path / "theirs/a.parquet")
+    kept.symlink_to(
+        tmp_path / "theirs"
+        if not name.endswith(("json", "parquet"))
+        else tmp_path / "theirs/a.parquet"
+    )
 
     def measured_again():
         again = OwnRunDirectory(run.path)

@@ -8,8 +8,10 @@ from attnprobe.results.files import write_atomically
 
 
 def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
-    """Who has opened the old file reads it to its end: the new one is another file, moved into its place whole."""
-    path, written = tmp_path / "a", []
+    """Who has opened the old file reads it to its end: the new one is another file, moved into its
+    place whole."""
+    path = tmp_path / "a"
+    written = []
     path.write_text("old and long")
 
     def write(partial):
@@ -39,10 +41,17 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_a_killed_write_left_goes_with_the_next_one_and_that_of_a_process_at_work_stays(tmp_path):
+def test_what_a_killed_write_left_goes_with_the_next_one_and_that_of_a_process_at_work_stays(
+    tmp_path,
+):
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()  # no process of this number any more
-    names = [f".a.{child.pid}.partial", f".a.{os.getppid()}.partial", f".b.{child.pid}.partial", ".a.x.partial"]
+    names = [
+        f".a.{child.pid}.partial",
+        f".a.{os.getppid()}.partial",
+        f".b.{child.pid}.partial",
+        ".a.x.partial",
+    ]
     for name in names:
         (tmp_path / name).write_text("half")
     write_atomically(tmp_path / "a", lambda partial: partial.write_text("whole"))

@@ -12,10 +12,17 @@ def test_what_fits_is_read(tmp_path):
     length = len(text["tokens"])
     weights = [1.0, *[0.0] * (length - 1)]
     row = {
-        "example_id": int(text["example_id"]), "attention": weights, "position_logits": [0.0, 1.0] * length,
-        "epsilon": 0.05, "farthest": weights[::-1], "jsd": 0.6, "upper_bound": 0.6, "is_exact": True,
-        "flipping": [False] * length, "flips_to": -1,
-    }  # fmt: skip
+        "example_id": int(text["example_id"]),
+        "attention": weights,
+        "position_logits": [0.0, 1.0] * length,
+        "epsilon": 0.05,
+        "farthest": weights[::-1],
+        "jsd": 0.6,
+        "upper_bound": 0.6,
+        "is_exact": True,
+        "flipping": [False] * length,
+        "flips_to": -1,
+    }
     write_playground([row], run / PLAYGROUND)
     seal_again(run)
     assert read_playground(RunDirectory(run)) == [row]

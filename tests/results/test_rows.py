@@ -9,12 +9,19 @@ from attnprobe.results.directory import COLUMNS, SCHEMA
 from attnprobe.results.table import Rows, Written, contents_of, frame_of, read_rows
 
 IDENTITY = {
-    "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
-}  # fmt: skip
+    "run_id": "r",
+    "experiment": "e",
+    "data": "d",
+    "model": "m",
+    "seed": 3,
+    "split": "test",
+    "probe": "permutation",
+}
 
 
 def batches(*, examples=300, longest=40, size=7, seed=0):
-    """(metric, ids, values, steps) of invented batches, the examples in random order, one metric with steps."""
+    """(metric, ids, values, steps) of invented batches, the examples in random order, one metric
+    with steps."""
     generator = np.random.default_rng(seed)
     length = generator.integers(1, longest, examples)
     for ids in np.array_split(generator.permutation(examples), -(-examples // size)):
@@ -40,12 +47,18 @@ def reference(**options):
         step = np.full((len(ids), 1), -1.0) if step is None else step
         value = value.reshape(len(ids), -1)
         frame = pd.DataFrame(
-            {"example_id": np.repeat(ids, step.shape[1]), "step": step.ravel(), "value": value.ravel()}
+            {
+                "example_id": np.repeat(ids, step.shape[1]),
+                "step": step.ravel(),
+                "value": value.ravel(),
+            }
         )
         parts.append(frame.dropna(subset="step").assign(metric=metric))
     table = pd.concat(parts).sort_values(["metric", "example_id", "step"]).assign(**IDENTITY)
     step = pa.array([None if number < 0 else number for number in table["step"]], pa.float64())
-    arrays = [step if name == "step" else pa.array(table[name], from_pandas=False) for name in COLUMNS]
+    arrays = [
+        step if name == "step" else pa.array(table[name], from_pandas=False) for name in COLUMNS
+    ]
     return pa.Table.from_arrays(arrays, names=list(COLUMNS)).cast(SCHEMA)
 
 
@@ -70,7 +83,11 @@ def test_a_table_is_sorted_and_written_in_row_groups(tmp_path, row_group):
 def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_path, row_group):
     for size in (1, 7, 300):
         filled(size=size).write(tmp_path / str(size), IDENTITY)
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
+    assert (
+        (tmp_path / "1").read_bytes()
+        == (tmp_path / "7").read_bytes()
+        == (tmp_path / "300").read_bytes()
+    )
 
 
 def test_no_rows_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_path, row_group):
@@ -81,7 +98,9 @@ def test_no_rows_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_p
     for ids in ([5, -1], [2, 0]):
         rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
     table = rows.table(IDENTITY)
-    assert table["example_id"].to_pylist() == [number for number in (-1, 0, 2, 5) for _ in range(10)]
+    assert table["example_id"].to_pylist() == [
+        number for number in (-1, 0, 2, 5) for _ in range(10)
+    ]
     assert table["value"].to_pylist() == [n * k for n in (-1.0, 0.0, 2.0, 5.0) for k in range(10)]
 
 
@@ -95,7 +114,10 @@ def test_what_is_read_is_what_is_asked_for(tmp_path, row_group):
         ({"metrics": ["nothing"], "stepped": ["a_number"]}, whole[:0]),
         ({"metrics": ()}, whole.dropna(subset="step")),
         ({"stepped": ()}, whole[whole["step"].isna()]),
-        ({"metrics": (), "example_ids": [3, 17]}, whole.query("metric == 'weights' and example_id in (3, 17)")),
+        (
+            {"metrics": (), "example_ids": [3, 17]},
+            whole.query("metric == 'weights' and example_id in (3, 17)"),
+        ),
     ):
         own = frame_of(read_rows([tmp_path / "t"], **options))
         assert len(own) == len(expected)
@@ -122,7 +144,8 @@ def test_a_frame_has_the_names_that_occur_sorted(tmp_path):
 
 def test_several_sites_get_a_column_and_one_does_not(tmp_path):
     ids = np.arange(3)
-    one, several = Rows(), Rows()
+    one = Rows()
+    several = Rows()
     one.add("b", ids, ids * 1.0)
     for site in ("layer 1", "layer 0", ""):
         several.add("b", ids, ids + 10.0 * len(site), site=site)
@@ -135,5 +158,7 @@ def test_several_sites_get_a_column_and_one_does_not(tmp_path):
     assert table["metric"].tolist() == ["b"] * 9 + ["b_c"] * 9
     assert table["site"].tolist() == 2 * ([""] * 3 + ["layer 0"] * 3 + ["layer 1"] * 3)
     assert table["value"].tolist()[:4] == [0, 1, 2, 70]
-    frame = frame_of(read_rows([tmp_path / "one.parquet", tmp_path / "several.parquet"], metrics=["b_c"]))
+    frame = frame_of(
+        read_rows([tmp_path / "one.parquet", tmp_path / "several.parquet"], metrics=["b_c"])
+    )
     assert frame["site"].astype(str).tolist() == table["site"][9:].tolist()

@@ -13,13 +13,21 @@ from tests.results.test_directory import content_of
 
 FIRST = {"tables/a.parquet": "a", "tables/training.parquet": "t", "figures/a.pdf": "p"}
 SECOND = {"tables/b.parquet": "b", "tables/training.parquet": "t2", "figures/b.pdf": "q"}
-MINE = ("mine.txt", "parts/mine.part", "checkpoints/mine.ckpt", ".figures.partial/mine", "tables/mine.parquet")
+MINE = (
+    "mine.txt",
+    "parts/mine.part",
+    "checkpoints/mine.ckpt",
+    ".figures.partial/mine",
+    "tables/mine.parquet",
+)
 
 
 def measured(directory, files):
     run = OwnRunDirectory(directory)
     run.mark()
-    before = run.read_manifest() or {"files": run.read_listing(TRAINED)["files"] if run.is_trained else {}}
+    before = run.read_manifest() or {
+        "files": run.read_listing(TRAINED)["files"] if run.is_trained else {}
+    }
     if not run.is_trained:
         run.place("config.yaml").write_text("a: 0\n")
         run.place("model.safetensors").write_text("weights")
@@ -51,14 +59,17 @@ def in_a_child(work, folder, fault):
 @pytest.mark.skipif(sys.platform != "linux", reason="the test forks as Linux does")
 @pytest.mark.parametrize("kind", ["kill", "full", "error"])
 def test_a_run_is_whole_at_every_moment_and_the_same_command_finishes_it(tmp_path, kind):
-    start, expected, work = tmp_path / "start", tmp_path / "expected", tmp_path / "work"
+    start = tmp_path / "start"
+    expected = tmp_path / "expected"
+    work = tmp_path / "work"
     measured(start, FIRST)
     for name in MINE:
         (start / name).parent.mkdir(exist_ok=True)
         (start / name).write_text("mine")
     shutil.copytree(start, expected)
     measured(expected, SECOND)
-    old, new = content_of(start), content_of(expected)
+    old = content_of(start)
+    new = content_of(expected)
     shutil.copytree(start, work)
     operations, status = in_a_child(lambda: measured(work, SECOND), work, None)
     assert status == 0

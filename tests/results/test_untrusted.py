@@ -5,11 +5,20 @@ import pytest
 from omegaconf import OmegaConf
 
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.files import DamagedRun, read_json, read_sealed, read_yaml, record_of, write_sealed
+from attnprobe.results.files import (
+    DamagedRun,
+    read_json,
+    read_sealed,
+    read_yaml,
+    record_of,
+    write_sealed,
+)
 from attnprobe.runs.settings import Settings
 from tests.runs import composed
 
-BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 8))
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 8)
+)
 BROKEN_JSON = {
     "empty": b"",
     "cut": b'{"a": [1, 2',
@@ -36,7 +45,8 @@ BROKEN_YAML = {
 
 
 @pytest.mark.parametrize(
-    ("read", "broken"), [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)]
+    ("read", "broken"),
+    [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)],
 )
 def test_a_broken_file_is_one_message_with_its_name(tmp_path, read, broken):
     for content in broken.values():
@@ -58,7 +68,9 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, read, kind):
         "loop": lambda: path.symlink_to(path),
     }[kind]()
     for place in (path, Path("/dev/zero")):
-        with pytest.raises(DamagedRun, match=f"{place} is damaged: it is a .*expected a regular file"):
+        with pytest.raises(
+            DamagedRun, match=f"{place} is damaged: it is a .*expected a regular file"
+        ):
             read(place)
 
 
@@ -72,19 +84,47 @@ def test_a_large_file_is_not_read_and_a_missing_one_is_told_apart(tmp_path, read
         read(tmp_path / "missing")
 
 
-STRANGE = ["2020-01-01", "1e3", "1e-3", "yes", "0x10", "1:30", "=", "<<", "&a", "*a", "!a", "a\nb", "\x1b", "é\u2028"]
+STRANGE = [
+    "2020-01-01",
+    "1e3",
+    "1e-3",
+    "yes",
+    "0x10",
+    "1:30",
+    "=",
+    "<<",
+    "&a",
+    "*a",
+    "!a",
+    "a\nb",
+    "\x1b",
+    "é\u2028",
+]
 
 
 def test_settings_are_read_as_a_run_writes_them(tmp_path):
     settings = Settings.of(composed("model=hanrnn", "+experiment=serrano", "data=imdb")).config
     # texts that YAML would read as something else
-    settings["data"]["filters"] = {text: [text, 1.5e-7, 3, None, True, float("inf")] for text in STRANGE}
+    settings["data"]["filters"] = {
+        text: [text, 1.5e-7, 3, None, True, float("inf")] for text in STRANGE
+    }
     (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(settings), encoding="utf-8")
     assert read_yaml(tmp_path / "config.yaml") == settings
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../other", "tables/../../x", "", ".", "a\0b", "c:\\x", "tables/../a.parquet", "mine.txt"]
+    "name",
+    [
+        "/etc/passwd",
+        "../other",
+        "tables/../../x",
+        "",
+        ".",
+        "a\0b",
+        "c:\\x",
+        "tables/../a.parquet",
+        "mine.txt",
+    ],
 )
 def test_listed_files_lie_within_the_run(tmp_path, name):
     write_sealed({"files": {name: {"sha256": "", "bytes": 0}}}, tmp_path / "manifest.json")

@@ -17,7 +17,12 @@ TRAINER = SimpleNamespace(is_global_zero=True, max_epochs=2)
 
 def split_of(lengths):
     words = Ragged.of([np.ones(length, np.int64) for length in lengths], np.int64)
-    return TextSplit(np.arange(len(lengths)), words, np.array([4, 5]), {"labels": np.zeros(len(lengths), np.int64)})
+    return TextSplit(
+        np.arange(len(lengths)),
+        words,
+        np.array([4, 5]),
+        {"labels": np.zeros(len(lengths), np.int64)},
+    )
 
 
 class Slow(Probe):
@@ -26,7 +31,10 @@ class Slow(Probe):
     name = "slow"
 
     def __init__(self, monkeypatch, per_word, *, slow=True):
-        self.time, self.left, self.per_word, self.slow = 0.0, 60.0, per_word, slow
+        self.time = 0.0
+        self.left = 60.0
+        self.per_word = per_word
+        self.slow = slow
         monkeypatch.setattr(forecasts, "now", lambda _: self.time)
 
     def measure(self, subject, draws):
@@ -36,18 +44,27 @@ class Slow(Probe):
 
 
 def told(capsys, probe, model=None, lengths=LENGTHS):
-    Forecast(split_of(lengths), runner=ProbeRunner([probe], 0, [])).on_test_start(TRAINER, model or toy_classifier())
+    Forecast(split_of(lengths), runner=ProbeRunner([probe], 0, [])).on_test_start(
+        TRAINER, model or toy_classifier()
+    )
     return capsys.readouterr().out
 
 
 def test_the_time_is_that_of_all_texts_though_few_are_looked_at(monkeypatch, capsys):
     model = toy_classifier().eval()
-    before, noise = [p.clone() for p in model.parameters()], torch.get_rng_state()
+    before = [p.clone() for p in model.parameters()]
+    noise = torch.get_rng_state()
     said = told(capsys, Slow(monkeypatch, 0.2), model)
-    assert said == "probing with slow will take about 14 minutes on this machine (cpu): 90 texts, 6 of them timed\n"
+    assert (
+        said
+        == "probing with slow will take about 14 minutes on this machine (cpu): 90 texts, 6 of them timed\n"
+    )
     assert round(0.2 * LENGTHS.sum() / 60) == 14
     assert not model.training
-    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(before, model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) and a.dtype == b.dtype
+        for a, b in zip(before, model.parameters(), strict=True)
+    )
     assert torch.equal(noise, torch.get_rng_state())
 
 
@@ -62,14 +79,17 @@ def test_nothing_is_said_of_less_than_a_minute_few_texts_or_quick_probes(monkeyp
 
 
 class Learning(torch.nn.Module):
-    """A model of pieces: one matrix, and a sigmoid that keeps its result for the way back. A step takes so many seconds per
-    word, and draws random numbers."""
+    """A model of pieces: one matrix, and a sigmoid that keeps its result for the way back. A step
+    takes so many seconds per word, and draws random numbers."""
 
-    reader, device, time = "pieces", torch.device("cpu"), 0.0
+    reader = "pieces"
+    device = torch.device("cpu")
+    time = 0.0
 
     def __init__(self, per_word=0.0):
         super().__init__()
-        self.matrix, self.per_word = torch.nn.Linear(8, 64), per_word
+        self.matrix = torch.nn.Linear(8, 64)
+        self.per_word = per_word
 
     def forward(self, batch):
         return self.matrix(torch.randn(len(batch), 8)).sigmoid()
@@ -94,23 +114,33 @@ def said(monkeypatch, capsys):
 
 def test_the_time_of_a_training_is_said_and_nothing_is_learnt(said):
     model = Learning(0.1).eval()
-    before, noise = [p.clone() for p in model.parameters()], torch.get_rng_state()
+    before = [p.clone() for p in model.parameters()]
+    noise = torch.get_rng_state()
     assert said(model, LENGTHS) == (
         "training for 2 epochs will take about 14 minutes on this machine (cpu): 90 texts, 24 of them timed\n"
     )
     assert round(2 * 0.1 * LENGTHS.sum() / 60) == 14
-    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) and b.grad is None
+        for a, b in zip(before, model.parameters(), strict=True)
+    )
     assert torch.equal(noise, torch.get_rng_state())
     assert not model.training
     assert said(Learning(0.001), LENGTHS) == ""
 
 
 def test_the_longest_texts_tell_what_a_full_batch_takes(said, monkeypatch):
-    model, lengths, seen = Learning(), [3, 9, 4, 8, 5], []
+    model = Learning()
+    lengths = [3, 9, 4, 8, 5]
+    seen = []
     # the matrix's input and the sigmoid's result, four bytes a number; the weights are none of it
     assert saved_bytes(model, split_of(lengths)[[0, 1]]) == 2 * 4 * (8 + 64)
     assert said(model, lengths) == ""  # a few kilobytes
-    monkeypatch.setattr(forecasts, "saved_bytes", lambda _, batch: seen.append(batch.content.sum(1).tolist()) or 10e9)
+    monkeypatch.setattr(
+        forecasts,
+        "saved_bytes",
+        lambda _, batch: seen.append(batch.content.sum(1).tolist()) or 10e9,
+    )
     assert said(model, lengths) == (
         "training takes at least 20 GB of memory for a step with 4 of the longest texts; data.batch_size=1 would take 5\n"
     )

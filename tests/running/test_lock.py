@@ -24,7 +24,11 @@ with locked(Path("run")):
 def holder(folder):
     """A process that holds the lock until its standard input is closed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "held\n"
     return process
@@ -63,7 +67,8 @@ def test_a_killed_owner_holds_nothing(tmp_path, capfd):
 
 
 def test_several_processes_hold_the_lock_one_at_a_time(tmp_path):
-    """A counter that is read, then written: only one at a time gets it right, whoever removes the lock's file."""
+    """A counter that is read, then written: only one at a time gets it right, whoever removes the
+    lock's file."""
     code = """
 import time
 from pathlib import Path
@@ -76,14 +81,16 @@ for _ in range(20):
 """
     (tmp_path / "count").write_text("0")
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL) for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        for _ in range(4)
     ]
     assert [process.wait() for process in processes] == [0] * 4
     assert (tmp_path / "count").read_text() == "80"
 
 
 def test_the_lock_is_the_file_that_is_there_and_not_one_that_was_removed(tmp_path, monkeypatch):
-    """Who waits gets hold of a file that its owner removed; the next one would make another, and hold that."""
+    """Who waits gets hold of a file that its owner removed; the next one would make another, and
+    hold that."""
     removed = []
 
     def flock(descriptor, operation):
@@ -94,12 +101,17 @@ def test_the_lock_is_the_file_that_is_there_and_not_one_that_was_removed(tmp_pat
 
     real = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path / "run"), (tmp_path / "run" / LOCK).open("r+") as there, pytest.raises(BlockingIOError):
+    with (
+        locked(tmp_path / "run"),
+        (tmp_path / "run" / LOCK).open("r+") as there,
+        pytest.raises(BlockingIOError),
+    ):
         real(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_somebody_elses_lock_is_not_removed(tmp_path):
-    """The output was deleted meanwhile, and another run began in its place. One lock has a directory, whatever its name."""
+    """The output was deleted meanwhile, and another run began in its place. One lock has a
+    directory, whatever its name."""
     path = tmp_path / "run" / LOCK
     path.parent.mkdir()
     (tmp_path / "link").symlink_to("run")
@@ -109,9 +121,13 @@ def test_somebody_elses_lock_is_not_removed(tmp_path):
     assert path.exists()
 
 
-@pytest.mark.parametrize(("module", "name", "number"), [(fcntl, "flock", errno.ENOSYS), (fcntl, "flock", errno.ENOLCK),
-    (os, "open", errno.EACCES)])  # fmt: skip
-def test_a_file_system_without_locks_or_that_is_only_read_has_none(tmp_path, monkeypatch, module, name, number):
+@pytest.mark.parametrize(
+    ("module", "name", "number"),
+    [(fcntl, "flock", errno.ENOSYS), (fcntl, "flock", errno.ENOLCK), (os, "open", errno.EACCES)],
+)
+def test_a_file_system_without_locks_or_that_is_only_read_has_none(
+    tmp_path, monkeypatch, module, name, number
+):
     """Least of all one that a killed process would leave behind."""
     real = getattr(module, name)
 

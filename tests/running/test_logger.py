@@ -26,7 +26,9 @@ def toy_training(tmp_path, *overrides):
 
 
 def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
-    pytest.importorskip("tensorboard", reason="no tensorboard: pip install 'attnprobe[tensorboard]'")
+    pytest.importorskip(
+        "tensorboard", reason="no tensorboard: pip install 'attnprobe[tensorboard]'"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # its own protocol buffers
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -38,7 +40,9 @@ def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
             events = EventAccumulator(str(directory / "training"))
             events.Reload()
     found = [one.value for one in events.Scalars("validation/loss")]
-    assert found == pytest.approx([float(torch.tensor(epoch["validation/loss"])) for epoch in curve], rel=1e-6)
+    assert found == pytest.approx(
+        [float(torch.tensor(epoch["validation/loss"])) for epoch in curve], rel=1e-6
+    )
     assert len(found) == 2
     assert "validation/selection" not in events.Tags()["scalars"]
 

@@ -24,7 +24,12 @@ HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
 
 
 def fitted(classifier, folder, epochs, **given):
-    settings = {"gradient_clip": None, "callbacks": [], "logger": None, "hardware": HARDWARE} | given
+    settings = {
+        "gradient_clip": None,
+        "callbacks": [],
+        "logger": None,
+        "hardware": HARDWARE,
+    } | given
     return fit(classifier, Toy(), checkpoints=folder / "checkpoints", epochs=epochs, **settings)
 
 
@@ -32,7 +37,9 @@ def fitted(classifier, folder, epochs, **given):
 def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path):
     classifier = toy_classifier().train()
     # nothing is learned: the first epoch stays the best
-    classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy", optimizer=lambda groups: SGD(groups, lr=0.0))
+    classifier.recipe = recipe(
+        skip_epochs=0, selection_metric="accuracy", optimizer=lambda groups: SGD(groups, lr=0.0)
+    )
     chosen, curve = fitted(classifier, tmp_path, 7, patience=patience)
     assert (chosen, len(curve)) == (0, epochs)
 
@@ -41,7 +48,8 @@ def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path
     ("skip", "values", "patience", "expected"),
     [
         (0, [0.5, 0.7, 0.6], None, (1, 3, 0.5)),
-        # any epoch that is not skipped beats all that are, and stops neither by them nor has its rate lowered by them
+        # any epoch that is not skipped beats all that are, and stops neither by them nor has its
+        # rate lowered by them
         (2, [0.9, 0.8, 0.1, 0.2, 0.15, 0.1, 0.3], 2, (3, 6, 0.125)),
         (2, [0.9, 0.95, -40.0, -50.0], None, (2, 4, 0.5)),
         # nothing but skipped epochs: the best of them, however little better
@@ -49,15 +57,21 @@ def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path
         (3, [0.900001, 0.900003, 0.900002], None, (1, 3, 0.5)),
     ],
 )
-def test_skipped_epochs_are_chosen_only_among_themselves(skip, values, patience, expected, tmp_path, monkeypatch):
+def test_skipped_epochs_are_chosen_only_among_themselves(
+    skip, values, patience, expected, tmp_path, monkeypatch
+):
     classifier = toy_classifier().train()
     schedulers = []
 
     def scheduler(optimizer):
-        schedulers.append(ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0))
+        schedulers.append(
+            ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0)
+        )
         return schedulers[0]
 
-    classifier.recipe = recipe(skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler)
+    classifier.recipe = recipe(
+        skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler
+    )
     scripted = iter(values)
 
     def compute():
@@ -76,7 +90,9 @@ class Filled(Callback):
 
 
 def test_new_tensors_are_not_filled_in_a_training(tmp_path):
-    classifier, looks, before = toy_classifier().train(), Filled(), torch.utils.deterministic.fill_uninitialized_memory
+    classifier = toy_classifier().train()
+    looks = Filled()
+    before = torch.utils.deterministic.fill_uninitialized_memory
     classifier.recipe = recipe()
     fitted(classifier, tmp_path, 1, callbacks=[looks])
     assert not looks.found

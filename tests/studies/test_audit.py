@@ -20,8 +20,14 @@ from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import PLAN, carry_out_study
 from tests.runs import SMALL_ADVERSARY, composed
 
-QUICK = ("training.epochs=12", "training.recipe.optimizer.lr=0.03", "data.embedding_size=50", "study.seeds=[1]",
-         "trainer.accelerator=cpu", *SMALL_ADVERSARY)  # fmt: skip
+QUICK = (
+    "training.epochs=12",
+    "training.recipe.optimizer.lr=0.03",
+    "data.embedding_size=50",
+    "study.seeds=[1]",
+    "trainer.accelerator=cpu",
+    *SMALL_ADVERSARY,
+)
 
 
 def compose(overrides):
@@ -30,8 +36,24 @@ def compose(overrides):
 
 def written(path, words, count=60, more=()):
     """Texts of a few words that say nothing and one of their label's."""
-    draw, rows = random.Random(0), []
-    rest = ["the", "a", "film", "plot", "it", "was", "really", "quite", "and", "scenes", "with", "of", "to", "me"]
+    draw = random.Random(0)
+    rows = []
+    rest = [
+        "the",
+        "a",
+        "film",
+        "plot",
+        "it",
+        "was",
+        "really",
+        "quite",
+        "and",
+        "scenes",
+        "with",
+        "of",
+        "to",
+        "me",
+    ]
     for label, own in words.items():
         for _ in range(count):
             sentence = draw.choices(rest, k=draw.randint(4, 9))
@@ -44,17 +66,32 @@ def written(path, words, count=60, more=()):
 
 WORDS = {"да": ["прекрасно", "чудесно", "素晴らしい"], "нет": ["ужасно", "скучно", "退屈な"]}
 BINARY = {"good": ["lovely", "superb"], "bad": ["awful", "dull"]}
-HOLES = [("", "да"), ("   ", "нет"), ("<script>alert('x')</script> & прекрасно", "да"), ("без оценки", "")]
+HOLES = [
+    ("", "да"),
+    ("   ", "нет"),
+    ("<script>alert('x')</script> & прекрасно", "да"),
+    ("без оценки", ""),
+]
 
 
 def test_from_a_csv_to_the_verdict(tmp_path, capsys, no_pictures):
     # the file's name goes into directories, and from there into other settings
     path = written(tmp_path / "Отзывы = März (1).csv", WORDS, more=HOLES)
-    command = ["+experiment=audit", "data=files", f"data.path={quoted(str(path))}", "data.text=review", *QUICK,
-               "data.label=verdict", "probe=[permutation,adversarial,erasure]", f"output={tmp_path / 'runs'}"]  # fmt: skip
+    command = [
+        "+experiment=audit",
+        "data=files",
+        f"data.path={quoted(str(path))}",
+        "data.text=review",
+        *QUICK,
+        "data.label=verdict",
+        "probe=[permutation,adversarial,erasure]",
+        f"output={tmp_path / 'runs'}",
+    ]
     directory = carry_out_study(command, compose)
     said = capsys.readouterr().out
-    assert all(words in said for words in ("audit: 4 trainings of 12 epochs on ", "on this machine (cpu)"))
+    assert all(
+        words in said for words in ("audit: 4 trainings of 12 epochs on ", "on this machine (cpu)")
+    )
     publish_study(directory)
     assert len(capsys.readouterr().out.splitlines()) <= 15
     publish_study(directory, verbose=True)
@@ -65,26 +102,44 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, no_pictures):
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
     members = [RunDirectory(directory / one["directory"]) for one in content["members"]]
-    assert [one.is_finished for one in members] == [True] * 4  # a model that guesses would have been the last
+    assert [one.is_finished for one in members] == [
+        True
+    ] * 4  # a model that guesses would have been the last
     base = members[0].manifest()
     assert set(base["tables"]) >= {"permutation", "adversarial", "erasure"}
     dropped = [sum(count.get("dropped", {}).values()) for count in base["counts"].values()]
     assert sum(dropped) == 3, dropped  # two without words, one without a label
 
 
-def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypatch, capsys, no_pictures):
+def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(
+    tmp_path, monkeypatch, capsys, no_pictures
+):
     path = written(tmp_path / "reviews.csv", BINARY, 70)
-    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    command = [
+        "+experiment=audit",
+        "data=files",
+        f"data.path={path}",
+        "data.text=review",
+        "data.label=verdict",
+        *QUICK,
+    ]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation]"]
     costs = Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu")
     monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: costs)
     monkeypatch.setattr("attnprobe.findings.studies.audit.FEWEST", {"train": 60, "test": 20})
     first = carry_out_study(command, compose)
     said = capsys.readouterr().out
-    assert "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more" in said
+    assert (
+        "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more"
+        in said
+    )
     members = json.loads((first / "study.json").read_text())["members"]
     assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
-    assert set(read_results(first / members[0]["directory"])["probe"]) == {"training", "performance", "permutation"}
+    assert set(read_results(first / members[0]["directory"])["probe"]) == {
+        "training",
+        "performance",
+        "permutation",
+    }
     manifest = RunDirectory(first / members[0]["directory"]).manifest()
     assert [manifest["counts"][split]["kept"] for split in ("test", "train")] == [20, 60]
     # no figures, as its experiment says, of which the members know nothing
@@ -100,7 +155,9 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypa
     path.write_bytes(rows)
     (first / "study.json").unlink()
     assert asked_before(compose(command)) is None
-    monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice"))
+    monkeypatch.setattr(
+        "attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice")
+    )
     assert carry_out_study(command, compose) == first
     assert json.loads((first / "study.json").read_text())["members"] == members
     publish_study(first, verbose=True)
@@ -116,7 +173,9 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypa
 
 
 def test_any_of_its_probes_can_be_set():
-    config = composed("+experiment=audit", "probe.faithfulness.operators=[delete]", "study.seeds=[1]")
+    config = composed(
+        "+experiment=audit", "probe.faithfulness.operators=[delete]", "study.seeds=[1]"
+    )
     assert config.probe.faithfulness.operators == ["delete"]
     assert list(config.study.probes) == list(config.probe)
     assert {"agreement", "adversarial", "erasure"} < set(config.study.probes)
@@ -127,15 +186,24 @@ def test_any_of_its_probes_can_be_set():
 
 def test_an_estimate_has_a_time_for_every_part():
     config = composed(
-        "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=50", "trainer.accelerator=cpu",
-        "probe=[permutation,novelty]", "probe.novelty.importances=[attention]", "probe.novelty.operators=[delete]",
-    )  # fmt: skip
+        "data.source.train_size=300",
+        "data.source.test_size=60",
+        "data.embedding_size=50",
+        "trainer.accelerator=cpu",
+        "probe=[permutation,novelty]",
+        "probe.novelty.importances=[attention]",
+        "probe.novelty.operators=[delete]",
+    )
     costs = measured_costs(config)
     assert costs.rows["train"] == 300
     assert costs.device == "cpu"
     assert not Settings.of(config).directory.exists()  # nothing is written
-    assert min(costs.training, costs.probing, costs.each, costs.figure) > 0  # how long is this machine's affair
-    assert costs.seconds(4, 3) == pytest.approx(3 * costs.each + 12 * 300 * costs.training + 60 * costs.probing)
+    assert (
+        min(costs.training, costs.probing, costs.each, costs.figure) > 0
+    )  # how long is this machine's affair
+    assert costs.seconds(4, 3) == pytest.approx(
+        3 * costs.each + 12 * 300 * costs.training + 60 * costs.probing
+    )
 
 
 def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
@@ -145,22 +213,28 @@ def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
         return 0.7 + sum(0.01 * lengths[row] for row in rows)
 
     assert seconds_per_text(together, lengths, batch=64) == pytest.approx(0.1 + 0.7 / 64)
-    # so slow that four texts together, and single ones, are all that is timed: a text costs a quarter of the four
+    # so slow that four texts together, and single ones, are all that is timed: a text costs a
+    # quarter of the four
     slow = seconds_per_text(lambda rows: 5 + sum(lengths[row] for row in rows), lengths, batch=64)
     assert slow == pytest.approx(45 / 4)
     for few in range(1, 7):  # too few to tell them apart, or nearly
         assert 0.1 <= seconds_per_text(together, lengths[20 : 20 + few] + 0, batch=64) <= 1
 
 
-def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(tmp_path, monkeypatch, capsys):
+def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(
+    tmp_path, monkeypatch, capsys
+):
     ticks = iter([100.0, 130.0])
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: next(ticks))
-    costs = Costs({"train": 5000, "validation": 500, "test": 2000}, 0.001, 0.05, "cpu", each=2.0, figure=1.0)
+    costs = Costs(
+        {"train": 5000, "validation": 500, "test": 2000}, 0.001, 0.05, "cpu", each=2.0, figure=1.0
+    )
     plan = Audit(seeds=(1,), probes=("permutation", "skill"), minutes=3, epochs=2).plan(
         lambda changes: compose(["training.epochs=2", *changes]), lambda config: costs
     )
     page = 4 + sum(len(readings()[name].drawings) for name in ("permutation", "skill"))
-    # 30 s of planning, the page, 4 runs to set up, 4 trainings of 2 epochs; the rest is for test texts
+    # 30 s of planning, the page, 4 runs to set up, 4 trainings of 2 epochs; the rest is for test
+    # texts
     assert plan.rows == {"test": (180 - 30 - page - 48) * 20}
     assert plan.seconds == pytest.approx(180)
     assert plan.beside(210) == "took 3.5 minutes; 3.0 were expected"
@@ -174,7 +248,13 @@ def planned(costs, minutes, epochs, *settings):
 
 def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_named(monkeypatch):
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: 0.0)
-    costs = Costs({"test": 101}, 0.0, 3.7, "cpu", shares={"faithfulness": 0.75, "skill": 0.22, "permutation": 0.03})
+    costs = Costs(
+        {"test": 101},
+        0.0,
+        3.7,
+        "cpu",
+        shares={"faithfulness": 0.75, "skill": 0.22, "permutation": 0.03},
+    )
     checkpoint = ("model=pretrained", "model.path=x", "training=none")
     half, five, two = (planned(costs, minutes, 0, *checkpoint) for minutes in (30, 5, 2))
     assert half.rows == {}
@@ -183,16 +263,27 @@ def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_name
     assert five.seconds <= 300
     assert "study.minutes=" not in five.words.replace("study.minutes=…", "")
     assert two.rows == {"test": 50}
-    assert "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: without faithfulness" in two.words
+    assert (
+        "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: without faithfulness"
+        in two.words
+    )
     assert "probe=[permutation,skill], would take about 0.8" in two.words
 
 
 def test_where_the_trainings_take_the_time_fewer_epochs_are_the_remedy(monkeypatch):
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: 0.0)
-    costs = Costs({"train": 2000, "test": 50}, 0.001, 0.4, "cpu", shares={"skill": 0.6, "permutation": 0.4})
-    # 6 trainings of 8 epochs on 2,000 texts: 96 s, and half of it; 50 texts: 20 s, of which skill takes 12
-    assert "training.epochs=4 would take about 1.1" in planned(costs, 1, 8, "training.epochs=8").words
-    assert "more than" not in planned(replace(costs, training=0.00005), 1, 8, "training.epochs=8").words
+    costs = Costs(
+        {"train": 2000, "test": 50}, 0.001, 0.4, "cpu", shares={"skill": 0.6, "permutation": 0.4}
+    )
+    # 6 trainings of 8 epochs on 2,000 texts: 96 s, and half of it; 50 texts: 20 s, of which skill
+    # takes 12
+    assert (
+        "training.epochs=4 would take about 1.1" in planned(costs, 1, 8, "training.epochs=8").words
+    )
+    assert (
+        "more than"
+        not in planned(replace(costs, training=0.00005), 1, 8, "training.epochs=8").words
+    )
 
 
 @pytest.mark.parametrize(("each", "timed"), [(3.7, range(8)), (37, [4]), (0.037, [52])])

@@ -17,11 +17,15 @@ from research.calibration.study import Calibration
 from tests.runs import composed
 
 TINY = (
-    "+experiment=calibration", "study.controls=[learned,first]", "study.encoders=[average]", "study.data=[token]",
-    "study.seeds=[0,1]", "study.probes=[known_answer,permutation,plausibility]",
+    "+experiment=calibration",
+    "study.controls=[learned,first]",
+    "study.encoders=[average]",
+    "study.data=[token]",
+    "study.seeds=[0,1]",
+    "study.probes=[known_answer,permutation,plausibility]",
     "study.settings=['data.source.train_size=300','data.source.validation_size=60','data.source.test_size=60',"
     "'data.embedding_size=16','training.epochs=6','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
-)  # fmt: skip
+)
 
 
 def composed_of(overrides):
@@ -33,19 +37,29 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
     directory = carry_out_study(command, composed_of)
     assert carry_out_study(command, composed_of) == directory  # nothing is trained twice
     members = read_sealed(directory / "study.json")["members"]
-    assert [f"{one['role']} {one['seed']}" for one in members] == ["learned 0", "first 0", "learned 1", "first 1"]
+    assert [f"{one['role']} {one['seed']}" for one in members] == [
+        "learned 0",
+        "first 0",
+        "learned 1",
+        "first 1",
+    ]
     models, answered = collected(directory / one["directory"] for one in members)
     assert set(models["encoder"]) == {"average"}
     learned = models[models["control"] == "learned"]
     assert learned[["accuracy", "rightness"]].min().gt([0.9, 0.5]).all()
     assert (models[models["control"] == "first"]["rightness"].abs() < 0.1).all()
-    yes = answered[(answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")]
+    yes = answered[
+        (answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")
+    ]
     assert yes.set_index("control")["met"].groupby("control").mean()["learned"] == 1
     publish_study(directory)
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "4 small models" in page
     first = re.search(r'<section id="glance".*?</article>', page, re.S)[0]
-    assert "No test can be judged: it takes models with right attention and models with wrong attention." in first
+    assert (
+        "No test can be judged: it takes models with right attention and models with wrong attention."
+        in first
+    )
     written = tmp_path / "table.parquet"
     main([str(directory), "-o", str(written)])
     assert "4 models" in capsys.readouterr().out
@@ -60,9 +74,15 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
 @pytest.mark.slow
 def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     """pytest -m slow tests/studies/test_calibration.py: 36 trainings."""
-    cells = ("study.seeds=[0,1]", "study.encoders=[average,cnn,lstm]", "study.data=[token]",
-             "study.controls=[learned,rationale,position,first,uniform,untrained]")  # fmt: skip
-    directory = carry_out_study(["+experiment=calibration", *cells, f"output={tmp_path}"], composed_of)
+    cells = (
+        "study.seeds=[0,1]",
+        "study.encoders=[average,cnn,lstm]",
+        "study.data=[token]",
+        "study.controls=[learned,rationale,position,first,uniform,untrained]",
+    )
+    directory = carry_out_study(
+        ["+experiment=calibration", *cells, f"output={tmp_path}"], composed_of
+    )
     reading = read_study(directory)
     members = read_sealed(directory / "study.json")["members"]
     models, answered = collected(directory / one["directory"] for one in members)
@@ -70,7 +90,9 @@ def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     labels = models.groupby("control")["rightness_label"].agg(set)
     assert labels["rationale"] == {"right"}
     assert not labels["first"] & {"right", "between"}
-    top = answered[(answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")]
+    top = answered[
+        (answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")
+    ]
     assert top[top["rightness_label"] == "right"]["met"].mean() == 1
     assert top[top["rightness_label"] == "wrong"]["met"].fillna(0).mean() < 0.2
     assert len(reading.tables) >= 3
@@ -78,13 +100,22 @@ def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
 
 def test_what_takes_more_to_learn_has_it_a_file_is_given_no_sizes_and_no_context_is_asked_for_where_none_is_read():
     settings = ["data.source.train_size=1000", "training.epochs=6"]
-    data, encoders = ["token", "order", "geco"], ["average", "lstm"]
-    (stage,) = Calibration(seeds=[0], encoders=encoders, data=data, controls=["learned"], settings=settings).stages(
-        0, "", []
-    )
-    cells = {tuple(one.partition("=")[2] for one in member.overrides[-3:-1]): member.overrides for member in stage}
-    assert list(cells) == [("token", "average_learned"), ("token", "lstm_learned"), ("order", "lstm_learned"),
-                           ("geco", "average_learned"), ("geco", "lstm_learned")]  # fmt: skip
+    data = ["token", "order", "geco"]
+    encoders = ["average", "lstm"]
+    (stage,) = Calibration(
+        seeds=[0], encoders=encoders, data=data, controls=["learned"], settings=settings
+    ).stages(0, "", [])
+    cells = {
+        tuple(one.partition("=")[2] for one in member.overrides[-3:-1]): member.overrides
+        for member in stage
+    }
+    assert list(cells) == [
+        ("token", "average_learned"),
+        ("token", "lstm_learned"),
+        ("order", "lstm_learned"),
+        ("geco", "average_learned"),
+        ("geco", "lstm_learned"),
+    ]
 
     def last(data, name):
         return [one for one in cells[data, "lstm_learned"] if one.startswith(f"{name}=")][-1:]
@@ -97,10 +128,16 @@ def test_what_takes_more_to_learn_has_it_a_file_is_given_no_sizes_and_no_context
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"seeds": []}, r"study\.seeds is empty"), ({"seeds": [0], "data": []}, r"study\.data=\[\]"),
-     ({"seeds": [0], "controls": ["rigth"]}, r"study\.controls=\['rigth'\]: expected one or more of learned, word"),
-     ({"seeds": [0], "probes": ["erasure"]}, "lacks known_answer")],
-)  # fmt: skip
+    [
+        ({"seeds": []}, r"study\.seeds is empty"),
+        ({"seeds": [0], "data": []}, r"study\.data=\[\]"),
+        (
+            {"seeds": [0], "controls": ["rigth"]},
+            r"study\.controls=\['rigth'\]: expected one or more of learned, word",
+        ),
+        ({"seeds": [0], "probes": ["erasure"]}, "lacks known_answer"),
+    ],
+)
 def test_settings_that_make_no_study(settings, message):
     with pytest.raises(UserError, match=message):
         Calibration(**settings)

@@ -14,11 +14,14 @@ from research.methods import heat, overall
 from tests.runs import composed
 
 TINY = (
-    "+experiment=methods", "study.encoders=[average]", "study.data=[token]", "study.seeds=[0,1]",
+    "+experiment=methods",
+    "study.encoders=[average]",
+    "study.data=[token]",
+    "study.seeds=[0,1]",
     "importances=[attention,gradient,random]",
     "study.settings=['data.source.train_size=300','data.source.validation_size=60','data.source.test_size=60',"
     "'data.embedding_size=16','training.epochs=6','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
-)  # fmt: skip
+)
 
 
 def test_methods_are_ranked_by_the_words_that_decide(tmp_path, no_pictures):
@@ -31,23 +34,43 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path, no_pictures):
     low, high = table.loc["random", ["auprc low", "auprc high"]]
     assert low < table.loc["random", "auprc"] < high
     assert (table["ms per text"] >= 0).all()
-    known = [read_results(directory / one["directory"], probe="known_answer").groupby("metric", observed=True)["value"].sum()
-             for one in json.loads((directory / "study.json").read_text())["members"]]  # fmt: skip
-    by_data = reading.tables["AUPRC and precision at k of every method, by data set and encoder"].set_index("method")
+    known = [
+        read_results(directory / one["directory"], probe="known_answer")
+        .groupby("metric", observed=True)["value"]
+        .sum()
+        for one in json.loads((directory / "study.json").read_text())["members"]
+    ]
+    by_data = reading.tables[
+        "AUPRC and precision at k of every method, by data set and encoder"
+    ].set_index("method")
     # each text without its word is as one of the other class: this model decides all alike
     assert 0 < by_data.loc["gradient", "texts"] < sum(one["correct"] for one in known)
     publish_study(directory)
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "Which method finds the words that decide" in page
-    assert f'<a href="#studies">“{table.index[0]}” finds the words that decide best: average precision ' in page
+    assert (
+        f'<a href="#studies">“{table.index[0]}” finds the words that decide best: average precision '
+        in page
+    )
 
 
 def test_a_data_set_counts_once_however_many_models_know_it():
-    """Of the hard data one model of two is left: the mean is that of 0.9 and 0.4, not of three models."""
+    """Of the hard data one model of two is left: the mean is that of 0.9 and 0.4, not of three
+    models."""
     models = pd.DataFrame(
-        [{"data": data, "encoder": "lstm", "method": "attention", "seed": seed, "auprc": value, "precision": value, "ms": 2.0}
-         for data, seed, value in (("easy", 0, 0.8), ("easy", 1, 1.0), ("hard", 1, 0.4))]
-    )  # fmt: skip
+        [
+            {
+                "data": data,
+                "encoder": "lstm",
+                "method": "attention",
+                "seed": seed,
+                "auprc": value,
+                "precision": value,
+                "ms": 2.0,
+            }
+            for data, seed, value in (("easy", 0, 0.8), ("easy", 1, 1.0), ("hard", 1, 0.4))
+        ]
+    )
     (row,) = overall(models).to_dict("records")
     assert (row["data sets"], row["models"], row["auprc"]) == (2, 3, pytest.approx(0.65))
     assert np.isnan(row["auprc low"])  # one model of the hard data tells no spread
@@ -55,20 +78,33 @@ def test_a_data_set_counts_once_however_many_models_know_it():
 
 def test_each_number_of_the_figure_stands_above_its_encoder():
     """Data sets have not all encoders, and the panels share an axis."""
-    cells = [("token", "average", 0.11), ("token", "lstm", 0.22), ("pair", "transformer", 0.33), ("pair", "lstm", 0.44)]
-    table = pd.DataFrame([{"data": data, "encoder": encoder, "method": "attention", "auprc": value}
-                          for data, encoder, value in cells])  # fmt: skip
+    cells = [
+        ("token", "average", 0.11),
+        ("token", "lstm", 0.22),
+        ("pair", "transformer", 0.33),
+        ("pair", "lstm", 0.44),
+    ]
+    table = pd.DataFrame(
+        [
+            {"data": data, "encoder": encoder, "method": "attention", "auprc": value}
+            for data, encoder, value in cells
+        ]
+    )
     figure = heat(table)
     figure.canvas.draw()
     names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    shown = {(panel.get_title(loc="left"), names[text.xy[0]], float(text.get_text()))
-             for panel in figure.axes for text in panel.texts}  # fmt: skip
+    shown = {
+        (panel.get_title(loc="left"), names[text.xy[0]], float(text.get_text()))
+        for panel in figure.axes
+        for text in panel.texts
+    }
     assert shown == set(cells)
 
 
 @pytest.mark.parametrize("name", ["methods", "sanity"])
 def test_every_method_of_the_experiment_reaches_its_runs(name):
-    """The settings of an experiment are not the members': what these need goes through the study."""
+    """The settings of an experiment are not the members': what these need goes through the
+    study."""
     config = composed(f"+experiment={name}")
     study = instantiate(config.study)
     assert list(study.importances) == list(config.importances)
@@ -78,7 +114,15 @@ def test_every_method_of_the_experiment_reaches_its_runs(name):
     if name == "sanity":
         done.append(Done(members[0], Path("twin")))
         members = next(stages)
-    of_layers = {"rollout", "attention_flow", "value_zeroing", "vector_norm", "vector_norm_residual", "alti", "decompx"}
+    of_layers = {
+        "rollout",
+        "attention_flow",
+        "value_zeroing",
+        "vector_norm",
+        "vector_norm_residual",
+        "alti",
+        "decompx",
+    }
     for member in members:
         every = name == "sanity" or member.role == "transformer"
         expected = [one for one in config.importances if every or one not in of_layers]

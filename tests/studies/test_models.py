@@ -11,17 +11,23 @@ from research.models import SHARES, plausible, stability_curves, valid_settings
 
 def kept(folder, cell, seeds):
     for seed, texts in enumerate(seeds):
-        (folder / f"valid-{cell}-own-{seed}.json").write_text(json.dumps({"weights": [list(one) for one in texts]}))
+        (folder / f"valid-{cell}-own-{seed}.json").write_text(
+            json.dumps({"weights": [list(one) for one in texts]})
+        )
 
 
-def test_the_curve_of_stability_goes_from_a_random_order_to_the_very_same_attention(tmp_path, monkeypatch):
+def test_the_curve_of_stability_goes_from_a_random_order_to_the_very_same_attention(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(models, "AUDITS", 15)
     same = [np.random.default_rng(text).dirichlet(np.full(8, 0.3)) for text in range(60)]
     kept(tmp_path, "learned", [same] * 10)
     curve = stability_curves(tmp_path, "learned").set_index(["effect", "seeds"])
     assert curve["yes"].loc[0.0].max() == 0
     assert curve["yes"].loc[1.0].min() == 1
-    assert curve.index.unique("effect").tolist() == pytest.approx(SHARES, abs=0.1)  # as the texts differ
+    assert curve.index.unique("effect").tolist() == pytest.approx(
+        SHARES, abs=0.1
+    )  # as the texts differ
 
 
 def test_weight_on_the_marks_is_none_on_those_of_another_text(tmp_path):
@@ -31,8 +37,12 @@ def test_weight_on_the_marks_is_none_on_those_of_another_text(tmp_path):
     part = data.splits["test"]
     batch = part[range(len(part))]
     marks = [row[words].numpy() for row, words in zip(batch.rationale, batch.content, strict=True)]
-    even, share = [np.full(len(mark), 1 / len(mark)) for mark in marks], np.linspace(0.5, 1, len(marks))
-    right = [own * mark / mark.sum() + (1 - own) * alike for own, mark, alike in zip(share, marks, even, strict=True)]
+    even = [np.full(len(mark), 1 / len(mark)) for mark in marks]
+    share = np.linspace(0.5, 1, len(marks))
+    right = [
+        own * mark / mark.sum() + (1 - own) * alike
+        for own, mark, alike in zip(share, marks, even, strict=True)
+    ]
     kept(tmp_path, "learned", [right, even])
     found = plausible(tmp_path, "learned")
     assert (found["models"], found["yes, own marks"], found["yes, shifted"]) == (2, 1, 0)

@@ -14,7 +14,12 @@ from attnprobe.runs.run import run
 from attnprobe.runs.studies import carry_out_study, with_teacher
 from tests.runs import SMALL, composed
 
-TINY = ("data.source.train_size=60", "data.source.validation_size=20", "data.source.test_size=20", "training.epochs=1")
+TINY = (
+    "data.source.train_size=60",
+    "data.source.validation_size=20",
+    "data.source.test_size=20",
+    "training.epochs=1",
+)
 STUDY = ("study.seeds=[1]", "study.weights=[0.0,0.5]")
 
 
@@ -38,14 +43,29 @@ def members(directory):
 def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished):
     runs = members(finished)
     assert runs.groupby("role").size().to_dict() == {
-        "base": 2, "uniform": 2, "adversary": 2,
-        "guide_uniform": 2, "guide_trained": 2, "guide_base": 2, "guide_adversary": 2,
-    }  # fmt: skip
-    manifests = {row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()}
+        "base": 2,
+        "uniform": 2,
+        "adversary": 2,
+        "guide_uniform": 2,
+        "guide_trained": 2,
+        "guide_base": 2,
+        "guide_adversary": 2,
+    }
+    manifests = {
+        row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()
+    }
     base = runs[runs["role"] == "base"].iloc[0]["run_id"]
-    adversaries = {finished / row.directory: row.run_id for row in runs[runs["role"] == "adversary"].itertuples()}
+    adversaries = {
+        finished / row.directory: row.run_id
+        for row in runs[runs["role"] == "adversary"].itertuples()
+    }
     chosen = adversaries[chosen_adversary(list(adversaries), 0.4)]
-    expected = {"uniform": None, "guide_uniform": None, "guide_trained": None, "guide_adversary": chosen}
+    expected = {
+        "uniform": None,
+        "guide_uniform": None,
+        "guide_trained": None,
+        "guide_adversary": chosen,
+    }
     for row in runs.itertuples():
         teacher = manifests[row.run_id]["teacher"]
         wanted = expected.get(row.role, None if row.run_id == base else base)
@@ -75,11 +95,21 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path
 
 
 def test_teacher_auto_finds_or_trains_the_base(tmp_path, capsys):
-    given = [*SMALL, *TINY, "training=adversary", "probe=[teacher]", f"output={tmp_path}", "teacher=auto"]
+    given = [
+        *SMALL,
+        *TINY,
+        "training=adversary",
+        "probe=[teacher]",
+        f"output={tmp_path}",
+        "teacher=auto",
+    ]
     first = with_teacher(given, compose)
     directory = first[-1].removeprefix("teacher=")
     assert "teacher: " in capsys.readouterr().out
-    assert RunDirectory(directory).manifest()["training"]["training"]["recipe"]["selection_metric"] == "roc_auc"
+    assert (
+        RunDirectory(directory).manifest()["training"]["training"]["recipe"]["selection_metric"]
+        == "roc_auc"
+    )
     manifest = tmp_path / directory / "manifest.json"
     before = manifest.stat().st_mtime_ns
     assert with_teacher(given, compose) == first  # found this time
@@ -92,7 +122,14 @@ def test_teacher_auto_finds_or_trains_the_base(tmp_path, capsys):
 
 def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, finished):
     base = finished / members(finished).iloc[0]["directory"]
-    common = [*SMALL, *TINY, "training=adversary", "probe=[teacher]", f"teacher={base}", f"output={tmp_path}"]
+    common = [
+        *SMALL,
+        *TINY,
+        "training=adversary",
+        "probe=[teacher]",
+        f"teacher={base}",
+        f"output={tmp_path}",
+    ]
     with pytest.raises(UserError, match="another split: 60 examples in train there, 70 here"):
         run(composed(*common, "data.source.train_size=70"))
     with pytest.raises(UserError, match=r"another tokenisation: .* and 5 here"):
@@ -101,14 +138,24 @@ def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, fi
     with pytest.raises(UserError, match="teacher=None: name a finished run"):
         run(composed(*SMALL, "training=adversary", f"output={tmp_path}"))
     with pytest.raises(UserError, match="does not exist"):
-        run(composed(*SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"))
+        run(
+            composed(
+                *SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"
+            )
+        )
 
 
 def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
     whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
     for settings, message in (
-        ({"seeds": (1,), "weights": (0.1,), "model_class": whole}, "guide and adversary train models of three stages"),
-        ({"tests": ["seed"]}, r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds"),
+        (
+            {"seeds": (1,), "weights": (0.1,), "model_class": whole},
+            "guide and adversary train models of three stages",
+        ),
+        (
+            {"tests": ["seed"]},
+            r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds",
+        ),
         ({"tests": ["seeds"]}, r"study\.seeds is empty"),
         ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
     ):
@@ -117,4 +164,6 @@ def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
     study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
     stages = study.stages(0, "bert", done := [])
     done += [Done(one, Path("base")) for one in next(stages)]
-    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == ["model.given=uniform"] * 2
+    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == [
+        "model.given=uniform"
+    ] * 2

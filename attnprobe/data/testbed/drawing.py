@@ -1,8 +1,7 @@
 """Random choices that stay the same between versions of Python.
 
-Row i depends on (seed, i) alone: each row has its own generator, seeded by the two. Only its `random()` is used,
-whose sequence Python keeps across versions.
-"""
+Row i depends on (seed, i) alone: each row has its own generator, seeded by the two. Only its
+`random()` is used, whose sequence Python keeps across versions."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -22,7 +21,8 @@ def stream(seed: int, kind: str, index: int) -> Draw:
 
 def shuffled(draw: Draw, options: Sequence[str]) -> list[str]:
     """All options in random order."""
-    # Fisher-Yates, because Random.shuffle is not promised to stay the same between versions of Python
+    # Fisher-Yates, because Random.shuffle is not promised to stay the same between versions of
+    # Python
     result = list(options)
     for i in range(len(result) - 1, 0, -1):
         j = int(draw() * (i + 1))

@@ -1,4 +1,5 @@
-"""Transductions: a source word by word made into a target, of which every symbol has one source word that decides it."""
+"""Transductions: a source word by word made into a target, of which every symbol has one source
+word that decides it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -11,10 +12,21 @@ NOUNS = ("ant", "bee", "cat", "dog", "elk", "fox")
 ADJECTIVES = ("big", "new", "old", "red")
 WORDS = (*NOUNS, *ADJECTIVES)
 DICTIONARY = dict(
-    zip(WORDS, ("moro", "lisu", "geto", "daka", "fevi", "kuna", "supi", "toba", "rada", "velo"), strict=True)
+    zip(
+        WORDS,
+        ("moro", "lisu", "geto", "daka", "fevi", "kuna", "supi", "toba", "rada", "velo"),
+        strict=True,
+    )
 )
 """What lookup puts in the place of each word."""
-ACTIONS = {"walk": "WALK", "look": "LOOK", "run": "RUN", "jump": "JUMP", "left": "TURN_LEFT", "right": "TURN_RIGHT"}
+ACTIONS = {
+    "walk": "WALK",
+    "look": "LOOK",
+    "run": "RUN",
+    "jump": "JUMP",
+    "left": "TURN_LEFT",
+    "right": "TURN_RIGHT",
+}
 """What SCAN's words do; `turn` does nothing but what its direction does."""
 TIMES = {"twice": 2, "thrice": 3}
 START = "go"
@@ -25,7 +37,8 @@ Aligned = list[tuple[str, int]]
 
 
 class Transduction(NamedTuple):
-    """How a source is drawn (for a number of words), what becomes of it, and what each word is made into."""
+    """How a source is drawn (for a number of words), what becomes of it, and what each word is made
+    into."""
 
     draw: Callable[[Draw, int], list[str]]
     make: Callable[[Sequence[str]], Aligned]
@@ -34,21 +47,25 @@ class Transduction(NamedTuple):
 
 def reordered(source: Sequence[str]) -> Aligned:
     """The words looked up; an adjective comes after the noun that it stands before."""
-    places, place = list[int](), 0
+    places = list[int]()
+    place = 0
     while place < len(source):
-        swaps = source[place] in ADJECTIVES and place + 1 < len(source) and source[place + 1] in NOUNS
+        swaps = (
+            source[place] in ADJECTIVES and place + 1 < len(source) and source[place + 1] in NOUNS
+        )
         places += [place + 1, place] if swaps else [place]
         place += 2 if swaps else 1
     return [(DICTIONARY[source[one]], one) for one in places]
 
 
 def obeyed(command: Sequence[str], start: int = 0) -> Aligned:
-    """The actions of a command of SCAN (Lake & Baroni 2018, supplement, figure 7), each with the word that orders it: the
-    verb, or the direction of a turn."""
+    """The actions of a command of SCAN (Lake & Baroni 2018, supplement, figure 7), each with the
+    word that orders it: the verb, or the direction of a turn."""
     for joint in ("and", "after"):
         if joint in command:
             place = list(command).index(joint)
-            first, second = obeyed(command[:place], start), obeyed(command[place + 1 :], start + place + 1)
+            first = obeyed(command[:place], start)
+            second = obeyed(command[place + 1 :], start + place + 1)
             return first + second if joint == "and" else second + first
     if command[-1] in TIMES:
         return obeyed(command[:-1], start) * TIMES[command[-1]]
@@ -62,11 +79,13 @@ def obeyed(command: Sequence[str], start: int = 0) -> Aligned:
 
 
 def _command(draw: Draw, length: int) -> list[str]:
-    """A command of SCAN of this many words at most: one phrase or two joined ones, each a verb with or without a direction,
-    once or several times."""
-    phrases, joint = list[list[str]](), ""
+    """A command of SCAN of this many words at most: one phrase or two joined ones, each a verb with
+    or without a direction, once or several times."""
+    phrases = list[list[str]]()
+    joint = ""
     while not phrases or (joint and len(phrases) < 2):
-        verb, how = pick(draw, ["walk", "look", "run", "jump", "turn"]), pick(draw, ["", "to", "opposite", "around"])
+        verb = pick(draw, ["walk", "look", "run", "jump", "turn"])
+        how = pick(draw, ["", "to", "opposite", "around"])
         how = "to" if verb == "turn" and not how else how
         direction = pick(draw, ["left", "right"]) if how else ""
         words = [verb, how if how != "to" else "", direction, pick(draw, ["", "twice", "thrice"])]
@@ -82,10 +101,16 @@ def _words(draw: Draw, length: int) -> list[str]:
 
 SAME = {word: word for word in WORDS}
 TRANSDUCTIONS = {
-    "copy": Transduction(_words, lambda source: [(word, place) for place, word in enumerate(source)], SAME),
-    "reverse": Transduction(_words, lambda source: [(word, place) for place, word in enumerate(source)][::-1], SAME),
+    "copy": Transduction(
+        _words, lambda source: [(word, place) for place, word in enumerate(source)], SAME
+    ),
+    "reverse": Transduction(
+        _words, lambda source: [(word, place) for place, word in enumerate(source)][::-1], SAME
+    ),
     "lookup": Transduction(
-        _words, lambda source: [(DICTIONARY[word], place) for place, word in enumerate(source)], DICTIONARY
+        _words,
+        lambda source: [(DICTIONARY[word], place) for place, word in enumerate(source)],
+        DICTIONARY,
     ),
     "reordering": Transduction(_words, reordered, DICTIONARY),
     "sort": Transduction(
@@ -100,21 +125,24 @@ TRANSDUCTIONS = {
 def generate_transductions(
     kind: str, sources: int, seed: int, shortest: int = 4, longest: int = 8
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of distinct sources, one list per source and one row per target symbol, teacher-forced.
+    """The rows of distinct sources, one list per source and one row per target symbol,
+    teacher-forced.
 
-    Kinds: `copy`, `reverse`, `lookup` (word by word in a dictionary), `reordering` (the same, with an adjective after its
-    noun), `sort` (of distinct words) and `scan` (commands and the actions that they order).
+    Kinds: `copy`, `reverse`, `lookup` (word by word in a dictionary), `reordering` (the same, with
+    an adjective after its noun), `sort` (of distinct words) and `scan` (commands and the actions
+    that they order).
 
     Args:
         kind: one of `TRANSDUCTIONS`.
         sources: their number.
-        seed: another seed gives other sources.
-        shortest, longest: words of a source; targets of SCAN have at most `longest` symbols as well.
+        seed: another seed gives other sources. shortest, longest: words of a source; targets of
+        SCAN have at most `longest` symbols as well.
 
     Yields:
-        Rows of `source`; `prefix`, the target before the symbol; `label`, the symbol; `rationale`, true at the word that it
-        is made from; and `counterfactual`, the source with that word changed so that the symbol is the next one in the
-        alphabet and the prefix is as it was (None where no change of this word does that).
+        Rows of `source`; `prefix`, the target before the symbol; `label`, the symbol; `rationale`,
+        true at the word that it is made from; and `counterfactual`, the source with that word
+        changed so that the symbol is the next one in the alphabet and the prefix is as it was (None
+        where no change of this word does that).
 
     Raises:
         UserError: there are too few distinct sources of these lengths.
@@ -125,7 +153,8 @@ def generate_transductions(
     >>> rows[2]["prefix"], rows[2]["rationale"], rows[2]["counterfactual"]
     ('go fevi lisu', [False, True, False, False, False], 'elk big bee big fox')
     """
-    transduction, seen = TRANSDUCTIONS[kind], set[tuple[str, ...]]()
+    transduction = TRANSDUCTIONS[kind]
+    seen = set[tuple[str, ...]]()
     symbols = sorted(set(transduction.dictionary.values()))
     word_of = {symbol: word for word, symbol in transduction.dictionary.items()}
     for index in count():
@@ -148,7 +177,10 @@ def generate_transductions(
             other = [*source[:place], word_of[following], *source[place + 1 :]]
             before = [one for one, _ in target[:step]]
             try:
-                holds = [one for one, _ in transduction.make(other)[: step + 1]] == [*before, following]
+                holds = [one for one, _ in transduction.make(other)[: step + 1]] == [
+                    *before,
+                    following,
+                ]
             except KeyError:  # no command
                 holds = False
             rows.append(

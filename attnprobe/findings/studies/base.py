@@ -1,8 +1,9 @@
-"""What a study is: several runs that refer to each other (its plan), and what they say together (its reading).
+"""What a study is: several runs that refer to each other (its plan), and what they say together
+(its reading).
 
-A study is one file with both: a `Study` that names its members, ordinary runs, in stages, and `read(directory, content)` →
-`StudyReading`. An installed package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
-"""
+A study is one file with both: a `Study` that names its members, ordinary runs, in stages, and
+`read(directory, content)` → `StudyReading`. An installed package names the `read` of a study of its
+own in the entry points' group `attnprobe.studies`."""
 
 import importlib
 import os
@@ -75,9 +76,9 @@ class Done:
 class Costs:
     """What the data, the model and a page cost on this machine, in seconds.
 
-    `rows` per split; `training` per example and epoch, validation included; `probing` per test example, all probes together,
-    of which `shares` are the probes'; `each`: what a run takes to begin; `figure`: one of a page.
-    """
+    `rows` per split; `training` per example and epoch, validation included; `probing` per test
+    example, all probes together, of which `shares` are the probes'; `each`: what a run takes to
+    begin; `figure`: one of a page."""
 
     rows: dict[str, int]
     training: float
@@ -88,15 +89,17 @@ class Costs:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, epochs: int, trainings: int) -> float:
-        """An estimate for a number of trainings, of which one is probed; one run where nothing is trained."""
+        """An estimate for a number of trainings, of which one is probed; one run where nothing is
+        trained."""
         training = trainings * epochs * self.rows.get("train", 0) * self.training
         return max(1, trainings) * self.each + training + self.rows["test"] * self.probing
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study decides before it begins: split → at most so many rows for all members (`data.most`; empty: as the command
-    line says), a sentence that says so, and the seconds that all is expected to take (None: not estimated)."""
+    """What a study decides before it begins: split → at most so many rows for all members
+    (`data.most`; empty: as the command line says), a sentence that says so, and the seconds that
+    all is expected to take (None: not estimated)."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
@@ -108,7 +111,11 @@ class Plan:
         >>> Plan(seconds=180).beside(192)
         'took 3.2 minutes; 3.0 were expected'
         """
-        return "" if self.seconds is None else f"took {seconds / 60:.1f} minutes; {self.seconds / 60:.1f} were expected"
+        return (
+            ""
+            if self.seconds is None
+            else f"took {seconds / 60:.1f} minutes; {self.seconds / 60:.1f} were expected"
+        )
 
 
 class Study(metaclass=Checked):
@@ -118,14 +125,15 @@ class Study(metaclass=Checked):
     name: ClassVar[str]
 
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
-        """Decide once what all members share; a resumed study keeps its plan. `compose`: changes to the command line → the
-        configuration that it then gives; `measure` times a run's parts on a few batches."""
+        """Decide once what all members share; a resumed study keeps its plan. `compose`: changes to
+        the command line → the configuration that it then gives; `measure` times a run's parts on a
+        few batches."""
         return Plan()
 
     @abstractmethod
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
-        """Yield lists of members; `done` grows while they are carried out, and later stages may read it. The members of one
-        stage do not need each other: they may run at the same time.
+        """Yield lists of members; `done` grows while they are carried out, and later stages may
+        read it. The members of one stage do not need each other: they may run at the same time.
 
         Args:
             seed: the seed of the command line.
@@ -134,21 +142,24 @@ class Study(metaclass=Checked):
 
 
 def without_learned_attention(model_class: str | None) -> str:
-    """How a member differs that attends to everything alike: the examined layer of a whole model (`model_class`), or the
-    attention of one of three stages (None)."""
+    """How a member differs that attends to everything alike: the examined layer of a whole model
+    (`model_class`), or the attention of one of three stages (None)."""
     return "model/attention=uniform" if model_class is None else "model.given=uniform"
 
 
 @dataclass(frozen=True)
 class StudyReading:
-    """What a finished study says: title and text of its part of the report; data and model of the base; its findings.
+    """What a finished study says: title and text of its part of the report; data and model of the
+    base; its findings.
 
     Attributes:
-        runs: directories of the runs whose own tests belong beside it, on a page about this study alone.
+        runs: directories of the runs whose own tests belong beside it, on a page about this study
+            alone.
         readings: each finding in words, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
-        answer: one sentence, where the study is not about the attention of one model: its page begins with it.
+        answer: one sentence, where the study is not about the attention of one model: its page
+            begins with it.
     """
 
     title: str
@@ -169,9 +180,13 @@ class StudyReading:
         self.readings[claim.name] = words
 
 
-def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[list[StudyReading], list[UserError]]:
-    """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others."""
-    studies, skipped = [], []
+def find_studies(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+) -> tuple[list[StudyReading], list[UserError]]:
+    """Every sound finished study at or below these directories or glob patterns, and what is wrong
+    with the others."""
+    studies = []
+    skipped = []
     for directory in directories_with(STUDY, places):
         try:
             studies.append(read_study(directory))
@@ -181,7 +196,8 @@ def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tup
 
 
 def with_members(places: Sequence[str]) -> list[str]:
-    """These places, and of a finished study's directory the runs that it lists; a damaged one of several adds nothing.
+    """These places, and of a finished study's directory the runs that it lists; a damaged one of
+    several adds nothing.
 
     Raises:
         DamagedRun: the only place is a damaged study.
@@ -197,18 +213,23 @@ def with_members(places: Sequence[str]) -> list[str]:
 
 
 def asked_of(config: DictConfig) -> str:
-    """Stands for all settings of a command line but how much is shown; references in them are not followed."""
+    """Stands for all settings of a command line but how much is shown; references in them are not
+    followed."""
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     return fingerprint({key: value for key, value in content.items() if key != "verbose"})
 
 
 def asked_before(config: DictConfig) -> Path | None:
-    """The finished study of these very settings, of files that are what they were: nothing is left to check or to do."""
+    """The finished study of these very settings, of files that are what they were: nothing is left
+    to check or to do."""
     places = Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}")
     for path in places if config.on_finished in (None, "skip") else ():
         with suppress(UserError, OSError):  # one that cannot be read is looked at member by member
             inputs = (content := read_sealed(path)).get("inputs", {})
-            if content.get("asked") == asked_of(config) and records_of({one: Path(one) for one in inputs}) == inputs:
+            if (
+                content.get("asked") == asked_of(config)
+                and records_of({one: Path(one) for one in inputs}) == inputs
+            ):
                 return path.parent
     return None
 
@@ -223,7 +244,9 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
     directory = Path(directory)
     path = directory / STUDY
     if not path.exists():
-        raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
+        raise UserError(
+            f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was"
+        )
     content = read_sealed(path)
     for member in content["members"]:
         run = RunDirectory(directory / member["directory"])
@@ -237,7 +260,11 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
             f"{path} is of the study {study!r}: expected one of {', '.join(sorted([*READERS, *installed]))}"
         )
     try:
-        read = importlib.import_module(READERS[study]).read if study in READERS else installed[study].load()
+        read = (
+            importlib.import_module(READERS[study]).read
+            if study in READERS
+            else installed[study].load()
+        )
     except ModuleNotFoundError as error:
         if error.name != "research":
             raise

@@ -1,5 +1,5 @@
-"""Wiegreffe & Pinter 2019, *Attention is not not Explanation*: its four tests as one study. Is attention needed, stable, of
-use to another model, and can a trained adversary escape it?"""
+"""Wiegreffe & Pinter 2019, *Attention is not not Explanation*: its four tests as one study. Is
+attention needed, stable, of use to another model, and can a trained adversary escape it?"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,13 @@ from attnprobe.findings.members import (
     stability,
     whole,
 )
-from attnprobe.findings.studies.base import Done, Member, Study, StudyReading, without_learned_attention
+from attnprobe.findings.studies.base import (
+    Done,
+    Member,
+    Study,
+    StudyReading,
+    without_learned_attention,
+)
 from attnprobe.plots.grid import NOTE_SIZE, around
 from attnprobe.plots.grid import title as panel_title
 from attnprobe.plots.style import (
@@ -46,7 +52,7 @@ from attnprobe.plots.style import (
     class_names,
     new_figure,
     violin,
-)  # fmt: skip
+)
 from attnprobe.results.directory import RunDirectory, table_file
 from attnprobe.results.pivot import MAX_ATTENTION_BINS, max_attention_bin, named, split_by_class
 from attnprobe.results.table import contents_of
@@ -56,8 +62,8 @@ TESTS = ("uniform", "seeds", "guide", "adversary")
 
 @dataclass(frozen=True)
 class Wiegreffe(Study):
-    """Is attention needed (uniform), stable (seeds), carrying the label (guide), and can a model trained to that end
-    escape it (adversary)? Sections 3.2, 3.3, 3.4 and 4 of the paper.
+    """Is attention needed (uniform), stable (seeds), carrying the label (guide), and can a model
+    trained to that end escape it (adversary)? Sections 3.2, 3.3, 3.4 and 4 of the paper.
 
     The base is the command line's model. Every F1 is compared over the same seeds.
 
@@ -66,7 +72,8 @@ class Wiegreffe(Study):
         seeds: further seeds, in addition to the command line's.
         weights: λ of the trained adversaries, one model each.
         guide: the model without context that is guided; a choice of `model`.
-        above: the adversary that guides is the closest (TVD) of those whose JSD is larger, on the validation split.
+        above: the adversary that guides is the closest (TVD) of those whose JSD is larger, on the
+            validation split.
         model_class: of a whole model (`without_learned_attention`); None: one of three stages.
     """
 
@@ -89,11 +96,14 @@ class Wiegreffe(Study):
                 "study.seeds is empty: the test over seeds needs at least one further seed, the paper has 8"
             )
         if {"guide", "adversary"} & set(self.tests) and not self.weights:
-            raise UserError("study.weights is empty: expected λ of the adversaries, such as [0.0001,0.001,0.01]")
+            raise UserError(
+                "study.weights is empty: expected λ of the adversaries, such as [0.0001,0.001,0.01]"
+            )
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The base; all that refers to it; the guided model that refers to the best adversary."""
-        tests, further = set(self.tests), [other for other in self.seeds if other != seed]
+        tests = set(self.tests)
+        further = [other for other in self.seeds if other != seed]
         every = [seed, *further]
         yield [Member("base", seed, ("probe=[adversarial]",))]
         base = f"teacher={quoted(str(done[0].directory))}"
@@ -107,24 +117,29 @@ class Wiegreffe(Study):
         if "guide" in tests:
             members += [self.guided("uniform", other, "model/attention=uniform") for other in every]
             members += [self.guided("trained", other) for other in every]
-            members += [self.guided("base", other, "model/attention=imposed", base) for other in every]
+            members += [
+                self.guided("base", other, "model/attention=imposed", base) for other in every
+            ]
         if tests & {
             "guide",
             "adversary",
         }:  # the base's model, trained to predict as the base and to attend to something else
             for weight in self.weights:
-                name, weighted = (
-                    f"model.name={model}_adversary_{weight:g}",
-                    f"training.recipe.objective.weight={weight}",
-                )
+                name = f"model.name={model}_adversary_{weight:g}"
+                weighted = f"training.recipe.objective.weight={weight}"
                 settings = ("training=adversary", weighted, name, base, "probe=[teacher]")
                 members.append(Member("adversary", seed, settings, weight))
         yield members
 
         if "guide" in tests:
-            chosen = chosen_adversary([one.directory for one in done if one.member.role == "adversary"], self.above)
+            chosen = chosen_adversary(
+                [one.directory for one in done if one.member.role == "adversary"], self.above
+            )
             teacher = f"teacher={quoted(str(chosen))}"
-            yield [self.guided("adversary", other, "model/attention=imposed", teacher) for other in every]
+            yield [
+                self.guided("adversary", other, "model/attention=imposed", teacher)
+                for other in every
+            ]
 
     def guided(self, by: str, seed: int, *overrides: str) -> Member:
         name = f"model.name={self.guide}_guided_{by}"
@@ -134,32 +149,52 @@ class Wiegreffe(Study):
 LN2 = float(np.log(2))
 
 
-def statement(name: str, criterion: str, text: str, section: str, quantity: str, **settings: Any) -> Claim:
+def statement(
+    name: str, criterion: str, text: str, section: str, quantity: str, **settings: Any
+) -> Claim:
     """A claim of the paper whose number is of several runs; `settings`: further fields of it."""
     source = f"Wiegreffe & Pinter 2019, section {section}"
-    return Claim(name, criterion, text, source, lambda rows: None, quantity, **{"speaks": "for"} | settings)
+    return Claim(
+        name, criterion, text, source, lambda rows: None, quantity, **{"speaks": "for"} | settings
+    )
 
 
-def told(evidence: Evidence, smallest: float, yes: str, no: str, otherwise: str, same: str = "") -> str:
+def told(
+    evidence: Evidence, smallest: float, yes: str, no: str, otherwise: str, same: str = ""
+) -> str:
     """What an interval says, in words; `same`: of no relevant difference, instead of `no`."""
-    return {MEETS: yes, FAILS: no, NO_DIFFERENCE: same or no}.get(evidence.exceeds(0, smallest), otherwise)
+    return {MEETS: yes, FAILS: no, NO_DIFFERENCE: same or no}.get(
+        evidence.exceeds(0, smallest), otherwise
+    )
 
 
 def cite(evidence: Evidence) -> str:
     """`0.012 [0.003, 0.021]`, or the number alone where there is no interval."""
     number = f"{evidence.value:.3f}"
-    return number if np.isnan(evidence.low) else f"{number} [{evidence.low:.3f}, {evidence.high:.3f}]"
+    return (
+        number if np.isnan(evidence.low) else f"{number} [{evidence.low:.3f}, {evidence.high:.3f}]"
+    )
 
 
 TEACHER = ("tvd", "jsd", "teacher_max_attention", "teacher_predicted_class")
-ADVERSARIAL = ("found_jsd", "found_tvd", "optimum_jsd", "optimum_tvd", "is_exact", "max_attention", "predicted_class")
+ADVERSARIAL = (
+    "found_jsd",
+    "found_tvd",
+    "optimum_jsd",
+    "optimum_tvd",
+    "is_exact",
+    "max_attention",
+    "predicted_class",
+)
 """What is read of the two probes' tables."""
 MARGIN = 0.01
-"""F1, or balanced accuracy, that is no difference worth speaking of, however little the seeds vary."""
+"""F1, or balanced accuracy, that is no difference worth speaking of, however little the seeds
+vary."""
 
 
 def margin_of(scores: Sequence[float]) -> float:
-    """The standard deviation of the seeds' scores, at least `MARGIN`: a difference no larger is what another seed makes."""
+    """The standard deviation of the seeds' scores, at least `MARGIN`: a difference no larger is
+    what another seed makes."""
     return max(MARGIN, round(float(np.std(scores, ddof=1)), 3) if len(scores) > 1 else 0.0)
 
 
@@ -172,13 +207,16 @@ class Members:
 
     def reading(self, title: str, about: str, notes: list[str]) -> StudyReading:
         """One without findings as yet; `{data}` and `{model}` stand in the title."""
-        data, model, runs = str(self.content["data"]), str(self.content["model"]), list(self.of("base")["path"])
+        data = str(self.content["data"])
+        model = str(self.content["model"])
+        runs = list(self.of("base")["path"])
         named = title.format(data=data, model=model)
         return StudyReading(named, about, data, model, self.directory, [], runs=runs, notes=notes)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """`role seed parameter path f1`: F1 of class 1 on the test split (macro F1 where there are more classes)."""
+        """`role seed parameter path f1`: F1 of class 1 on the test split (macro F1 where there are
+        more classes)."""
         rows = []
         for member in self.content["members"]:
             path = self.directory / member["directory"]
@@ -192,28 +230,44 @@ class Members:
 
     def parts(self, role: str, score: Score = f1_of) -> dict[int, np.ndarray]:
         """By seed, what F1 is made of, or balanced accuracy."""
-        return {int(seed): parts_of_run(path, score) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
+        return {
+            int(seed): parts_of_run(path, score)
+            for seed, path in self.of(role)[["seed", "path"]].to_numpy()
+        }
 
     def to_base(self, role: str) -> pd.DataFrame:
-        """`tvd jsd teacher_max_attention …` per `seed parameter example_id`, of the runs of a role (but the base itself) that
-        are compared with the base; empty where there are none."""
+        """`tvd jsd teacher_max_attention …` per `seed parameter example_id`, of the runs of a role
+        (but the base itself) that are compared with the base; empty where there are none."""
         runs = self.of(role)[1 if role == "base" else 0 :].to_dict("records")
-        parts = [measured(run["path"], "teacher", TEACHER).assign(seed=run["seed"], parameter=run["parameter"])
-                 for run in runs]  # fmt: skip
+        parts = [
+            measured(run["path"], "teacher", TEACHER).assign(
+                seed=run["seed"], parameter=run["parameter"]
+            )
+            for run in runs
+        ]
         there = [part for part in parts if not part.empty]
         return pd.concat(there) if there else pd.DataFrame()
 
     @cached_property
     def single(self) -> pd.DataFrame:
-        """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example; empty where the
-        base was not searched for them, or solved only (`probe.adversarial.restarts=0`)."""
+        """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by
+        example; empty where the base was not searched for them, or solved only
+        (`probe.adversarial.restarts=0`)."""
         run = RunDirectory(self.of("base")["path"].iloc[0])
-        searched = "adversarial" in run.probes() and contents_of(run.file(table_file("adversarial"))).metrics
-        return measured(run.path, "adversarial", ADVERSARIAL) if "found_jsd" in (searched or ()) else pd.DataFrame()
+        searched = (
+            "adversarial" in run.probes()
+            and contents_of(run.file(table_file("adversarial"))).metrics
+        )
+        return (
+            measured(run.path, "adversarial", ADVERSARIAL)
+            if "found_jsd" in (searched or ())
+            else pd.DataFrame()
+        )
 
     @property
     def best(self) -> str:
-        """What the farthest attentions of the base's examples are: `exact`, or known, and the share of them that is exact."""
+        """What the farthest attentions of the base's examples are: `exact`, or known, and the share
+        of them that is exact."""
         share = float((self.single["is_exact"] == 1).mean())
         return "exact" if share == 1 else f"farthest known, {100 * share:.0f} % exact"
 
@@ -221,12 +275,17 @@ class Members:
 SEEDS = CLASS_COLOURS[2]
 
 
-def scored(members: Members, roles: Mapping[str, str], papers: Mapping[str, float], *, balanced: bool) -> pd.DataFrame:
+def scored(
+    members: Members, roles: Mapping[str, str], papers: Mapping[str, float], *, balanced: bool
+) -> pd.DataFrame:
     """A row of F1, and of balanced accuracy, per role; the roles are called as said."""
     lines = []
     for role, name in roles.items():
-        f1, paper = performance(members.parts(role)), papers.get(f"f1_{role}", np.nan)
-        line: dict[str, Any] = {"model": name, "texts": f1.n} | in_columns("F1", (f1.value, f1.low, f1.high))
+        f1 = performance(members.parts(role))
+        paper = papers.get(f"f1_{role}", np.nan)
+        line: dict[str, Any] = {"model": name, "texts": f1.n} | in_columns(
+            "F1", (f1.value, f1.low, f1.high)
+        )
         line |= {"published (unverified)": paper, "difference": f1.value - paper}
         if balanced:
             found = performance(members.parts(role, balanced_accuracy), balanced_accuracy)
@@ -235,13 +294,18 @@ def scored(members: Members, roles: Mapping[str, str], papers: Mapping[str, floa
     return pd.DataFrame(lines).dropna(axis="columns", how="all")
 
 
-def performances(members: Members, roles: Mapping[str, str], papers: Mapping[str, float], title: str) -> Figure:
-    """A row per role: a dot per seed, the mean with Student's interval, a cross for the published number."""
+def performances(
+    members: Members, roles: Mapping[str, str], papers: Mapping[str, float], title: str
+) -> Figure:
+    """A row per role: a dot per seed, the mean with Student's interval, a cross for the published
+    number."""
     figure = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(roles))
     axes = figure.subplots()
     for at, role in enumerate(roles):
         sample = members.of(role)["f1"].to_numpy()
-        axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
+        axes.plot(
+            sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM
+        )
         mean, low, high = student(sample, low=0, high=1)
         if len(sample) > 1:
             axes.plot([low, high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
@@ -260,61 +324,115 @@ def performances(members: Members, roles: Mapping[str, str], papers: Mapping[str
         Line2D([], [], color=INK, lw=2, marker="o", mfc="white", label="mean, 95 % interval"),
     ]
     if any(f"f1_{role}" in papers for role in roles):
-        handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)"))
+        handles.append(
+            Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)")
+        )
     around(figure, handles=handles)
     return figure
 
 
 def spread(frame: pd.DataFrame, title: str, best: str) -> Figure:
-    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` (called `best`) where they are known, by bins of
-    `max_attention`, one panel per predicted class (all in one where there are more than two)."""
-    parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
+    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` (called `best`) where they are
+    known, by bins of `max_attention`, one panel per predicted class (all in one where there are
+    more than two)."""
+    parts = [
+        (name if rows is frame else f"predicted {name}", rows)
+        for name, rows in split_by_class(frame, 2)
+    ]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
-    known = (("seeds", "median over seeds", SEEDS), ("found_jsd", "adversary, search", FOUND),
-             ("optimum_jsd", best, OPTIMUM))  # fmt: skip
+    known = (
+        ("seeds", "median over seeds", SEEDS),
+        ("found_jsd", "adversary, search", FOUND),
+        ("optimum_jsd", best, OPTIMUM),
+    )
     columns = [one for one in known if one[0] in frame]
     for axes, (name, rows) in zip(panels, parts, strict=True):
         bins = max_attention_bin(rows["max_attention"].to_numpy())
         for b in range(len(MAX_ATTENTION_BINS)):
             for place, (column, _, colour) in enumerate(columns):
-                violin(axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour)
+                violin(
+                    axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour
+                )
             count = int((bins == b).sum())
             axes.annotate(
-                f"n = {count:,}", (1.0, b + 0.45), xycoords=("axes fraction", "data"), fontsize=NOTE_SIZE, color=FAINT,
-                va="center", ha="right",
-            )  # fmt: skip
+                f"n = {count:,}",
+                (1.0, b + 0.45),
+                xycoords=("axes fraction", "data"),
+                fontsize=NOTE_SIZE,
+                color=FAINT,
+                va="center",
+                ha="right",
+            )
         axes.axvline(LN2, lw=0.6, ls=":", color=FAINT)
         axes.set_xlim(0, 0.8)
         axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
         axes.set_ylim(-0.45, len(MAX_ATTENTION_BINS) - 0.35)
         panel_title(axes, f"{title} · {name}", width=2.5 * 72)
     handles = [Patch(color=colour, alpha=0.6, label=label) for _, label, colour in columns]
-    around(figure, x="JSD to the base's attention (nats)", y="largest attention weight of the base", handles=handles)
+    around(
+        figure,
+        x="JSD to the base's attention (nats)",
+        y="largest attention weight of the base",
+        handles=handles,
+    )
     return figure
 
 
 def curve(
-    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str, best: str
+    table: pd.DataFrame,
+    seeds: pd.DataFrame,
+    single: "pd.Series[float]",
+    quoted: pd.DataFrame,
+    title: str,
+    best: str,
 ) -> Figure:
-    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means
-    (`best`: what that of the solver is called), and the published point."""
+    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the
+    single-prediction adversaries' means (`best`: what that of the solver is called), and the
+    published point."""
     figure = new_figure(TEXT_WIDTH * 0.75, 3.0)
     axes = figure.subplots()
-    x, y = (np.abs(table[[f"{one} low", f"{one} high"]].to_numpy().T - table[one].to_numpy()) for one in ("TVD", "JSD"))
-    look: dict[str, Any] = {"fmt": "o-", "ms": 3.5, "lw": 0.9, "color": CLASS_COLOURS[3], "label": "trained adversary"}
+    x, y = (
+        np.abs(table[[f"{one} low", f"{one} high"]].to_numpy().T - table[one].to_numpy())
+        for one in ("TVD", "JSD")
+    )
+    look: dict[str, Any] = {
+        "fmt": "o-",
+        "ms": 3.5,
+        "lw": 0.9,
+        "color": CLASS_COLOURS[3],
+        "label": "trained adversary",
+    }
     axes.errorbar(table["TVD"], table["JSD"], xerr=x, yerr=y, **look)
     for label, tvd, jsd in labels(table):
-        # off the bars, which are straight above and beside the point; the rim keeps it legible on other points' lines
+        # off the bars, which are straight above and beside the point; the rim keeps it legible on
+        # other points' lines
         axes.annotate(
-            label, (tvd, jsd), xytext=(4, 4), textcoords="offset points", fontsize=NOTE_SIZE, color=INK, zorder=6,
+            label,
+            (tvd, jsd),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize=NOTE_SIZE,
+            color=INK,
+            zorder=6,
             path_effects=[withStroke(linewidth=2, foreground="white")],
-        )  # fmt: skip
+        )
     if not seeds.empty:
-        axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base")
-    axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label="single predictions, search")
+        axes.plot(
+            seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base"
+        )
+    axes.plot(
+        single["found_tvd"],
+        single["found_jsd"],
+        "^",
+        ms=5,
+        color=FOUND,
+        label="single predictions, search",
+    )
     solved = f"single predictions, {best}"
-    axes.plot(single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=solved)
+    axes.plot(
+        single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=solved
+    )
     if not quoted.empty:
         named = "published (unverified; TVD in half units)"
         axes.plot(quoted["TVD"], quoted["JSD"], "x", ms=6, mew=1.4, color=INK, label=named)
@@ -329,7 +447,8 @@ def curve(
 
 
 def labels(table: pd.DataFrame) -> list[tuple[str, float, float]]:
-    """`(λ in words, TVD, JSD)` for the points of the curve; neighbours that lie on each other share a label.
+    """`(λ in words, TVD, JSD)` for the points of the curve; neighbours that lie on each other share
+    a label.
 
     >>> labels(pd.DataFrame({"lambda": [0, 0.001, 0.01], "TVD": [0.05, 0.051, 0.1], "JSD": [0.03, 0.03, 0.6]}))
     [('λ = 0 to 0.001', 0.051, 0.03), ('λ = 0.01', 0.1, 0.6)]
@@ -338,23 +457,32 @@ def labels(table: pd.DataFrame) -> list[tuple[str, float, float]]:
     for weight, tvd, jsd in table[["lambda", "TVD", "JSD"]].to_numpy(float).tolist():
         near = bool(found) and np.hypot(tvd - found[-1][2], jsd - found[-1][3]) <= 0.02
         found.append((found.pop()[0] if near else weight, weight, tvd, jsd))
-    return [(f"λ = {first:g}{'' if first == last else f' to {last:g}'}", tvd, jsd) for first, last, tvd, jsd in found]
+    return [
+        (f"λ = {first:g}{'' if first == last else f' to {last:g}'}", tvd, jsd)
+        for first, last, tvd, jsd in found
+    ]
 
 
-# Can an adversary trained end to end escape? (Wiegreffe & Pinter 2019, section 4, table 4 and figure 5)
+# Can an adversary trained end to end escape? (Wiegreffe & Pinter 2019, section 4, table 4 and
+# figure 5)
 
 
-FAR, NEAR = 0.4, 0.05
-"""An adversary counts as found with a JSD above the one (the paper's table 4) and a TVD no more than the other above that of
-plain distillation, λ = 0: imitating a model has a price of its own, some 0.05."""
+FAR = 0.4
+NEAR = 0.05
+"""An adversary counts as found with a JSD above the one (the paper's table 4) and a TVD no more
+than the other above that of plain distillation, λ = 0: imitating a model has a price of its own,
+some 0.05."""
 
 
 def chosen_adversary(adversaries: Sequence[Path], above: float) -> Path:
-    """The trained adversary that stands for all: of those whose JSD to the base exceeds `above`, the one whose predictions
-    are the closest; where there is none, the farthest. Goes by the validation split, so that the test split has no say."""
+    """The trained adversary that stands for all: of those whose JSD to the base exceeds `above`,
+    the one whose predictions are the closest; where there is none, the farthest. Goes by the
+    validation split, so that the test split has no say."""
     reached = {}  # mean TVD and JSD to the base in the epoch whose weights were kept
     for run in adversaries:
-        curves = pd.DataFrame({one: whole(run, "training", f"validation_{one}") for one in ("loss", "tvd", "jsd")})
+        curves = pd.DataFrame(
+            {one: whole(run, "training", f"validation_{one}") for one in ("loss", "tvd", "jsd")}
+        )
         reached[run] = curves.sort_values("loss", kind="stable").iloc[0]
     if far := [run for run in adversaries if reached[run]["jsd"] > above]:
         return min(far, key=lambda run: float(reached[run]["tvd"]))
@@ -367,30 +495,59 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     performance = members.of("adversary").set_index("parameter")["f1"]
     lines = []
     for weight, part in compared.groupby("parameter", sort=True):
-        distances = in_columns("TVD", interval(part["tvd"])) | in_columns("JSD", interval(part["jsd"]))
+        distances = in_columns("TVD", interval(part["tvd"])) | in_columns(
+            "JSD", interval(part["jsd"])
+        )
         lines.append({"lambda": weight, "F1": performance[weight]} | distances)
     table = pd.DataFrame(lines)
-    paper = {"lambda": "adversary_lambda", "F1": "adversary_f1", "TVD": "adversary_tvd", "JSD": "adversary_jsd"}
-    quoted = pd.DataFrame([{name: papers.get(metric, np.nan) for name, metric in paper.items()}]).dropna()
-    captioned = pd.concat([table.assign(source="measured"), quoted.assign(source="published, unverified")])
+    paper = {
+        "lambda": "adversary_lambda",
+        "F1": "adversary_f1",
+        "TVD": "adversary_tvd",
+        "JSD": "adversary_jsd",
+    }
+    quoted = pd.DataFrame(
+        [{name: papers.get(metric, np.nan) for name, metric in paper.items()}]
+    ).dropna()
+    captioned = pd.concat(
+        [table.assign(source="measured"), quoted.assign(source="published, unverified")]
+    )
     reading.tables["Adversaries trained end to end (the paper's table 4 and figure 5)"] = captioned
-    own = float(table.loc[table["lambda"] == 0, "TVD"].iloc[0]) if (table["lambda"] == 0).any() else NEAR
+    own = (
+        float(table.loc[table["lambda"] == 0, "TVD"].iloc[0])
+        if (table["lambda"] == 0).any()
+        else NEAR
+    )
     allowed = own + NEAR
     text = f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD below {allowed:.3f}"
     claim = statement(
-        "adversary_escapes", "exclusivity", text, "4", f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the "
-        f"adversary chosen on the validation split; JSD − {FAR} if that is not above 0", speaks="neither",
-    )  # fmt: skip
-    runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
+        "adversary_escapes",
+        "exclusivity",
+        text,
+        "4",
+        f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the "
+        f"adversary chosen on the validation split; JSD − {FAR} if that is not above 0",
+        speaks="neither",
+    )
+    runs = dict(
+        zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True)
+    )
     weight = float(runs[chosen_adversary(list(runs), float(members.content["settings"]["above"]))])
     best = table[table["lambda"] == weight].iloc[0]
     far = best["JSD low"] > FAR
-    values = allowed - best[["TVD", "TVD high", "TVD low"]] if far else best[["JSD", "JSD low", "JSD high"]] - FAR
+    values = (
+        allowed - best[["TVD", "TVD high", "TVD low"]]
+        if far
+        else best[["JSD", "JSD low", "JSD high"]] - FAR
+    )
     value, low, high = values.astype(float)
     evidence = Evidence(value, low, high, n=compared.index.nunique())
     none = "No adversary was found, which does not say that there is none"
     sentence = "An adversary was found" if evidence.exceeds(0) == MEETS else none
-    jsd, tvd = (f"{best[one]:.3f} [{best[f'{one} low']:.3f}, {best[f'{one} high']:.3f}]" for one in ("JSD", "TVD"))
+    jsd, tvd = (
+        f"{best[one]:.3f} [{best[f'{one} low']:.3f}, {best[f'{one} high']:.3f}]"
+        for one in ("JSD", "TVD")
+    )
     words = (
         f"{sentence}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {jsd} nats while "
         f"predictions move by a TVD of {tvd}."
@@ -398,7 +555,9 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     reading.add(claim, evidence, words)
     others = members.to_base("base")
     points = others if others.empty else others.groupby("seed")[["tvd", "jsd"]].mean()
-    single: pd.Series[float] = members.single[["found_tvd", "found_jsd", "optimum_tvd", "optimum_jsd"]].mean()
+    single: pd.Series[float] = members.single[
+        ["found_tvd", "found_jsd", "optimum_tvd", "optimum_jsd"]
+    ].mean()
     caption = (
         "How far attention moves (JSD) against how far predictions do (TVD): one point per λ, the other seeds of the base, "
         "and the adversaries against single predictions."
@@ -407,30 +566,42 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     reading.figures.append(("adversary", caption, drawn))
 
 
-# Is attention needed? Learned against uniform attention (Wiegreffe & Pinter 2019, section 3.2, table 2)
+# Is attention needed? Learned against uniform attention (Wiegreffe & Pinter 2019, section 3.2,
+# table 2)
 
 
 def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 2: learned against uniform attention."""
     roles = {"base": "learned attention", "uniform": "uniform attention"}
-    reading.tables["Uniform attention, frozen (the paper's table 2)"] = scored(members, roles, papers, balanced=False)
+    reading.tables["Uniform attention, frozen (the paper's table 2)"] = scored(
+        members, roles, papers, balanced=False
+    )
     base = members.parts("base")
-    gain, margin = difference(base, members.parts("uniform")), margin_of(members.of("base")["f1"].tolist())
+    gain = difference(base, members.parts("uniform"))
+    margin = margin_of(members.of("base")["f1"].tolist())
     claim = statement(
-        "attention_is_needed", "necessity", "The model classifies better with learned weights than with equal ones",
-        "3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
-        "difference", smallest=margin, primary=True,
-    )  # fmt: skip
+        "attention_is_needed",
+        "necessity",
+        "The model classifies better with learned weights than with equal ones",
+        "3.2",
+        f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
+        "difference",
+        smallest=margin,
+        primary=True,
+    )
     words = told(
-        gain, margin,
+        gain,
+        margin,
         "Learned attention is better by {}: on this data set attention is of use, and tests of it can inform.",
         "Learned attention is not better ({}): on this data set attention is not needed, and the other tests of it are not "
         "informative.",
         "The difference, {}, is not told apart from none.",
         "Learned and uniform attention differ by no more than another seed makes ({}): on this data set attention is not "
         "needed, and the other tests of it are not informative.",
-    )  # fmt: skip
-    reading.add(claim, gain, words.format(f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
+    )
+    reading.add(
+        claim, gain, words.format(f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts")
+    )
     caption = "F1 with learned and with uniform attention: a dot per seed, and their mean with its interval."
     drawn = performances(members, {"base": "learned", "uniform": "uniform"}, papers, reading.data)
     reading.figures.append(("uniform", caption, drawn))
@@ -440,17 +611,22 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
 
 
 def seeds(reading: StudyReading, members: Members) -> None:
-    """Whether the seeds attend to the same words; how far their attention is from the base's, and whether adversaries of
-    single predictions get farther, where these were searched for."""
-    others, single = members.to_base("base"), members.single
+    """Whether the seeds attend to the same words; how far their attention is from the base's, and
+    whether adversaries of single predictions get farther, where these were searched for."""
+    others = members.to_base("base")
+    single = members.single
     if others.empty:
-        reading.notes.append("No other seed was trained: whether attention is stable over seeds is not tested.")
+        reading.notes.append(
+            "No other seed was trained: whether attention is stable over seeds is not tested."
+        )
         return
     pairs = of_pairs(list(members.of("base")["path"]))
     evidence = stability(pairs)
     jsd, shuffled, same, chance = pairs[~np.eye(len(pairs), dtype=bool)].mean((0, 1))
     no = "Seeds attend no more alike than a shuffle of their weights"
-    verdict = told(evidence, CLAIM.smallest, "Seeds attend alike", no, "Whether seeds attend alike is open")
+    verdict = told(
+        evidence, CLAIM.smallest, "Seeds attend alike", no, "Whether seeds attend alike is open"
+    )
     words = (
         f"{verdict}. Any two of {len(pairs)} are {jsd:.3f} nats of JSD apart, and {shuffled:.3f} if the one's weights are "
         f"shuffled. On a scale from 0, a shuffle, to 1, the same attention, this is {cite(evidence)}. The most attended "
@@ -458,10 +634,16 @@ def seeds(reading: StudyReading, members: Members) -> None:
     )
     reading.add(CLAIM, evidence, words)
 
-    examples, names = others.groupby(level="example_id"), {"seeds": "median over seeds"}
-    frame = pd.DataFrame({"seeds": examples["jsd"].median(), "farthest seed": examples["jsd"].max()})
+    examples = others.groupby(level="example_id")
+    names = {"seeds": "median over seeds"}
+    frame = pd.DataFrame(
+        {"seeds": examples["jsd"].median(), "farthest seed": examples["jsd"].max()}
+    )
     if single.empty:  # what the other seeds' tables say of the base
-        of_base = {"max_attention": "teacher_max_attention", "predicted_class": "teacher_predicted_class"}
+        of_base = {
+            "max_attention": "teacher_max_attention",
+            "predicted_class": "teacher_predicted_class",
+        }
         frame = frame.assign(**{name: examples[column].first() for name, column in of_base.items()})
     else:
         frame = frame.join(single[["found_jsd", "optimum_jsd", "max_attention", "predicted_class"]])
@@ -469,7 +651,10 @@ def seeds(reading: StudyReading, members: Members) -> None:
     frame = named(frame, [class_names(Path(members.of("base")["path"].iloc[0]))])
     lines = []
     bins = max_attention_bin(frame["max_attention"].to_numpy())
-    for label, part in [("all", frame), *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4))]:
+    for label, part in [
+        ("all", frame),
+        *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4)),
+    ]:
         line: dict[str, Any] = {"largest attention weight": label, "examples": len(part)}
         for column, name in names.items():
             line |= in_columns(f"JSD, {name}", interval(part[column]))
@@ -491,26 +676,36 @@ def seeds(reading: StudyReading, members: Members) -> None:
         return
     beyond = Evidence.of((frame["found_jsd"] - frame["seeds"]).to_numpy(), reach=2 * LN2)
     claim = statement(
-        "seeds_are_nearer_than_adversaries", "stability",
+        "seeds_are_nearer_than_adversaries",
+        "stability",
         "The attention of other seeds is nearer to the base's than an adversary's for one text",
-        "3.3", "difference of JSD in nats, adversary found by search − median over seeds", smallest=0.01,
-    )  # fmt: skip
+        "3.3",
+        "difference of JSD in nats, adversary found by search − median over seeds",
+        smallest=0.01,
+    )
     outside = float((frame["optimum_jsd"] > frame["farthest seed"]).mean())
     is_open = "Whether the adversary is farther out is open ({})."
     verdict = told(
-        beyond, 0.01, "The adversary is farther out, by {}: seeds do not explain what it finds.",
-        "The adversary is no farther out ({}): what it finds is within the spread of seeds.", is_open, same=is_open,
-    )  # fmt: skip
+        beyond,
+        0.01,
+        "The adversary is farther out, by {}: seeds do not explain what it finds.",
+        "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
+        is_open,
+        same=is_open,
+    )
     words += (
         f" {verdict.format(cite(beyond) + ' nats')} The farthest attention known ({members.best}) is beyond the farthest "
         f"seed in {100 * outside:.0f} % of the examples."
     )
     reading.add(claim, beyond, words)
     caption += f". Beside it the adversaries of single predictions (search, and {members.best})."
-    reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
+    reading.figures.append(
+        ("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}"))
+    )
 
 
-# Do the weights carry the label, so that they guide another model? (Wiegreffe & Pinter 2019, section 3.4, table 3)
+# Do the weights carry the label, so that they guide another model? (Wiegreffe & Pinter 2019,
+# section 3.4, table 3)
 
 
 GUIDES = {
@@ -530,21 +725,40 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     guided = balanced["guide_base"]
     own = difference(guided, balanced["guide_trained"], balanced_accuracy)
     for name, text, than, other, says, words in (
-        ("attention_guides", "The base's attention tells a model without context more of the label than equal weights",
-         "uniform", "uniform", ("It helps", "It does not help by more than another seed makes", "Whether it helps is open"),
-         "{}: guided by the base the model without context gains {} balanced accuracy over uniform attention, and "
-         f"{cite(own)} over attention of its own, over {len(guided)} seeds."),
-        ("adversary_guides_worse", "The trained adversary's attention guides worse than the base's", "by the adversary",
-         "adversary", ("is worse", "is no worse", "is not told apart", "is no worse by more than another seed makes"),
-         "Guidance by the adversary {}: the base's is ahead by {} balanced accuracy."),
-    ):  # fmt: skip
+        (
+            "attention_guides",
+            "The base's attention tells a model without context more of the label than equal weights",
+            "uniform",
+            "uniform",
+            (
+                "It helps",
+                "It does not help by more than another seed makes",
+                "Whether it helps is open",
+            ),
+            "{}: guided by the base the model without context gains {} balanced accuracy over uniform attention, and "
+            f"{cite(own)} over attention of its own, over {len(guided)} seeds.",
+        ),
+        (
+            "adversary_guides_worse",
+            "The trained adversary's attention guides worse than the base's",
+            "by the adversary",
+            "adversary",
+            (
+                "is worse",
+                "is no worse",
+                "is not told apart",
+                "is no worse by more than another seed makes",
+            ),
+            "Guidance by the adversary {}: the base's is ahead by {} balanced accuracy.",
+        ),
+    ):
         gain = difference(guided, balanced[f"guide_{other}"], balanced_accuracy)
         quantity = f"balanced accuracy, guided by the base − {than}; up to {margin:g} is no relevant difference"
-        claim = statement(name, "leak", text, "3.4", quantity, smallest=margin, primary=other == "uniform")
+        claim = statement(
+            name, "leak", text, "3.4", quantity, smallest=margin, primary=other == "uniform"
+        )
         reading.add(claim, gain, words.format(told(gain, margin, *says), cite(gain)))
-    caption = (
-        "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
-    )
+    caption = "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
     reading.figures.append(("guide", caption, performances(members, GUIDES, papers, reading.data)))
 
 
@@ -565,7 +779,9 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         ],
     )
     published = pd.read_csv(NUMBERS / "wiegreffe_pinter.csv", comment="#").set_index("data")
-    papers = dict(published.loc[published.index == reading.data, ["metric", "value"]].to_numpy().tolist())
+    papers = dict(
+        published.loc[published.index == reading.data, ["metric", "value"]].to_numpy().tolist()
+    )
     tests = set(content["settings"].get("tests", ()))
     if "uniform" in tests:
         uniform(reading, members, papers)

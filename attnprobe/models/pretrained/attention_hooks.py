@@ -1,6 +1,7 @@
-"""The two ways in to the attention of a network of `transformers`, checked to lead to what the network computes with. Most
-families call an attention function of the library's registry: ours calls the family's own and may exchange its weights. The
-others end their attention in a dropout module, whose hook may exchange what it returns. (Read in transformers 5.)"""
+"""The two ways in to the attention of a network of `transformers`, checked to lead to what the
+network computes with. Most families call an attention function of the library's registry: ours
+calls the family's own and may exchange its weights. The others end their attention in a dropout
+module, whose hook may exchange what it returns. (Read in transformers 5.)"""
 
 import sys
 from collections.abc import Callable, Container, Iterator
@@ -26,8 +27,8 @@ Weights = Float[Tensor, "batch heads queries keys"]
 
 
 class Seen(NamedTuple):
-    """One attention of a pass: its weights, what they are multiplied with (None: not seen, through a dropout module), and the
-    module that computed them."""
+    """One attention of a pass: its weights, what they are multiplied with (None: not seen, through
+    a dropout module), and the module that computed them."""
 
     weights: Tensor
     values: Float[Tensor, "batch heads keys size"] | None
@@ -36,15 +37,18 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Pass:
-    """What happens to the attention in one pass of a network: within `with Pass(…).active()`, its attentions ask this one.
+    """What happens to the attention in one pass of a network: within `with Pass(…).active()`, its
+    attentions ask this one.
 
     Attributes:
         call: which of the pass's attentions is meant, from 0; None: none is.
-        replace: the weights of that attention → those to be used instead; None: they are only recorded.
-        result: given instead of every attention's result `[batch, 1, heads, size]`, whatever its weights.
+        replace: the weights of that attention → those to be used instead; None: they are only
+            recorded.
+        result: given instead of every attention's result `[batch, 1, heads, size]`, whatever its
+            weights.
         keep: told of every attention in turn; None: only the one that is meant is recorded.
-        given: put into every row of the attentions `given_at`, up to a factor, over what the row may see; a row that sees
-            none of it stays. None: the weights are the network's own.
+        given: put into every row of the attentions `given_at`, up to a factor, over what the row
+            may see; a row that sees none of it stays. None: the weights are the network's own.
         recorded: the attention that was meant.
         seen: batch, heads, queries and keys of every attention.
     """
@@ -67,10 +71,13 @@ class Pass:
             _CURRENT.reset(token)
 
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
-        """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
+        """The weights to be used in one attention: `own` itself, but where they are to be
+        replaced."""
         number = len(self.seen)
         if self.given is not None and number in self.given_at:
-            there = (own > 0) * self.given.to(own.dtype)[:, None, None]  # what is masked has no weight at all
+            there = (own > 0) * self.given.to(own.dtype)[
+                :, None, None
+            ]  # what is masked has no weight at all
             total = there.sum(-1, keepdim=True)
             own = torch.where(total > 0, there / torch.where(total > 0, total, 1), own)
         self.seen.append(own.shape)
@@ -87,9 +94,15 @@ _CURRENT: ContextVar[Pass | None] = ContextVar("attnprobe_pass", default=None)
 
 
 def _attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **settings: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The attention function that is registered: the family's own one, its weights shown to the current pass."""
+    """The attention function that is registered: the family's own one, its weights shown to the
+    current pass."""
     now = _CURRENT.get()
     if now is not None and now.result is not None:
         return now.result, None
@@ -113,7 +126,8 @@ def _exchange(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tens
 
 
 def _open_interface(network: Any) -> bool:
-    """Make the network call `_attention`; False where its family does not use the registry, or not in a way we know."""
+    """Make the network call `_attention`; False where its family does not use the registry, or not
+    in a way we know."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
@@ -131,7 +145,8 @@ def _open_interface(network: Any) -> bool:
 
 
 def _open_dropouts(run: Callable[[], Any]) -> None:
-    """Hook the dropout modules that are given attention weights: every row of what comes in sums to 1 (in eval mode)."""
+    """Hook the dropout modules that are given attention weights: every row of what comes in sums to
+    1 (in eval mode)."""
     opened: list[nn.Module] = []
 
     def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
@@ -148,8 +163,9 @@ def _open_dropouts(run: Callable[[], Any]) -> None:
 
 
 class LastLayer:
-    """The layer of a network's last attention, `module`, and the head after it; a LookupError where it is in no list of
-    layers. Everything else of the network runs as ever: what comes before the layers is computed and thrown away."""
+    """The layer of a network's last attention, `module`, and the head after it; a LookupError where
+    it is in no list of layers. Everything else of the network runs as ever: what comes before the
+    layers is computed and thrown away."""
 
     def __init__(self, network: nn.Module, module: nn.Module) -> None:
         self.network = network
@@ -157,7 +173,8 @@ class LastLayer:
         for end in range(len(parts) - 1, 0, -1):
             self.layers = network.get_submodule(".".join(parts[:end]))
             if isinstance(self.layers, nn.ModuleList):
-                self.place, self.name = network.get_submodule(".".join(parts[: end - 1])), parts[end - 1]
+                self.place = network.get_submodule(".".join(parts[: end - 1]))
+                self.name = parts[end - 1]
                 self.layer = self.layers[int(parts[end])]
                 return
         raise LookupError("the attention is in no list of layers")
@@ -165,7 +182,10 @@ class LastLayer:
     def keeping(self, states: list[Tensor]) -> RemovableHandle:
         """Within it, what goes into this layer is added to `states`."""
         return self.layer.register_forward_pre_hook(
-            lambda module, given, named: states.append(given[0] if given else named["hidden_states"]), with_kwargs=True
+            lambda module, given, named: states.append(
+                given[0] if given else named["hidden_states"]
+            ),
+            with_kwargs=True,
         )
 
     def logits_of_row(
@@ -174,19 +194,25 @@ class LastLayer:
         state: Float[Tensor, "rows hidden"],
         piece: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows outputs"]:
-        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece (any that is not padding)
-        and one layer, into which `state` goes and whose attention gives `attended`, by head."""
-        ids, before = piece.unsqueeze(1), state.unsqueeze(1)
+        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece
+        (any that is not padding) and one layer, into which `state` goes and whose attention gives
+        `attended`, by head."""
+        ids = piece.unsqueeze(1)
+        before = state.unsqueeze(1)
         instead = self.layer.register_forward_pre_hook(
             lambda module, given, named: (
-                ((before, *given[1:]), named) if given else (given, named | {"hidden_states": before})
+                ((before, *given[1:]), named)
+                if given
+                else (given, named | {"hidden_states": before})
             ),
             with_kwargs=True,
         )
         self.place._modules[self.name] = nn.ModuleList([self.layer])
         try:
             with Pass(result=attended.unsqueeze(1)).active(), instead:
-                logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+                logits: Tensor = self.network(
+                    input_ids=ids, attention_mask=torch.ones_like(ids)
+                ).logits
         finally:
             self.place._modules[self.name] = self.layers
         return logits.flatten(0, -2)
@@ -198,9 +224,10 @@ Run = Callable[[Pass], Tensor]
 
 @dataclass
 class Found:
-    """How a network's attention is got at: through which door (`interface` or `dropout`), how many there are in a pass
-    (`calls`), with how many heads each, whose rows reach the prediction from the last one (`queries`), the largest |Δlogit|
-    of what must be equal, by name (`differences`), and what else a reader should know (`remarks`)."""
+    """How a network's attention is got at: through which door (`interface` or `dropout`), how many
+    there are in a pass (`calls`), with how many heads each, whose rows reach the prediction from
+    the last one (`queries`), the largest |Δlogit| of what must be equal, by name (`differences`),
+    and what else a reader should know (`remarks`)."""
 
     door: str
     calls: int
@@ -211,22 +238,29 @@ class Found:
 
 
 def examine_attention(
-    network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str, asked: Int[Tensor, "batch"] | None = None
+    network: Any,
+    run: Run,
+    mask: Bool[Tensor, "batch pieces"],
+    family: str,
+    asked: Int[Tensor, "batch"] | None = None,
 ) -> Found:
-    """Open a door to the attention of a network in eval mode, and look whether it is one, else raise a UserError that names
-    the `family`. `run` is a pass over a batch with padding, `mask` says which of its pieces are none, and `asked` which piece
-    of each text the prediction is read from, where that is not the same for all."""
+    """Open a door to the attention of a network in eval mode, and look whether it is one, else
+    raise a UserError that names the `family`. `run` is a pass over a batch with padding, `mask`
+    says which of its pieces are none, and `asked` which piece of each text the prediction is read
+    from, where that is not the same for all."""
     refused = f"the attention of {family} cannot be examined: "
     with torch.no_grad():
         if network.config._attn_implementation == NAME:
             network.set_attn_implementation("eager")
         own = run(Pass())  # by the library's own code
-        first, door = Pass(), "interface"
+        first = Pass()
+        door = "interface"
         if _open_interface(network):
             run(first)
         if not first.seen:
             _open_dropouts(lambda: run(Pass()))
-            first, door = Pass(), "dropout"
+            first = Pass()
+            door = "dropout"
             run(first)
         calls = len(first.seen)
         if not calls:
@@ -234,17 +268,24 @@ def examine_attention(
                 f"{refused}it neither uses the attention interface of transformers nor ends in a dropout module whose rows "
                 f"sum to 1"
             )
-        last, again = Pass(calls - 1), Pass(calls - 1, torch.clone)
+        last = Pass(calls - 1)
+        again = Pass(calls - 1, torch.clone)
         logits = {"recorded": run(last), "replaced": run(again)}
     if {len(last.seen), len(again.seen)} != {calls}:
-        raise UserError(f"{refused}{calls} attentions in one pass, and {len(last.seen)} in the next")
+        raise UserError(
+            f"{refused}{calls} attentions in one pass, and {len(last.seen)} in the next"
+        )
     weights = last.recorded.weights
     if weights.shape[-1] != mask.shape[1]:
-        raise UserError(f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}")
+        raise UserError(
+            f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}"
+        )
     queries = mask if weights.shape[-2] == mask.shape[1] else mask[:, :1]
     sums = weights.sum(-1).transpose(1, 2)[queries]
     if (sums - 1).abs().max() > 1e-3:
-        raise UserError(f"{refused}its rows sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}, and not to 1")
+        raise UserError(
+            f"{refused}its rows sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}, and not to 1"
+        )
     given = (weights * queries[:, None, :, None]).amax((1, 2))
     if not mask.all() and float(given[~mask].max()) > 1e-6:
         raise UserError(f"{refused}it gives weight to padding")
@@ -252,7 +293,9 @@ def examine_attention(
     for name, one in logits.items():
         apart = found.differences[name] = float((one - own).abs().max())
         if not apart <= LIMITS[own.dtype] * max(1.0, float(own.abs().max())):
-            raise UserError(f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}")
+            raise UserError(
+                f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}"
+            )
     with torch.enable_grad():  # the queries whose rows reach the prediction have a gradient
         free = weights.detach().clone().requires_grad_()
         changed = run(Pass(calls - 1, lambda _: free))

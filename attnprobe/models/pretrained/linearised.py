@@ -1,5 +1,6 @@
-"""What the layers of a network do to their vectors, from one pass that is watched: every linear module and normalisation,
-what went in and what came out. A part belongs where its numbers fit (`_same`), or a LookupError says why it is not known."""
+"""What the layers of a network do to their vectors, from one pass that is watched: every linear
+module and normalisation, what went in and what came out. A part belongs where its numbers fit
+(`_same`), or a LookupError says why it is not known."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -12,7 +13,17 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from attnprobe.models.base import Layers
-from attnprobe.models.linearised_layers import Affine, Block, Inner, Linearised, Mixing, Norm, affine_of, norm_of, ratio
+from attnprobe.models.linearised_layers import (
+    Affine,
+    Block,
+    Inner,
+    Linearised,
+    Mixing,
+    Norm,
+    affine_of,
+    norm_of,
+    ratio,
+)
 from attnprobe.models.pretrained.attention_hooks import LastLayer, Pass, Seen
 
 
@@ -25,8 +36,12 @@ class _Event(NamedTuple):
     result: Tensor
 
     def norm(self) -> Norm:
-        norm, given = norm_of(self.module, self.given), self.given.double()
-        expected = norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1) + norm.shift
+        norm = norm_of(self.module, self.given)
+        given = self.given.double()
+        expected = (
+            norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1)
+            + norm.shift
+        )
         if not _same(self.result, expected.to(self.result.dtype)):
             raise LookupError(f"{type(self.module).__name__} is no layer normalisation")
         return norm
@@ -51,10 +66,15 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def linearise(
-    network: nn.Module, run: Callable[[Pass], Tensor], kept: Sequence[Seen], every: Layers, order: Sequence[int]
+    network: nn.Module,
+    run: Callable[[Pass], Tensor],
+    kept: Sequence[Seen],
+    every: Layers,
+    order: Sequence[int],
 ) -> Linearised | str:
-    """The network's layers on a batch; else why it is not known, in a few words. `run` is a pass over it: the logits of the
-    data's classes, the network's outputs in this `order`; `kept` are the attentions of such a pass, also as `every`."""
+    """The network's layers on a batch; else why it is not known, in a few words. `run` is a pass
+    over it: the logits of the data's classes, the network's outputs in this `order`; `kept` are the
+    attentions of such a pass, also as `every`."""
     if any(one.values is None for one in kept):
         return "its values are not seen through a dropout module"
     calls: list[_Call] = []
@@ -63,12 +83,14 @@ def linearise(
     layers: list[nn.Module] = []
 
     def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        """Keep what happens in a layer before its attention and after it, and what comes after the layers."""
+        """Keep what happens in a layer before its attention and after it, and what comes after the
+        layers."""
         name = type(module).__name__
         if module in layers:
             calls[-1].result = output if isinstance(output, Tensor) else output[0]
         elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
-            now, before = calls[-1], len(seen) < len(calls)
+            now = calls[-1]
+            before = len(seen) < len(calls)
             where = rest if now.result is not None else now.before if before else now.after
             where.append(_Event(module, name.endswith("Norm"), given[0], output))
 
@@ -77,7 +99,9 @@ def linearise(
         with torch.no_grad(), ExitStack() as hooks:
             for layer in layers:
                 begin = layer.register_forward_pre_hook(
-                    lambda module, given, named: calls.append(_Call(given[0] if given else named["hidden_states"])),
+                    lambda module, given, named: calls.append(
+                        _Call(given[0] if given else named["hidden_states"])
+                    ),
                     with_kwargs=True,
                 )
                 hooks.enter_context(begin)
@@ -101,9 +125,11 @@ def linearise(
 
 
 def _block(call: _Call, seen: Seen) -> tuple[Block, str]:
-    """One layer, and why its values or its feed-forward network are not known; a LookupError where nothing is."""
+    """One layer, and why its values or its feed-forward network are not known; a LookupError where
+    nothing is."""
     assert seen.values is not None
-    weights, values = seen.weights, seen.values
+    weights = seen.weights
+    values = seen.values
     side_by_side = (weights @ values).transpose(1, 2).flatten(2)
     affine = [one for one in call.after if not one.is_norm]
     output = next((one for one in affine if _same(one.given, side_by_side)), None)
@@ -116,20 +142,44 @@ def _block(call: _Call, seen: Seen) -> tuple[Block, str]:
     later = affine[affine.index(output) + 1 :]
     if not later or call.result is None:
         raise LookupError("no feed-forward network follows its attention")
-    last = next((one for one in call.after if one.is_norm and _same(one.given, normed.result + later[-1].result)), None)
+    last = next(
+        (
+            one
+            for one in call.after
+            if one.is_norm and _same(one.given, normed.result + later[-1].result)
+        ),
+        None,
+    )
     norms: tuple[_Event | None, _Event | None]
     if _same(call.result, total + later[-1].result):
-        after, result, norms = None, total, (normed, None)
+        after = None
+        result = total
+        norms = (normed, None)
     elif last is not None and _same(call.result, last.result):
-        after, result, norms = normed.norm(), normed.result, (None, last)
+        after = normed.norm()
+        result = normed.result
+        norms = (None, last)
     else:
-        raise LookupError("its layers do not end in the sum of a feed-forward network and its input")
-    mixing = Mixing(call.state.double(), None, None, weights.double(), values.double(), affine_of(output.module), after, True,
-                    result.double())  # fmt: skip
+        raise LookupError(
+            "its layers do not end in the sum of a feed-forward network and its input"
+        )
+    mixing = Mixing(
+        call.state.double(),
+        None,
+        None,
+        weights.double(),
+        values.double(),
+        affine_of(output.module),
+        after,
+        True,
+        result.double(),
+    )
     try:
         before, value = _value(call, values)
         if len(later) != 2 or not _same(later[0].given, normed.result):
-            raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
+            raise LookupError(
+                "its feed-forward networks are not two linear modules with an activation between them"
+            )
         first, second = (None if one is None else one.norm() for one in norms)
         ratios = _activation(later[0].result, later[1].given)
         inner = Inner(first, affine_of(later[0].module), ratios, affine_of(later[1].module), second)
@@ -167,8 +217,11 @@ def _activation(given: Tensor, result: Tensor) -> Tensor:
     raise LookupError("between two linear modules there is no activation function that is known")
 
 
-def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]) -> Sequence[Any]:
-    """From the deciding state to the logits: a chain of linear modules, normalisations and activations on one state."""
+def _head(
+    last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]
+) -> Sequence[Any]:
+    """From the deciding state to the logits: a chain of linear modules, normalisations and
+    activations on one state."""
     if row is None:
         raise LookupError("its prediction averages the states")
     assert last.result is not None
@@ -176,7 +229,9 @@ def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, o
     now = last.result[text, row]
     stages: list[Affine | Norm | Tensor] = []
     for event in rest:
-        given, result = (one if one.ndim == 2 else one[text, row] for one in (event.given, event.result))
+        given, result = (
+            one if one.ndim == 2 else one[text, row] for one in (event.given, event.result)
+        )
         if not _same(given, now):
             stages.append(_activation(now, given))
         event = event._replace(given=given, result=result)

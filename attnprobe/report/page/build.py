@@ -1,4 +1,5 @@
-"""One page out of finished runs: everything is read, drawn and put to the test here, and shown by the templates."""
+"""One page out of finished runs: everything is read, drawn and put to the test here, and shown by
+the templates."""
 
 import base64
 import hashlib
@@ -24,7 +25,15 @@ from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glossary import ANSWERS, MEANS, TERMS, explained
-from attnprobe.report.page.sections import FILTERS, about_runs, by_claim, cards, glance, sections, show_study
+from attnprobe.report.page.sections import (
+    FILTERS,
+    about_runs,
+    by_claim,
+    cards,
+    glance,
+    sections,
+    show_study,
+)
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
 from attnprobe.results.files import write_text
@@ -32,24 +41,42 @@ from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder, own_target
 
 HERE = Path(__file__).parent
-SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
-"""The parts of the script, each of which may use what comes before it. Every word from data goes through textContent."""
+SCRIPT = (
+    "tables",
+    "blocks",
+    "examples",
+    "search",
+    "links",
+    "browser",
+    "pieces",
+    "playground",
+    "heatmaps",
+)
+"""The parts of the script, each of which may use what comes before it. Every word from data goes
+through textContent."""
 STYLE = ("style", "glance", "playground")
 
 
 def page_text(**parts: Any) -> str:
     """The page; every string of `parts` is escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=with_hidden_shown,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=with_hidden_shown,
+    )
     environment.filters |= FILTERS | {"explained": lambda text: explained(text, with_hidden_shown)}
     style = "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLE)
     scripts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
     # in one function of their own, so that they share names and the page gets none
     script = "\n".join(['"use strict";', "(() => {", *scripts, "})();", ""])
     # how a content security policy names a text that may run
-    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    digests = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    ]
     return environment.get_template("page.html").render(
         **parts,
         criteria=CRITERIA,
@@ -70,7 +97,8 @@ def page_text(**parts: Any) -> str:
 
 
 def with_hidden_shown(value: Any) -> Any:
-    """A string of the data with its control and format characters as escapes; what is no plain string stays."""
+    """A string of the data with its control and format characters as escapes; what is no plain
+    string stays."""
     return "\n".join(map(visible, value.split("\n"))) if type(value) is str else value
 
 
@@ -88,7 +116,8 @@ def write_report(
     again: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the page, and beside it a folder `<its stem>_files` with the figures and the tables; returns the page's path.
+    """Write the page, and beside it a folder `<its stem>_files` with the figures and the tables;
+    returns the page's path.
 
     Args:
         places: run directories, directories above runs, or glob patterns.
@@ -98,7 +127,8 @@ def write_report(
         tell: called with a line about every step.
 
     Raises:
-        UserError: no finished run there, or one run twice; or attnprobe did not write what is in the place of a file.
+        UserError: no finished run there, or one run twice; or attnprobe did not write what is in
+            the place of a file.
     """
     own_target(output)
     folder = OwnFolder(output.with_name(f"{output.stem}_files"))
@@ -107,17 +137,24 @@ def write_report(
     with paper_style():
         studies, unread = find_studies(places)
     tell("numbers and their intervals")
-    groups, numbers = grouped(runs), Numbers.together(run.numbers for run in runs)
-    probes, compared = present(numbers), compare(numbers)
+    groups = grouped(runs)
+    numbers = Numbers.together(run.numbers for run in runs)
+    probes = present(numbers)
+    compared = compare(numbers)
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
     known = set(findings.loc[findings["verdict"] != NOT_TESTED, "group"])
     examined = [group for group in groups if group.title in known]
     tell("figures")
     drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in probes}
     shown: list[dict[str, Any]] = [
-        show_study(study, place, folder, groups, findings) for place, study in enumerate(studies, start=1)
+        show_study(study, place, folder, groups, findings)
+        for place, study in enumerate(studies, start=1)
     ]
-    figures = [one.file for some in [*drawn.values(), *(study["pictures"] for study in shown)] for one in some]
+    figures = [
+        one.file
+        for some in [*drawn.values(), *(study["pictures"] for study in shown)]
+        for one in some
+    ]
     tell("tables")
     written = [*all_tables(numbers, compared, findings)]
     if words:
@@ -150,7 +187,9 @@ def write_report(
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
         folder=folder.path.name,
-        written=[(kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names],
+        written=[
+            (kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names
+        ],
     )
     folder.close()
     write_text(page.encode(errors="replace").decode(), own_target(output))

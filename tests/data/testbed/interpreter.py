@@ -1,8 +1,14 @@
-"""An interpreter of reviews of its own: it reads the tokens alone and knows nothing of how a row was made."""
+"""An interpreter of reviews of its own: it reads the tokens alone and knows nothing of how a row
+was made."""
 
 from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
 
-POLARITY = {word: sign for lexicon in (ADJECTIVES, NOUNS, VERBS) for sign in (1, -1) for word in lexicon[sign]}
+POLARITY = {
+    word: sign
+    for lexicon in (ADJECTIVES, NOUNS, VERBS)
+    for sign in (1, -1)
+    for word in lexicon[sign]
+}
 OPPOSITE = {
     word: other
     for lexicon in (ADJECTIVES, NOUNS, VERBS)
@@ -13,9 +19,25 @@ PHRASES = ("anything but", "far from", "by no means")
 NEGATORS = {"not", "never", "hardly", "scarcely", "rarely", "doubt", "deny", "nobody", "cannot"} | {
     phrase.replace(" ", "_") for phrase in PHRASES
 }
-DEGREE = dict.fromkeys(("slightly", "somewhat", "mildly"), 1) | dict.fromkeys(("very", "extremely", "truly"), 3)
+DEGREE = dict.fromkeys(("slightly", "somewhat", "mildly"), 1) | dict.fromkeys(
+    ("very", "extremely", "truly"), 3
+)
 MARKERS = {"but", "yet", "although", "though"}
-EMPTY = {"was", "is", "felt", "seemed", "a", "i", "that", "think", "believe", "say", "would", "everybody", "agree"}
+EMPTY = {
+    "was",
+    "is",
+    "felt",
+    "seemed",
+    "a",
+    "i",
+    "that",
+    "think",
+    "believe",
+    "say",
+    "would",
+    "everybody",
+    "agree",
+}
 SUBJECTS = ("the film", "the movie", "the picture", "it", "this one", "the whole thing")
 
 
@@ -27,7 +49,9 @@ def units(text):
 
 def clauses_of(sentence):
     """Clauses, whether each is conceded, and whether the sentence has a contrast marker."""
-    clauses, conceded, marked = [[]], [False], False
+    clauses = [[]]
+    conceded = [False]
+    marked = False
     for word in sentence.split():
         marked |= word in MARKERS
         if word in ("but", "yet"):
@@ -37,7 +61,9 @@ def clauses_of(sentence):
             conceded.append(word in ("although", "though"))
         else:
             clauses[-1].append(word)
-    return [(clause, silent) for clause, silent in zip(clauses, conceded, strict=True) if clause], marked
+    return [
+        (clause, silent) for clause, silent in zip(clauses, conceded, strict=True) if clause
+    ], marked
 
 
 def polarity(clause):
@@ -48,7 +74,8 @@ def polarity(clause):
 
 
 def judges(clause, subjects):
-    """Does it judge one of these, if only with the judgement struck? A fact about the film does not."""
+    """Does it judge one of these, if only with the judgement struck? A fact about the film does
+    not."""
     if not any(f" {subject} " in f" {' '.join(clause)} " for subject in subjects):
         return False
     rest = set(clause) - EMPTY - NEGATORS - set(DEGREE) - set(" ".join(subjects).split())
@@ -81,12 +108,15 @@ def meaning(words):
 
 
 def alone(words):
-    """The label by the words of a rationale in their order: each opinion with the negators since the last one."""
-    total, turns = 0, 1
+    """The label by the words of a rationale in their order: each opinion with the negators since
+    the last one."""
+    total = 0
+    turns = 1
     for word in words:
         turns *= -1 if word in NEGATORS else 1
         if word in POLARITY:
-            total, turns = total + POLARITY[word] * turns, 1
+            total = total + POLARITY[word] * turns
+            turns = 1
     return sign(total)
 
 

@@ -22,7 +22,9 @@ from tests.data.testbed.interpreter import (
 
 SETTINGS = [
     {},
-    dict.fromkeys(("negation", "contrast", "weighing", "counting", "order", "asides", "remarks"), 0.7),
+    dict.fromkeys(
+        ("negation", "contrast", "weighing", "counting", "order", "asides", "remarks"), 0.7
+    ),
     *({**RULES[rule], "asides": 0.6} for rule in RULES if rule != "mixed"),
 ]
 
@@ -47,7 +49,11 @@ SETTINGS = [
         ("the acting was slightly dull and the plot was moving .", 1, "slightly moving"),
         ("the acting was dull . the plot was very moving .", 1, "very moving"),
         ("the acting was superb and the plot was dreadful . the film was a bore .", 0, "bore"),
-        ("the acting was very dull . we never sat in the front row but it rained outside . it shines .", 1, "shines"),
+        (
+            "the acting was very dull . we never sat in the front row but it rained outside . it shines .",
+            1,
+            "shines",
+        ),
         ("the acting was superb , the plot was dreadful .", None, "superb dreadful"),
     ],
 )
@@ -55,7 +61,9 @@ def test_the_interpreter_reads_sentences_as_a_person_does(text, label, rationale
     words = units(text)
     assert meaning(words) == label
     if label is not None:
-        assert [t for t, decides in zip(text.split(), necessary(words), strict=True) if decides] == rationale.split()
+        assert [
+            t for t, decides in zip(text.split(), necessary(words), strict=True) if decides
+        ] == rationale.split()
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -77,14 +85,19 @@ def test_the_label_is_the_interpreters_and_the_rationale_is_necessary_and_suffic
             assert needed == row["rationale"], row["text"]
         else:  # a count: all but an outvoted clause, and where three agree it takes two of them
             assert opinions == 3
-            assert all(marked for need, marked in zip(needed, row["rationale"], strict=True) if need)
-            assert sum(t in POLARITY for t, need in zip(row["tokens"], needed, strict=True) if need) in (0, 2)
+            assert all(
+                marked for need, marked in zip(needed, row["rationale"], strict=True) if need
+            )
+            assert sum(
+                t in POLARITY for t, need in zip(row["tokens"], needed, strict=True) if need
+            ) in (0, 2)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setting):
     for row in generate_reviews(800, seed=6, **setting):
-        tokens, other = row["tokens"], row["counterfactual"].split()
+        tokens = row["tokens"]
+        other = row["counterfactual"].split()
         assert meaning(units(row["counterfactual"])) == 1 - row["label"], row["text"]
         for token, changed, decides in zip(tokens, other, row["rationale"], strict=True):
             assert changed == (OPPOSITE[token] if decides and token in POLARITY else token)
@@ -95,8 +108,9 @@ def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setti
 
 
 def test_nothing_but_the_last_draw_knows_the_label(monkeypatch):
-    """Turn the last random number over: the same review with the other label comes out, its counterfactual. Hence each
-    review and its counterfactual are equally likely, and so is either label for what they share."""
+    """Turn the last random number over: the same review with the other label comes out, its
+    counterfactual. Hence each review and its counterfactual are equally likely, and so is either
+    label for what they share."""
     for index in range(400):
         drawn = []
 
@@ -132,8 +146,16 @@ def test_rows_are_balanced_varied_and_depend_on_seed_and_number_alone():
 
 
 def test_every_device_of_the_grammar_is_used():
-    rationales = [[t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d] for r in generate_reviews(4000, 4)]
-    for device in (NEGATORS - {p.replace(" ", "_") for p in PHRASES}) | {"anything", "far"} | MARKERS | set(DEGREE):
+    rationales = [
+        [t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d]
+        for r in generate_reviews(4000, 4)
+    ]
+    for device in (
+        (NEGATORS - {p.replace(" ", "_") for p in PHRASES})
+        | {"anything", "far"}
+        | MARKERS
+        | set(DEGREE)
+    ):
         assert any(device in rationale for rationale in rationales), device
     assert any(sum(word in NEGATORS for word in rationale) == 2 for rationale in rationales)
 
@@ -142,7 +164,10 @@ def parts(count, seed):
     """Labels, whole texts, and their words in the rationale and outside, as texts."""
     rows = list(generate_reviews(count, seed))
     inside, outside = (
-        [" ".join(t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d == keep) for r in rows]
+        [
+            " ".join(t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d == keep)
+            for r in rows
+        ]
         for keep in (True, False)
     )
     return [r["label"] for r in rows], [r["text"] for r in rows], inside, outside
@@ -157,8 +182,12 @@ def bag_of_words_auc(training, texts, labels, tested):
 def test_a_bag_of_words_knows_nothing_without_the_rationale():
     labels, whole, inside, outside = parts(3000, seed=0)
     tested, *others = parts(10_000, seed=1)
-    auc = [bag_of_words_auc(*pair, labels, tested) for pair in zip((whole, inside, outside), others, strict=True)]
-    # the rationale's words alone say much, negation and counting aside; the whole text less; the rest nothing
+    auc = [
+        bag_of_words_auc(*pair, labels, tested)
+        for pair in zip((whole, inside, outside), others, strict=True)
+    ]
+    # the rationale's words alone say much, negation and counting aside; the whole text less; the
+    # rest nothing
     assert auc[1] > 0.75
     assert auc[1] > auc[0] + 0.05
     assert abs(auc[2] - 0.5) < 0.03  # five standard errors

@@ -1,11 +1,13 @@
-"""Stories against an interpreter that reads the sentences alone and knows nothing of how a row was made."""
+"""Stories against an interpreter that reads the sentences alone and knows nothing of how a row was
+made."""
 
 import pytest
 
 from attnprobe.data.testbed import generate_stories
 
 MOVES = ("walked to", "went to", "ran to", "hurried to", "strolled to")
-PICKS, DROPS = ("picked up", "took", "grabbed"), ("dropped", "put down")
+PICKS = ("picked up", "took", "grabbed")
+DROPS = ("dropped", "put down")
 
 
 def last(story, before, verbs, subject="", object_=""):
@@ -32,9 +34,12 @@ def whereabouts(story, thing, before):
 def answer(story, question):
     words = question.split()
     if words[:2] == ["where", "was"]:
-        thing, room = words[3], words[6]
+        thing = words[3]
+        room = words[6]
         rooms = [whereabouts(story, thing, t)[0] for t in range(len(story) + 1)]
-        arrivals = [t for t in range(1, len(rooms)) if rooms[t] == room != rooms[t - 1] and rooms[t - 1]]
+        arrivals = [
+            t for t in range(1, len(rooms)) if rooms[t] == room != rooms[t - 1] and rooms[t - 1]
+        ]
         if len(arrivals) != 1:
             return None, None
         (arrival,) = arrivals
@@ -53,13 +58,26 @@ def answer(story, question):
 @pytest.mark.parametrize(
     ("document", "question", "label", "support"),
     [
-        ("nora went to the attic . omar ran to the cellar . nora ran to the pantry", "where is nora ?", "pantry", [2]),
-        ("nora went to the attic . nora took the kettle . nora dropped the kettle . nora ran to the pantry",
-         "where is the kettle ?", "attic", [0, 2]),
-        ("nora went to the attic . nora took the kettle . omar ran to the cellar . nora ran to the pantry",
-         "where was the kettle before the pantry ?", "attic", [0, 1, 3]),
+        (
+            "nora went to the attic . omar ran to the cellar . nora ran to the pantry",
+            "where is nora ?",
+            "pantry",
+            [2],
+        ),
+        (
+            "nora went to the attic . nora took the kettle . nora dropped the kettle . nora ran to the pantry",
+            "where is the kettle ?",
+            "attic",
+            [0, 2],
+        ),
+        (
+            "nora went to the attic . nora took the kettle . omar ran to the cellar . nora ran to the pantry",
+            "where was the kettle before the pantry ?",
+            "attic",
+            [0, 1, 3],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_story_interpreter_answers_as_a_person_does(document, question, label, support):
     assert answer(document.split(" . "), question) == (label, support)
 
@@ -78,14 +96,19 @@ def test_answers_and_support_are_those_of_the_interpreter(hops):
     rows = list(generate_stories(3000, seed=3, hops=hops))
     assert list(generate_stories(5, seed=3, hops=hops)) == rows[:5]
     answers = [row["label"] for row in rows]
-    assert max(answers.count(room) for room in set(answers)) < 1.3 * 3000 / 6  # no room is the usual answer
+    assert (
+        max(answers.count(room) for room in set(answers)) < 1.3 * 3000 / 6
+    )  # no room is the usual answer
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_a_story_happens_in_one_world(hops):
-    """Nobody takes what is held or elsewhere, drops what they do not hold, or moves to where they are."""
+    """Nobody takes what is held or elsewhere, drops what they do not hold, or moves to where they
+    are."""
     for row in generate_stories(300, seed=2, hops=hops):
-        place, held, lies = {}, {}, {}
+        place = {}
+        held = {}
+        lies = {}
         for sentence in row["sentences"]:
             name, rest = sentence.split(" ", 1)
             target = rest.split()[-1]

@@ -37,13 +37,18 @@ def test_every_step_is_what_a_plain_loop_makes_of_the_source(kind):
     for rows in generate_transductions(kind, 60, seed=1):
         source = rows[0]["source"].split()
         places = places_by_hand(kind, source)
-        target = [DICTIONARY[source[place]] if kind in ("lookup", "reordering") else source[place] for place in places]
+        target = [
+            DICTIONARY[source[place]] if kind in ("lookup", "reordering") else source[place]
+            for place in places
+        ]
         assert [row["label"] for row in rows] == target
         for step, (row, place) in enumerate(zip(rows, places, strict=True)):
             assert row["prefix"].split() == ["go", *target[:step]]
             assert row["rationale"] == [one == place for one in range(len(source))]
         moved += places != list(range(len(source)))
-    assert (moved == 0) == (kind in ("copy", "lookup"))  # the null: without reordering every word stays
+    assert (moved == 0) == (
+        kind in ("copy", "lookup")
+    )  # the null: without reordering every word stays
 
 
 @pytest.mark.parametrize(
@@ -63,12 +68,14 @@ def test_commands_of_scan_are_obeyed_as_published(command, actions, places):
 
 @pytest.mark.parametrize("kind", TRANSDUCTIONS)
 def test_a_counterfactual_differs_in_the_reason_alone_and_is_of_the_next_class(kind):
-    symbols, known = sorted(set(TRANSDUCTIONS[kind].dictionary.values())), 0
+    symbols = sorted(set(TRANSDUCTIONS[kind].dictionary.values()))
+    known = 0
     for row in (row for rows in generate_transductions(kind, 60, seed=2) for row in rows):
         if row["counterfactual"] is None:
             continue
         known += 1
-        source, other = row["source"].split(), row["counterfactual"].split()
+        source = row["source"].split()
+        other = row["counterfactual"].split()
         assert [a != b for a, b in zip(source, other, strict=True)] == row["rationale"]
         before = row["prefix"].split()[1:]
         following = symbols[(symbols.index(row["label"]) + 1) % len(symbols)]
@@ -84,11 +91,16 @@ def test_the_rows_of_a_source_are_in_one_split_and_a_seed_gives_the_same_rows():
     assert len(set.union(*sources)) == 100
     again = TransductionSource("scan", 60, 20, 20, seed=3).load()
     assert all(again[name].to_dict() == split.to_dict() for name, split in splits.items())
-    assert TransductionSource("scan", 60, 20, 20, seed=4).load()["train"]["source"] != splits["train"]["source"]
+    assert (
+        TransductionSource("scan", 60, 20, 20, seed=4).load()["train"]["source"]
+        != splits["train"]["source"]
+    )
 
 
 def test_too_few_sources_and_impossible_lengths_are_refused():
-    with pytest.raises(UserError, match=r"copy has fewer than 300 distinct sources.*data\.source\.longest"):
+    with pytest.raises(
+        UserError, match=r"copy has fewer than 300 distinct sources.*data\.source\.longest"
+    ):
         TransductionSource("copy", 200, 50, 50, shortest=1, longest=1).load()
     with pytest.raises(UserError, match=r"data\.source\.longest=2: expected 4 or more"):
         TransductionSource("copy", longest=2)
@@ -100,7 +112,10 @@ def test_every_step_becomes_an_example_with_its_place():
     split = data.splits["train"]
     batch = split[list(range(12))]
     for row, number in enumerate(batch.example_id.tolist()):
-        words, asked = split.tokens(number), split.question(number)
+        words = split.tokens(number)
+        asked = split.question(number)
         (place,) = batch.rationale[row].nonzero()[:, 0].tolist()
-        assert place - 1 == len(words) - len(asked)  # the prefix has one word more than steps were made
+        assert place - 1 == len(words) - len(
+            asked
+        )  # the prefix has one word more than steps were made
         assert split.classes[batch.labels[row]] == words[place - 1]

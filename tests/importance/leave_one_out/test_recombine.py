@@ -12,7 +12,9 @@ from tests.importance.leave_one_out.loops import subject
 @pytest.mark.parametrize("rows", [0, 127, 128, 500])
 def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
     generator = torch.Generator().manual_seed(rows)
-    left, matrix = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, 128), (128, 512)))
+    left, matrix = (
+        torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, 128), (128, 512))
+    )
     expected = (left.double() @ matrix.double()).to(dtype)
     near = 1e-12 if dtype == torch.float64 else 1e-4
     torch.testing.assert_close(product_with(matrix)(left), expected, atol=near, rtol=0)
@@ -31,9 +33,15 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
     classifier, _, outputs = subject(attention=attention, question=question)
     layer, score = factored_score(classifier.attention, outputs.hidden)
     states = outputs.hidden.flatten(0, 1)
-    query = None if outputs.query is None else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
+    query = (
+        None
+        if outputs.query is None
+        else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
+    )
     found = score(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
-    torch.testing.assert_close(found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0
+    )
     # an affine layer of its own is narrower than the state
     own = attention == "additive" or (attention == "dot" and not question)
     assert (len(layer.bias) < states.shape[1]) == own
@@ -43,7 +51,9 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
 def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limit, monkeypatch):
     monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
     generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400  # exp of the largest overflows
+    scores = (
+        torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
+    )  # exp of the largest overflows
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
     expected = (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
     for cut in (0, 4, 9):

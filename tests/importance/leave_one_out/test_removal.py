@@ -14,11 +14,14 @@ from tests.toys import ATTENTIONS, ENCODERS, REENCODED, rows_of, toy_batch
 def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
     classifier, batch, outputs = subject(encoder, attention, question=question, padding=2)
     if question:
-        batch.candidates = torch.tensor([[True, True, False], *[[True, True, True]] * 3, [False, True, True]])
+        batch.candidates = torch.tensor(
+            [[True, True, False], *[[True, True, True]] * 3, [False, True, True]]
+        )
         outputs = classifier(batch)
     quick = leave_one_out(classifier, batch, outputs, tolerance=0.0)
     slow = leave_one_out(classifier, batch, outputs, shortcut=False)
-    original, expected = outputs.logits.detach().softmax(-1), each_alone(classifier, batch, outputs)
+    original = outputs.logits.detach().softmax(-1)
+    expected = each_alone(classifier, batch, outputs)
     for found in (quick, slow):
         torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     for row, position in expected.isfinite().nonzero().tolist():
@@ -39,7 +42,9 @@ def test_multi_label_tasks_take_the_mean_over_the_labels():
     found = leave_one_out(classifier, batch, outputs)
     alone = one_by_one(classifier, batch, 2, 4)[0]
     original = outputs.logits[2].sigmoid()
-    torch.testing.assert_close(found.distance[2, 4], (alone - original).abs().mean(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        found.distance[2, 4], (alone - original).abs().mean(), atol=1e-6, rtol=0
+    )
     assert found.flips[2, 4] == ((alone > 0.5) != (original > 0.5)).any()
 
 
@@ -81,7 +86,9 @@ def test_states_in_float32_agree_with_all_in_float64(encoder, attention, questio
     found = leave_one_out(classifier, batch, outputs).distance
     torch.testing.assert_close(found, exact, atol=2e-6, rtol=0, equal_nan=True)
     # else nothing was computed in float32, and this tested nothing
-    assert torch.equal(found.nan_to_num(), exact.nan_to_num()) == (encoder in {"average", "none", *REENCODED})
+    assert torch.equal(found.nan_to_num(), exact.nan_to_num()) == (
+        encoder in {"average", "none", *REENCODED}
+    )
 
 
 def test_float32_products_that_may_be_rounded_are_not_used():
@@ -100,7 +107,9 @@ def test_float32_products_that_may_be_rounded_are_not_used():
 def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     classifier, batch, _ = subject(lengths=[12, 5, 9])
     batch.ids[0, 3:7], batch.ids[0, 8:10], batch.ids[2, 8:10] = 9, 9, 7
-    batch.ids[1, 1] = batch.ids[1, 0]  # a marker's number in the text: the marker stays when the word goes
+    batch.ids[1, 1] = batch.ids[
+        1, 0
+    ]  # a marker's number in the text: the marker stays when the word goes
     found = leave_one_out(classifier, batch, classifier(batch), shortcut=shortcut)
     for values in found.distance, found.flips:
         assert values[0, 3:7].unique().numel() == 1
@@ -119,7 +128,9 @@ def test_scores_beyond_what_exp_can_hold():
         classifier.attention.score.weight.mul_(3000)
     outputs = classifier(batch)
     assert outputs.attention.max() > 0.999
-    quick, slow = (leave_one_out(classifier, batch, outputs, shortcut=way).distance for way in (True, False))
+    quick, slow = (
+        leave_one_out(classifier, batch, outputs, shortcut=way).distance for way in (True, False)
+    )
     torch.testing.assert_close(quick, slow, atol=1e-10, rtol=0, equal_nan=True)
     assert not quick[batch.content].isnan().any()
 
@@ -129,7 +140,8 @@ def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_o
     batch.sentence = torch.where(batch.content, 0, -1)
     batch.rationale = batch.content.clone()
     batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
-    example, removed = torch.tensor([0, 1, 0]), torch.tensor([2, 1, 5])
+    example = torch.tensor([0, 1, 0])
+    removed = torch.tensor([2, 1, 5])
     text = batch.without(example, removed)
     for row, (whole, place) in enumerate(zip(example.tolist(), removed.tolist(), strict=True)):
         for name in ("ids", "mask", "content", "rationale", "sentence"):

@@ -9,7 +9,8 @@ from tests.toys import ENCODERS, REENCODED
 
 
 class PositionBias(AdditiveAttention):
-    """A later word gets more: its score depends on where it is, and removing a word moves those after it."""
+    """A later word gets more: its score depends on where it is, and removing a word moves those
+    after it."""
 
     def forward(self, hidden, query=None):
         return super().forward(hidden, query) + 0.15 * torch.arange(hidden.shape[1])
@@ -29,7 +30,8 @@ class RelativeToTheMean(Attention):
 
 
 def every_text_encoded(classifier, batch, outputs, **how):
-    found, expected = leave_one_out(classifier, batch, outputs, **how), each_alone(classifier, batch, outputs)
+    found = leave_one_out(classifier, batch, outputs, **how)
+    expected = each_alone(classifier, batch, outputs)
     torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     assert found.reencoded
     return found
@@ -38,15 +40,21 @@ def every_text_encoded(classifier, batch, outputs, **how):
 @pytest.mark.parametrize("tolerance", [1e-6, 0.0])
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
 @pytest.mark.parametrize("encoder", [*ENCODERS, "gru", "none"])
-def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(encoder, attention, tolerance):
-    found = every_text_encoded(*subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2), tolerance=tolerance)
+def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(
+    encoder, attention, tolerance
+):
+    found = every_text_encoded(
+        *subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2), tolerance=tolerance
+    )
     assert found.distance.nan_to_num().max() > 1e-3
     assert found.sampled == 0
 
 
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
 @pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder not in REENCODED])
-def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(encoder, attention, monkeypatch):
+def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(
+    encoder, attention, monkeypatch
+):
     monkeypatch.setattr(attention, "positionwise", True)
     assert every_text_encoded(*subject(encoder, attention, lengths=[6, 1, 24, 4])).rejected > 1e-4
 
@@ -59,7 +67,9 @@ def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attent
     class Derived(type(subject(encoder)[0].encoder)):
         def forward(self, embeddings, mask, content):
             hidden = super().forward(embeddings, mask, content)
-            return (hidden + 0.3 * torch.arange(hidden.shape[1]).unsqueeze(-1).cos()) * mask.unsqueeze(-1)
+            return (
+                hidden + 0.3 * torch.arange(hidden.shape[1]).unsqueeze(-1).cos()
+            ) * mask.unsqueeze(-1)
 
     classifier, batch, _ = subject(encoder, attention)
     classifier.encoder.__class__ = Derived
@@ -73,7 +83,9 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
     classifier, batch, outputs = subject(encoder, lengths=[60, 1, 40, 2, 50])
     seen = []
     forward = type(classifier).forward
-    monkeypatch.setattr(type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text))
+    monkeypatch.setattr(
+        type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text)
+    )
     found = leave_one_out(classifier, batch, outputs)
     (sample,) = seen
     assert len(sample) == found.sampled
@@ -81,7 +93,11 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
     assert sample.example_id.unique().numel() >= 3
     expected = each_alone(classifier, batch, outputs)
     assert found.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
-    assert (found.error, found.rejected, found.reencoded) == (pytest.approx(0, abs=1e-6), None, False)
+    assert (found.error, found.rejected, found.reencoded) == (
+        pytest.approx(0, abs=1e-6),
+        None,
+        False,
+    )
 
 
 def test_numbers_that_are_none_count_as_the_largest_error_and_of_texts_of_one_word_nothing_is_checked():
@@ -98,8 +114,11 @@ def test_numbers_that_are_none_count_as_the_largest_error_and_of_texts_of_one_wo
 
 def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
     classifier, batch, outputs = subject(lengths=[150, 41])
-    texts = EncodedTexts(classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden)
-    layer, counts = Affine(torch.eye(12).double(), torch.zeros(12).double()), {}
+    texts = EncodedTexts(
+        classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden
+    )
+    layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
+    counts = {}
     for tolerance in (0.0, 1e-8, 1e-3):  # states that are computed
         changed = changed_states(classifier.encoder, texts, layer, tolerance)
         counts[tolerance] = sum(len(item.text) for item in changed)
@@ -112,7 +131,8 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
 @pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_networks_with_large_weights_end_at_the_definition(scale, seed):
-    """At 20 times its initial weights a network is chaotic: rounding alone moves the distances by a hundredth."""
+    """At 20 times its initial weights a network is chaotic: rounding alone moves the distances by a
+    hundredth."""
     classifier, batch, _ = subject("lstm 24", lengths=[200, 90], seed=seed)
     with torch.no_grad():
         for parameter in classifier.encoder.parameters():

@@ -1,4 +1,5 @@
-"""Tiny classifiers of many families of `transformers`, built from a configuration: nothing is downloaded."""
+"""Tiny classifiers of many families of `transformers`, built from a configuration: nothing is
+downloaded."""
 
 import atexit
 import csv
@@ -13,26 +14,78 @@ import torch
 
 WORDS = "a the film was fine dull long story of people and music un able to see ing".split()  # noqa: SIM905
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-SIZE = {"vocab_size": 96, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32,
-        "max_position_embeddings": 48}  # fmt: skip
+SIZE = {
+    "vocab_size": 96,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+    "max_position_embeddings": 48,
+}
 DECODER = SIZE | {"num_key_value_heads": 2, "head_dim": 6, "eos_token_id": 3, "bos_token_id": 2}
-SEQUENCE = {"vocab_size": 96, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 48,
-            "eos_token_id": 3, "bos_token_id": 2, "decoder_start_token_id": 3, "forced_eos_token_id": 3}  # fmt: skip
-T5 = {"vocab_size": 96, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "eos_token_id": 3,
-      "decoder_start_token_id": 0}  # fmt: skip
-LONGER, NARROW = SIZE | {"max_position_embeddings": 50}, SIZE | {"embedding_size": 12}
+SEQUENCE = {
+    "vocab_size": 96,
+    "d_model": 24,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_position_embeddings": 48,
+    "eos_token_id": 3,
+    "bos_token_id": 2,
+    "decoder_start_token_id": 3,
+    "forced_eos_token_id": 3,
+}
+T5 = {
+    "vocab_size": 96,
+    "d_model": 24,
+    "d_kv": 6,
+    "d_ff": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "eos_token_id": 3,
+    "decoder_start_token_id": 0,
+}
+LONGER = SIZE | {"max_position_embeddings": 50}
+NARROW = SIZE | {"embedding_size": 12}
 RELATIVE = SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 FAMILIES = {
-    "bert": SIZE, "roberta": LONGER,
-    "distilbert": {"vocab_size": 96, "dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 32, "max_position_embeddings": 48},
-    "albert": NARROW, "electra": NARROW, "xlm-roberta": LONGER, "mpnet": LONGER, "deberta": RELATIVE,
-    "deberta-v2": RELATIVE, "modernbert-cls": SIZE | {"classifier_pooling": "cls", "local_attention": 8},
+    "bert": SIZE,
+    "roberta": LONGER,
+    "distilbert": {
+        "vocab_size": 96,
+        "dim": 24,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 32,
+        "max_position_embeddings": 48,
+    },
+    "albert": NARROW,
+    "electra": NARROW,
+    "xlm-roberta": LONGER,
+    "mpnet": LONGER,
+    "deberta": RELATIVE,
+    "deberta-v2": RELATIVE,
+    "modernbert-cls": SIZE | {"classifier_pooling": "cls", "local_attention": 8},
     "modernbert-mean": SIZE | {"classifier_pooling": "mean", "local_attention": 8},
-    "gpt2": {"vocab_size": 96, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48, "eos_token_id": 3,
-             "bos_token_id": 2},
-    "llama": DECODER, "qwen2": DECODER, "qwen3": DECODER, "gemma": DECODER, "t5": T5, "bart": SEQUENCE,
-}  # fmt: skip
+    "gpt2": {
+        "vocab_size": 96,
+        "n_embd": 24,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_positions": 48,
+        "eos_token_id": 3,
+        "bos_token_id": 2,
+    },
+    "llama": DECODER,
+    "qwen2": DECODER,
+    "qwen3": DECODER,
+    "gemma": DECODER,
+    "t5": T5,
+    "bart": SEQUENCE,
+}
 """Name → settings of a tiny one."""
 
 
@@ -41,18 +94,32 @@ def tokenizer():
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    letters = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase), "##able", "##ing", "."]
+    letters = [
+        *string.ascii_lowercase,
+        *(f"##{letter}" for letter in string.ascii_lowercase),
+        "##able",
+        "##ing",
+        ".",
+    ]
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS, *letters])}
     inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]", eos_token="[SEP]", model_max_length=48,
-    )  # fmt: skip
+        tokenizer_object=inner,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        eos_token="[SEP]",
+        model_max_length=48,
+    )
 
 
 def stored(network, *beside):
@@ -66,19 +133,28 @@ def stored(network, *beside):
 
 def fit(network, losses, rate):
     """Take a step of AdamW for each of these losses, which are computed one after the other."""
-    optimiser = torch.optim.AdamW([one for one in network.parameters() if one.requires_grad], lr=rate)
+    optimiser = torch.optim.AdamW(
+        [one for one in network.parameters() if one.requires_grad], lr=rate
+    )
     for loss in losses:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
 
 
-def taught(head, rows, loss, *, size, rate, passes=20, seed=0, before=lambda network: None, **settings):
-    """The folder of a small BERT with this head that has learnt these rows by a plain loop, `size` at a time: `loss` is given
-    the network, its tokenizer and the columns of some rows."""
+def taught(
+    head, rows, loss, *, size, rate, passes=20, seed=0, before=lambda network: None, **settings
+):
+    """The folder of a small BERT with this head that has learnt these rows by a plain loop, `size`
+    at a time: `loss` is given the network, its tokenizer and the columns of some rows."""
     transformers = pytest.importorskip("transformers")
     read = transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    shape = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -86,7 +162,11 @@ def taught(head, rows, loss, *, size, rate, passes=20, seed=0, before=lambda net
         network = getattr(transformers, f"BertFor{head}")(config)
         before(network)
         starts = list(range(0, len(rows), size)) * passes
-        fit(network, (loss(network, read, *zip(*rows[at : at + size], strict=True)) for at in starts), rate)
+        fit(
+            network,
+            (loss(network, read, *zip(*rows[at : at + size], strict=True)) for at in starts),
+            rate,
+        )
     return stored(network, read)
 
 
@@ -95,12 +175,22 @@ def run_settings(folder, rows, output, *more, header=("text", "label"), training
     path = output / "rows.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
-    return ["model=pretrained", f"model.path={folder}", f"training={training}", "data=files", f"data.path={path}",
-            f"output={output}", "trainer.accelerator=cpu", "figures=false", *more]  # fmt: skip
+    return [
+        "model=pretrained",
+        f"model.path={folder}",
+        f"training={training}",
+        "data=files",
+        f"data.path={path}",
+        f"output={output}",
+        "trainer.accelerator=cpu",
+        "figures=false",
+        *more,
+    ]
 
 
 def drawn(made):
-    """The network that `made` builds, its weights drawn: what is initialised is too small for attention to matter."""
+    """The network that `made` builds, its weights drawn: what is initialised is too small for
+    attention to matter."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = made()
@@ -117,19 +207,29 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
     name = family.removesuffix("-cls").removesuffix("-mean")
     pad = {} if name in ("roberta", "xlm-roberta", "mpnet") else {"pad_token_id": 0}
     config = transformers.AutoConfig.for_model(
-        name, **FAMILIES[family], **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
+        name,
+        **FAMILIES[family],
+        **pad,
+        id2label=dict(enumerate(labels)),
+        label2id={k: v for v, k in enumerate(labels)},
     )
     made = tokenizer()
-    kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
+    kinds = (
+        ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
+    )
     made.model_input_names = ["input_ids", "attention_mask", *kinds]
-    return stored(drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config)), made)
+    return stored(
+        drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config)), made
+    )
 
 
 @cache
 def library(kind: str, folder: Path):
     """A network of `transformers` alone that shows its attention, and its tokenizer."""
     transformers = pytest.importorskip("transformers")
-    network = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(folder, attn_implementation="eager")
+    network = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
+        folder, attn_implementation="eager"
+    )
     return network.eval(), transformers.AutoTokenizer.from_pretrained(folder)
 
 
@@ -144,13 +244,18 @@ def library_says(kind: str, folder: Path, *texts: str):
 TEXTS = ["the film was fine", "a long and dull story of people unable to see the music", "fine"]
 
 
-def classifier(family: str = "bert", labels: tuple[str, ...] = ("negative", "positive"), **settings: object):
+def classifier(
+    family: str = "bert", labels: tuple[str, ...] = ("negative", "positive"), **settings: object
+):
     """The same as a model of ours, in eval mode."""
     from attnprobe.models.pretrained.model import PretrainedClassifier
 
     return PretrainedClassifier(
-        name=family, path=str(checkpoint(family, labels)), class_names=settings.pop("class_names", labels), **settings
-    ).eval()  # fmt: skip
+        name=family,
+        path=str(checkpoint(family, labels)),
+        class_names=settings.pop("class_names", labels),
+        **settings,
+    ).eval()
 
 
 def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
@@ -160,9 +265,12 @@ def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
     from attnprobe.data.vocabulary import Vocabulary
 
     pipeline = TextPipeline(
-        TextRules(tokenizer="whitespace", token_rules=()), Vocabulary(WORDS), [str(n) for n in range(model.classes)],
-        attend_to=None if questions is None else attend_to, pieces=model.reader,
-    )  # fmt: skip
+        TextRules(tokenizer="whitespace", token_rules=()),
+        Vocabulary(WORDS),
+        [str(n) for n in range(model.classes)],
+        attend_to=None if questions is None else attend_to,
+        pieces=model.reader,
+    )
     return pipeline.batch_of(texts, questions)
 
 
@@ -177,14 +285,27 @@ def prepared(family: str = "bert", texts=TEXTS, **settings: object):
 PROMPT = "Review: {text}\nSentiment:"
 LABELS = {"negative": " bad", "positive": " good"}
 WIDER = DECODER | {"max_position_embeddings": 96}
-LANGUAGE_MODELS = {"gpt2": FAMILIES["gpt2"] | {"n_positions": 96}, "qwen2": WIDER, "llama": WIDER,
-                   "gemma2": WIDER | {"final_logit_softcapping": 2.0, "query_pre_attn_scalar": 6}}  # fmt: skip
+LANGUAGE_MODELS = {
+    "gpt2": FAMILIES["gpt2"] | {"n_positions": 96},
+    "qwen2": WIDER,
+    "llama": WIDER,
+    "gemma2": WIDER | {"final_logit_softcapping": 2.0, "query_pre_attn_scalar": 6},
+}
 
 
 @cache
 def language_tokenizer(family="gpt2"):
-    """Bytes, a space belonging to the word after it, and no start token; or as Llama's: ▁ for a space, and <s> before all."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    """Bytes, a space belonging to the word after it, and no start token; or as Llama's: ▁ for a
+    space, and <s> before all."""
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     special = ["<unk>", "<s>", "</s>"]
@@ -192,29 +313,43 @@ def language_tokenizer(family="gpt2"):
     spaced = family in ("llama", "gemma2")
     if spaced:
         inner = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=False))
-        inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        inner.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
         inner.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
         shown = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
         inner.decoder = decoders.Sequence(shown)
-        inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        inner.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
     else:
         inner = Tokenizer(models.BPE())
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         inner.decoder = decoders.ByteLevel()
     alphabet = [] if spaced else pre_tokenizers.ByteLevel.alphabet()
     size = 200 if spaced else 400
-    inner.train_from_iterator(corpus, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    ))  # fmt: skip
-    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+    inner.train_from_iterator(
+        corpus,
+        trainers.BpeTrainer(
+            vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    )
 
 
 @cache
 def language_model(family):
-    """A folder with an untrained causal language model of this family, as `save_pretrained` writes it."""
+    """A folder with an untrained causal language model of this family, as `save_pretrained` writes
+    it."""
     transformers = pytest.importorskip("transformers")
     read = language_tokenizer(family)
-    settings = LANGUAGE_MODELS[family] | {"vocab_size": len(read), "bos_token_id": 1, "eos_token_id": 2}
+    settings = LANGUAGE_MODELS[family] | {
+        "vocab_size": len(read),
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     config = transformers.AutoConfig.for_model(family, **settings)
     return stored(drawn(lambda: transformers.AutoModelForCausalLM.from_config(config)), read)
 
@@ -223,5 +358,10 @@ def prompted(family, **settings):
     """The same as a classifier of ours, in eval mode."""
     from attnprobe.models.pretrained.model import PretrainedClassifier
 
-    asked = {"path": str(language_model(family)), "prompt": PROMPT, "labels": LABELS, "class_names": list(LABELS)}
+    asked = {
+        "path": str(language_model(family)),
+        "prompt": PROMPT,
+        "labels": LABELS,
+        "class_names": list(LABELS),
+    }
     return PretrainedClassifier(name=family, **asked | settings).eval()

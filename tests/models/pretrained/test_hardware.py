@@ -17,7 +17,9 @@ SIGNS = ("dull", "fine", "long", "music")
 @pytest.fixture
 def settings(tmp_path):
     """Of fine-tuning a tiny BERT on four classes, each with a word of its own."""
-    draw, others, rows = random.Random(0), [word for word in WORDS if word not in SIGNS], []
+    draw = random.Random(0)
+    others = [word for word in WORDS if word not in SIGNS]
+    rows = []
     for number in range(240):
         words = draw.choices(others, k=draw.randint(3, 8))
         words.insert(draw.randrange(len(words)), SIGNS[number % 4])
@@ -31,7 +33,8 @@ def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):
     assert status == 0, output
     assert "unused parameters" not in output
     (directory,) = find_runs(tmp_path)
-    examples, results = read_examples(directory), read_results(directory)
+    examples = read_examples(directory)
+    results = read_results(directory)
     per_example = results[results["metric"] == "median_tvd"]["example_id"]
     assert sorted(per_example) == sorted(examples["example_id"])
     assert (examples["label"] == examples["prediction"]).mean() > 0.4  # of four

@@ -55,13 +55,16 @@ def test_no_other_rows_that_show_it_are_nearer():
         return (x * torch.tensor(x / mass).log().numpy()).sum()
 
     best = minimize(
-        divergence, found.ravel() * 0 + mass.mean(), bounds=[(1e-9, 1)] * 6, method="SLSQP",
+        divergence,
+        found.ravel() * 0 + mass.mean(),
+        bounds=[(1e-9, 1)] * 6,
+        method="SLSQP",
         constraints=[
             {"type": "eq", "fun": lambda flat: flat.reshape(2, 3).sum(0) - target},
             {"type": "eq", "fun": lambda flat: flat.reshape(2, 3).sum(1)[:1] - mass.sum(1)[:1]},
         ],
         options={"maxiter": 500, "ftol": 1e-14},
-    )  # fmt: skip
+    )
     assert best.success
     assert divergence(found.ravel()) <= best.fun + 1e-9
     assert abs(found - best.x.reshape(2, 3)).max() < 1e-4
@@ -71,18 +74,26 @@ def swept(matrix, rows, columns, sweeps=3000):
     """Sinkhorn & Knopp's own algorithm: columns to their sums, rows to theirs, alternately."""
     for _ in range(sweeps):
         sums = matrix.sum(-2, keepdim=True)
-        matrix = matrix * torch.where(sums > 0, columns.unsqueeze(-2) / torch.where(sums > 0, sums, 1), 0)
+        matrix = matrix * torch.where(
+            sums > 0, columns.unsqueeze(-2) / torch.where(sums > 0, sums, 1), 0
+        )
         sums = matrix.sum(-1, keepdim=True)
-        matrix = matrix * torch.where(sums > 0, rows.unsqueeze(-1) / torch.where(sums > 0, sums, 1), 0)
+        matrix = matrix * torch.where(
+            sums > 0, rows.unsqueeze(-1) / torch.where(sums > 0, sums, 1), 0
+        )
     return matrix
 
 
 def drawn(batch, rows, columns, *, samples, seed=0, spread=3.0):
     """Heads that each look at other words, and other sums of columns."""
     generator = torch.Generator().manual_seed(seed)
-    matrix = (torch.randn(batch, rows, columns, generator=generator, dtype=torch.float64) * spread).softmax(-1)
+    matrix = (
+        torch.randn(batch, rows, columns, generator=generator, dtype=torch.float64) * spread
+    ).softmax(-1)
     totals = torch.rand(batch, rows, generator=generator, dtype=torch.float64)
-    wanted = (torch.randn(samples, batch, columns, generator=generator, dtype=torch.float64) * spread).softmax(-1)
+    wanted = (
+        torch.randn(samples, batch, columns, generator=generator, dtype=torch.float64) * spread
+    ).softmax(-1)
     matrix = matrix * totals.unsqueeze(-1)
     return matrix, totals.expand(samples, -1, -1), wanted * totals.sum(-1, keepdim=True)
 
@@ -97,14 +108,18 @@ def test_it_is_what_sweeps_end_with():
     rows = matrix.sum(-1).expand(3, -1, -1)
     columns = columns / columns.sum(-1, keepdim=True) * rows.sum(-1, keepdim=True)
     found = scaled(matrix, rows, columns)
-    torch.testing.assert_close(found, swept(matrix.expand(3, -1, -1, -1), rows, columns), atol=1e-11, rtol=0)
+    torch.testing.assert_close(
+        found, swept(matrix.expand(3, -1, -1, -1), rows, columns), atol=1e-11, rtol=0
+    )
     torch.testing.assert_close(found.sum(-1), rows, atol=1e-11, rtol=0)
     torch.testing.assert_close(found.sum(-2), columns, atol=1e-14, rtol=0)
 
 
 def test_its_gradient_is_that_of_the_sweeps():
     matrix, rows, columns = drawn(2, 3, 5, samples=2, spread=1.0)
-    weight = torch.linspace(-1, 2, matrix.numel() * 2, dtype=torch.float64).reshape(2, *matrix.shape)
+    weight = torch.linspace(-1, 2, matrix.numel() * 2, dtype=torch.float64).reshape(
+        2, *matrix.shape
+    )
     gradients = []
     for way in (scaled, swept):
         free = (columns / rows.sum(-1, keepdim=True)).requires_grad_()
@@ -118,7 +133,9 @@ def test_the_gradient_of_an_erased_word_is_that_of_next_to_nothing():
     matrix, rows, _ = drawn(1, 3, 4, samples=1)
     gradients = []
     for little in (0.0, 1e-9):
-        free = torch.tensor([[0.5, 0.3, 0.2 - little, little]], dtype=torch.float64).requires_grad_()
+        free = torch.tensor(
+            [[0.5, 0.3, 0.2 - little, little]], dtype=torch.float64
+        ).requires_grad_()
         found = scaled(matrix, rows[0], free * rows[0].sum(-1, keepdim=True))
         gradients.append(torch.autograd.grad((found * matrix).sum(), free)[0])
     torch.testing.assert_close(*gradients, atol=1e-6, rtol=0)
@@ -129,13 +146,16 @@ def test_what_comes_out_of_one_does_not_depend_on_the_others():
     matrix, rows, columns = drawn(5, 4, 7, samples=2, spread=6.0)
     together = scaled(matrix, rows, columns)
     for text in range(5):
-        alone = scaled(matrix[text : text + 1], rows[:, text : text + 1], columns[:, text : text + 1])
+        alone = scaled(
+            matrix[text : text + 1], rows[:, text : text + 1], columns[:, text : text + 1]
+        )
         torch.testing.assert_close(alone, together[:, text : text + 1], atol=1e-14, rtol=0)
 
 
 def test_what_is_wanted_may_be_nothing_or_where_there_was_next_to_nothing_or_what_is_there():
     matrix = torch.tensor([[[0.5, 1e-30, 0.2], [0.1, 1e-30, 0.4]]], dtype=torch.float64)
-    rows, columns = matrix.sum(-1), torch.tensor([[0.0, 1.2, 0.0]], dtype=torch.float64)
+    rows = matrix.sum(-1)
+    columns = torch.tensor([[0.0, 1.2, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(scaled(matrix, rows, columns)[0, :, 1], rows[0])
     assert (scaled(matrix, torch.zeros(1, 2).double(), torch.zeros(1, 3).double()) == 0).all()
     matrix, *_ = drawn(3, 4, 5, samples=1)

@@ -14,15 +14,19 @@ from tests.runs import composed
 
 pytest.importorskip("transformers")
 PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,erasure,skill,swaps,agreement,faithfulness]"
-NAMED, LABELS = "story", ("O", "B-PER")
+NAMED = "story"
+LABELS = ("O", "B-PER")
 
 
 def planted():
-    """Words, the number of the word that may be a name, and whether it is: it is after "fine", and not after "dull"."""
-    draw, plain = random.Random(0), [word for word in WORDS[:13] if word not in ("fine", "dull", NAMED)]
+    """Words, the number of the word that may be a name, and whether it is: it is after "fine", and
+    not after "dull"."""
+    draw = random.Random(0)
+    plain = [word for word in WORDS[:13] if word not in ("fine", "dull", NAMED)]
     rows = []
     for number in range(400):
-        words, place = draw.choices(plain, k=draw.randint(6, 9)), draw.randint(1, 6)
+        words = draw.choices(plain, k=draw.randint(6, 9))
+        place = draw.randint(1, 6)
         words[place:place] = [("dull", "fine")[number % 2], NAMED]
         rows.append((words, place + 1, number % 2))
     return rows
@@ -30,8 +34,9 @@ def planted():
 
 @cache
 def tagger(kind):
-    """A folder with a small tagger. `one layer`: what the last layer does not fetch from the cue reaches no prediction;
-    `even`: two layers, and the last one attends evenly whatever the text; `untrained`: one layer that has learnt nothing."""
+    """A folder with a small tagger. `one layer`: what the last layer does not fetch from the cue
+    reaches no prediction; `even`: two layers, and the last one attends evenly whatever the text;
+    `untrained`: one layer that has learnt nothing."""
 
     def before(network):
         if kind == "even":
@@ -40,27 +45,42 @@ def tagger(kind):
 
     def loss(network, read, words, places, names):
         given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
-        wanted = torch.where(given.attention_mask.bool(), 0, -100)  # every word here is one piece, after [CLS]
+        wanted = torch.where(
+            given.attention_mask.bool(), 0, -100
+        )  # every word here is one piece, after [CLS]
         wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
         return network(**given, labels=wanted).loss
 
-    return taught("TokenClassification", planted(), loss, size=25, rate=3e-3, passes=0 if kind == "untrained" else 20,
-                  before=before, num_hidden_layers=2 if kind == "even" else 1, initializer_range=0.2,
-                  id2label=dict(enumerate(LABELS)), label2id={"O": 0, "B-PER": 1})  # fmt: skip
+    return taught(
+        "TokenClassification",
+        planted(),
+        loss,
+        size=25,
+        rate=3e-3,
+        passes=0 if kind == "untrained" else 20,
+        before=before,
+        num_hidden_layers=2 if kind == "even" else 1,
+        initializer_range=0.2,
+        id2label=dict(enumerate(LABELS)),
+        label2id={"O": 0, "B-PER": 1},
+    )
 
 
 def settings(kind, tmp_path, *more):
     rows = [(" ".join(words), LABELS[name], place) for words, place, name in planted()]
     # another word of the first text, which is none either: two questions about one text
     rows.append((rows[0][0], "O", 0))
-    return run_settings(tagger(kind), rows, tmp_path, "model.removal=mask", *more, header=("text", "label", "token"))
+    return run_settings(
+        tagger(kind), rows, tmp_path, "model.removal=mask", *more, header=("text", "label", "token")
+    )
 
 
 @pytest.mark.parametrize("kind", ["one layer", "even", "untrained"])
 def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_path):
     asked = ["data.token=token", "data.most={test: 24}"]
     directory = run(composed(*settings(kind, tmp_path, *asked, PROBES)))
-    table, examples = read_results(directory), read_examples(directory)
+    table = read_results(directory)
+    examples = read_examples(directory)
     assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
     found = []
     for row in examples.itertuples():
@@ -70,12 +90,15 @@ def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_pat
         theirs = out.logits[0, at].softmax(-1).double().flip(0)
         torch.testing.assert_close(torch.tensor(row.probability), theirs, atol=1e-5, rtol=0)
         weights = out.attentions[-1][0].mean(0)[at, 1:-1]
-        torch.testing.assert_close(torch.tensor(row.attention), weights / weights.sum(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            torch.tensor(row.attention), weights / weights.sum(), atol=1e-5, rtol=0
+        )
         if row.question[0] == NAMED:
             found.append(row.tokens[int(weights.argmax())] in ("fine", "dull"))
     skill = skill_of("word_mass")(table[table.probe == "skill"])
     row = examples.iloc[0]
-    at, loaded = int(row["question"][1].strip("()")), load_run(directory)
+    at = int(row["question"][1].strip("()"))
+    loaded = load_run(directory)
     (told,) = loaded.explain([" ".join(row["tokens"])], [str(at - 1)]).to_dict("records")
     assert told["question"] == f"{row['question'][0]} (word {at})"
     assert told["attention"] == pytest.approx(list(row["attention"]), abs=1e-5)

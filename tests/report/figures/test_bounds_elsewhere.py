@@ -19,16 +19,27 @@ def test_no_map_of_layers_and_heads_is_cut_off(runs, layers, heads):
     draw_from = np.random.default_rng(layers)
     numbers = ("", *(f", head {head}" for head in range(heads)))
     places = [f"layer {layer}{head}" for layer in range(layers) for head in numbers]
-    rows = list(itertools.product(["median_tvd", "max_attention", "tau_gradient"], places, range(2)))
+    rows = list(
+        itertools.product(["median_tvd", "max_attention", "tau_gradient"], places, range(2))
+    )
     metric, site, example = zip(*rows, strict=True)
     parts = [
         {
-            "run_id": f"run{run}", "experiment": "sites", "data": f"customer reviews of the year 202{run}",
-            "model": "minilm_l6", "seed": 0, "split": "test", "probe": "sites", "metric": metric, "site": site,
-            "example_id": example, "step": np.nan, "value": draw_from.uniform(-1, 1, len(rows)),
+            "run_id": f"run{run}",
+            "experiment": "sites",
+            "data": f"customer reviews of the year 202{run}",
+            "model": "minilm_l6",
+            "seed": 0,
+            "split": "test",
+            "probe": "sites",
+            "metric": metric,
+            "site": site,
+            "example_id": example,
+            "step": np.nan,
+            "value": draw_from.uniform(-1, 1, len(rows)),
         }
         for run in range(runs)
-    ]  # fmt: skip
+    ]
     results = pd.concat(map(pd.DataFrame, parts), ignore_index=True)
     results.attrs[IMPORTANCES] = {"sites": {"gradient": built_in("gradient").facts}}
     assert problems(draw(OF_SITES, results)) == []
@@ -39,11 +50,13 @@ def test_nothing_of_a_study_is_cut_off(classes):
     draw_from = np.random.default_rng(classes)
     frame = pd.DataFrame(
         {
-            "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6,
-            "max_attention": draw_from.random(80), "optimum_jsd": 0.6 + draw_from.random(80) * 0.09,
+            "seeds": draw_from.random(80) * 0.3,
+            "found_jsd": draw_from.random(80) * 0.6,
+            "max_attention": draw_from.random(80),
+            "optimum_jsd": 0.6 + draw_from.random(80) * 0.09,
             "predicted_class": draw_from.integers(0, classes, 80),
         }
-    )  # fmt: skip
+    )
     frame.attrs = {"classes": list(map(drawable, NAMES[:classes]))}
     with paper_style():
         figure = spread(frame, "customer reviews of the year 2026", "adversary, best known")
@@ -54,20 +67,26 @@ def test_nothing_of_a_study_is_cut_off(classes):
 
 @pytest.mark.parametrize("f1", [[0.99, 0.91], [0.0, 0.02, 0.0], [0.5], [1.0, 1.0]])
 def test_nothing_of_the_f1_figure_is_cut_off(f1):
-    roles, members = {"base": "attention of the trained adversary", "uniform": "uniform attention"}, Members(Path(), {})
-    vars(members)["runs"] = pd.DataFrame([{"role": role, "f1": one} for role in roles for one in f1])
+    roles = {"base": "attention of the trained adversary", "uniform": "uniform attention"}
+    members = Members(Path(), {})
+    vars(members)["runs"] = pd.DataFrame(
+        [{"role": role, "f1": one} for role in roles for one in f1]
+    )
     with paper_style():
         figure = performances(members, roles, {f"f1_{role}": 0.87 for role in roles}, "sst")
     assert problems(figure) == []
 
 
 def test_the_labels_of_the_curve_lie_beside_the_bars_of_their_points():
-    lambdas, tvd = [0, 0.001, 0.01, 0.1, 1], np.array([0.02, 0.05, 0.2, 0.4, 0.6])
+    lambdas = [0, 0.001, 0.01, 0.1, 1]
+    tvd = np.array([0.02, 0.05, 0.2, 0.4, 0.6])
     table = pd.DataFrame({"lambda": lambdas, "TVD": tvd, "JSD": [0.1, 0.3, 0.5, 0.6, 0.65]})
     for name in ("TVD", "JSD"):
         table[f"{name} low"], table[f"{name} high"] = table[name] - 0.02, table[name] + 0.02
     seeds = pd.DataFrame({"tvd": [0.1, 0.1], "jsd": [0.1, 0.2]})
-    single = pd.Series({"found_tvd": 0.01, "found_jsd": 0.4, "optimum_tvd": 0.01, "optimum_jsd": 0.6})
+    single = pd.Series(
+        {"found_tvd": 0.01, "found_jsd": 0.4, "optimum_tvd": 0.01, "optimum_jsd": 0.6}
+    )
     quoted = pd.DataFrame({"TVD": [0.03], "JSD": [0.62]})
     with paper_style():
         figure = curve(table, seeds, single, quoted, "sst", "exact optimum")

@@ -29,13 +29,18 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(mpl.text.Text)]
 
 
-def test_every_figure_is_a_pdf_and_a_png_of_the_same_bytes_twice_and_leaves_no_setting_behind(make_run, tmp_path):
-    run, before = make_run(count=25), dict(mpl.rcParams)
+def test_every_figure_is_a_pdf_and_a_png_of_the_same_bytes_twice_and_leaves_no_setting_behind(
+    make_run, tmp_path
+):
+    run = make_run(count=25)
+    before = dict(mpl.rcParams)
     first = draw.draw_figures(run, tmp_path / "a")
     second = draw.draw_figures(run, tmp_path / "b")
     assert dict(mpl.rcParams) == before
     stems = {"permutation", "adversarial_jsd", "adversarial_by_attention", "adversarial_heatmaps"}
-    assert {path.name for path in first} == {f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")}
+    assert {path.name for path in first} == {
+        f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")
+    }
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     pdf = next(path for path in first if path.suffix == ".pdf").read_bytes()
     assert b"/FontFile2" in pdf  # TrueType, embedded
@@ -47,13 +52,22 @@ def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_pat
     run = make_run(probes=("performance", "permutation"))
     assert {path.stem for path in draw.draw_figures(run, tmp_path / "f")} == {"permutation"}
     assert draw.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
-    stems = {path.stem for path in draw.draw_figures(make_run("whole"), tmp_path / "h", words=False)}
+    stems = {
+        path.stem for path in draw.draw_figures(make_run("whole"), tmp_path / "h", words=False)
+    }
     assert "adversarial_heatmaps" not in stems
     assert "adversarial_jsd" in stems
 
 
 @pytest.mark.parametrize(
-    "shape", [{"classes": 1, "count": 3}, {"classes": 4, "exact": False}, {"classes": 9}, {"longest": 1}, {"count": 1}]
+    "shape",
+    [
+        {"classes": 1, "count": 3},
+        {"classes": 4, "exact": False},
+        {"classes": 9},
+        {"longest": 1},
+        {"count": 1},
+    ],
 )
 def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
     assert len(draw.draw_figures(make_run(**shape), tmp_path / "f")) == 8
@@ -73,8 +87,10 @@ def test_the_permutation_figure_counts_every_bin_and_class(make_run):
     (drawing,) = readings()["permutation"].drawings
     shown = texts(tables.draw(drawing, results))
     wide = per_example(results, "permutation", METRICS)
-    counts = wide.groupby([wide.predicted_class, pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)],
-                          observed=False).size()  # fmt: skip
+    counts = wide.groupby(
+        [wide.predicted_class, pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)],
+        observed=False,
+    ).size()
     expected = [f"n = {count}" for count in counts]
     assert sorted(text for text in shown if text.startswith("n = ")) == sorted(expected)
 
@@ -94,15 +110,21 @@ def test_the_histogram_holds_every_example_in_forty_bins(make_run):
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
     wide = per_example(read_results([make_run("a"), make_run("b")]), "permutation", METRICS)
-    assert [facet.title for facet in facets(wide)] == ["sst · lstm_additive · a", "sst · lstm_additive · b"]
+    assert [facet.title for facet in facets(wide)] == [
+        "sst · lstm_additive · a",
+        "sst · lstm_additive · b",
+    ]
     runs = [make_run("c"), make_run("d", experiment="other")]
     wide = per_example(read_results(runs), "permutation", METRICS)
-    expected = [f"sst · lstm_additive · {experiment}" for experiment in ("jain_adversarial", "other")]
+    expected = [
+        f"sst · lstm_additive · {experiment}" for experiment in ("jain_adversarial", "other")
+    ]
     assert [facet.title for facet in facets(wide)] == expected
 
 
 def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
-    first, second = make_run("here"), make_run("there")
+    first = make_run("here")
+    second = make_run("there")
     shutil.copytree(first / "tables", second / "tables", dirs_exist_ok=True)
     seal_again(second)
     with pytest.raises(UserError, match="run here is there twice"):
@@ -111,10 +133,21 @@ def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
 
 def test_readings_are_found_by_being_there():
     folder = Path(attnprobe.probes.__file__).parent
-    files = (path for path in folder.glob("[!_]*.py") if "\nREADING = " in path.read_text(encoding="utf-8"))
+    files = (
+        path
+        for path in folder.glob("[!_]*.py")
+        if "\nREADING = " in path.read_text(encoding="utf-8")
+    )
     assert set(readings()) == {path.stem for path in files}
     probes = pd.DataFrame({"probe": ["adversarial", "unheard_of", "performance"], "metric": "a"})
-    identity = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test"}
+    identity = {
+        "run_id": "r",
+        "experiment": "e",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+    }
     numbers = numbers_of(probes.assign(**identity))
     assert [reading.probe for reading in present(numbers)] == ["performance", "adversarial"]
 
@@ -126,7 +159,9 @@ def test_titles_of_data_are_not_interpreted(make_run):
             figure = drawing.draw(results, None)
             figure.canvas.draw()  # a formula would be parsed here, and fail
         assert any("costs $5 or" in text for text in texts(figure))
-        assert not any(text.get_parse_math() for text in figure.findobj(mpl.text.Text) if text.get_text())
+        assert not any(
+            text.get_parse_math() for text in figure.findobj(mpl.text.Text) if text.get_text()
+        )
 
 
 def test_panel_titles_break_at_dots_and_shorten_long_words():
@@ -145,33 +180,48 @@ def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
 
 def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
     kept = {}
-    monkeypatch.setattr(draw, "save", lambda figure, directory, stem: kept.update({stem: figure}) or [])
+    monkeypatch.setattr(
+        draw, "save", lambda figure, directory, stem: kept.update({stem: figure}) or []
+    )
     runs = {}
     for seed, names in enumerate((["_bad_", "映画 $5"], ["_bad_", "映画 $5"], ["no", "yes"], None)):
         runs[seed] = make_run(f"run{seed}", seed=seed, count=20)
         if names:
             (runs[seed] / "pipeline.json").write_text(json.dumps({"classes": names}))
-    named, numbered = [drawable("_bad_"), drawable("映画 $5")], ["class 0", "class 1"]
-    for seeds, words, expected in (((0, 1), True, named), ((0,), False, numbered), ((0, 2), True, numbered),
-                                   ((0, 3), True, numbered)):  # fmt: skip
+    named = [drawable("_bad_"), drawable("映画 $5")]
+    numbered = ["class 0", "class 1"]
+    for seeds, words, expected in (
+        ((0, 1), True, named),
+        ((0,), False, numbered),
+        ((0, 2), True, numbered),
+        ((0, 3), True, numbered),
+    ):
         draw.draw_figures([runs[seed] for seed in seeds], tmp_path / "f", words=words)
         assert [text.get_text() for text in kept["permutation"].legends[0].get_texts()] == expected
 
 
 @pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
-def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_where_names_look_alike(names):
+def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_where_names_look_alike(
+    names,
+):
     rows = pd.DataFrame({"predicted_class": [0.0, 1.0]})
     assert [name for name, _ in split_by_class(rows, 2)] == ["class 0", "class 1"]
     assert [name for name, _ in split_by_class(rows, 1)] == ["all 2 classes"]
-    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == ["all examples"]
+    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == [
+        "all examples"
+    ]
     rows.attrs = {CLASSES: names}
     assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
     rows.attrs = {CLASSES: ["bad", "good"]}
     assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
 
 
-@pytest.mark.parametrize(("largest", "kind"), [(draw.LARGEST, "application/gzip"), (100, "image/png")])
-def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(monkeypatch, tmp_path, largest, kind):
+@pytest.mark.parametrize(
+    ("largest", "kind"), [(draw.LARGEST, "application/gzip"), (100, "image/png")]
+)
+def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(
+    monkeypatch, tmp_path, largest, kind
+):
     monkeypatch.setattr(draw, "LARGEST", largest)
     figure = new_figure(2, 1)
     figure.subplots().set_title("<script>")

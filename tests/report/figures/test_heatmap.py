@@ -35,9 +35,16 @@ def test_peaked_but_movable_examples_of_every_class_and_the_least_movable_ones_a
     )
     # products .54 .48 .475 .18 .009: the best of each class; then the smallest JSD of each class
     shown = heatmap.telling(table)
-    assert list(shown.items()) == [(0, heatmap.MOVABLE), (2, heatmap.MOVABLE), (1, heatmap.MOVABLE), (4, heatmap.FIXED)]
+    assert list(shown.items()) == [
+        (0, heatmap.MOVABLE),
+        (2, heatmap.MOVABLE),
+        (1, heatmap.MOVABLE),
+        (4, heatmap.FIXED),
+    ]
     # a short text is shown where there are no others
-    table = rows(max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2])
+    table = rows(
+        max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2]
+    )
     assert list(heatmap.telling(table)) == [0]
     assert heatmap.telling(table.assign(optimum_jsd=np.nan)) == {}
 
@@ -74,7 +81,9 @@ def test_measured_width_is_the_drawn_width():
         canvas = FigureCanvasAgg(figure)
         text = figure.text(0, 0, "moving $5 кино", fontsize=heatmap.FONT_SIZE)
         drawn = text.get_window_extent(canvas.get_renderer()).width / 10
-        assert heatmap.text_width("moving $5 кино", heatmap.FONT_SIZE) == pytest.approx(drawn, abs=0.3)
+        assert heatmap.text_width("moving $5 кино", heatmap.FONT_SIZE) == pytest.approx(
+            drawn, abs=0.3
+        )
 
 
 def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
@@ -91,7 +100,9 @@ def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_ru
     for text in figure.findobj(mpl.text.Text):
         if text.get_text():
             extent = text.get_window_extent()
-            assert extent.x0 >= 0 and extent.x1 <= width and extent.y0 >= 0 and extent.y1 <= height, text  # noqa: PT018
+            assert (
+                extent.x0 >= 0 and extent.x1 <= width and extent.y0 >= 0 and extent.y1 <= height
+            ), text  # noqa: PT018
 
 
 def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_out(make_run):
@@ -109,7 +120,9 @@ def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
     run = make_run(count=30, exact=False)
     results = read_results(run)
     captions = shown_in(results, read_examples(run))
-    table = per_example(results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact"))
+    table = per_example(
+        results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact")
+    )
     for number in heatmap.telling(per_example(results, "adversarial", CHOICE)):
         row = table[table["example_id"] == number].iloc[0]
         end = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"

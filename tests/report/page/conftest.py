@@ -4,18 +4,38 @@ from pathlib import Path
 import pytest
 
 QUIET = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
-    "--disable-background-networking", "--disable-sync", "--disable-dev-shm-usage",
-)  # fmt: skip
-EVERYTHING = ("performance", "permutation", "adversarial", "gradient", "leave_one_out", "correlation", "erasure")
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+EVERYTHING = (
+    "performance",
+    "permutation",
+    "adversarial",
+    "gradient",
+    "leave_one_out",
+    "correlation",
+    "erasure",
+)
 
 
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install -e '.[dev]'")
-    chromium, control = shutil.which("chromium"), shutil.which("chromedriver")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="no selenium: pip install -e '.[dev]'"
+    )
+    chromium = shutil.which("chromium")
+    control = shutil.which("chromedriver")
     if chromium is None or control is None:
-        pytest.skip("no chromium or no chromedriver on the path: apt-get install chromium chromium-driver")
+        pytest.skip(
+            "no chromium or no chromedriver on the path: apt-get install chromium chromium-driver"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for argument in (*QUIET, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
@@ -29,7 +49,8 @@ def driver(tmp_path_factory):
 
 @pytest.fixture
 def visit(driver):
-    """A function that opens a page at a width, waits until its examples are there, and returns the driver."""
+    """A function that opens a page at a width, waits until its examples are there, and returns the
+    driver."""
 
     def opened(page: Path, width: int = 1400, *, dark: bool = False):
         driver.execute_cdp_cmd(

@@ -60,8 +60,12 @@ def made(tmp_path_factory) -> Path:
 def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together(made):
     page = Page(made)
     sources = [a.get("src", "data:") for a in page.all("script", "img")]
-    assert page.all("link", "iframe") == [] == [one for one in sources if not one.startswith("data:")]
-    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert (
+        page.all("link", "iframe") == [] == [one for one in sources if not one.startswith("data:")]
+    )
+    policy = next(
+        a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    )
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     ids = [a["id"] for _, a in page.elements if "id" in a]
@@ -83,7 +87,9 @@ def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together
     headlines = pd.read_csv(made.parent / "report_files/headlines.csv")
     assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
     # every test has its title, and every criterion its line
-    assert {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines} <= set(page.headings)
+    assert {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines} <= set(
+        page.headings
+    )
     text = made.read_text(encoding="utf-8")
     for criterion in CRITERIA:
         levels = sum(of == criterion for of, _ in LINES)
@@ -95,21 +101,37 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
     probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
     directory = run(small_run(tmp_path / "runs", *overrides, probes=probes))
-    whole, numbers = read_results(directory), read_numbers(directory)
+    whole = read_results(directory)
+    numbers = read_numbers(directory)
     pd.testing.assert_frame_equal(compare(whole), compare(numbers))
     assert headline(whole) == headline(numbers)
     for reading in readings().values():
         first = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
-        second = [one for c in reading.claims for one in put_to_test((c,), numbers.rows(reading.probe, c.metrics))]
-        assert [str(f.evidence) for f in first] == [str(f.evidence) for f in second]  # NaN is not itself
+        second = [
+            one
+            for c in reading.claims
+            for one in put_to_test((c,), numbers.rows(reading.probe, c.metrics))
+        ]
+        assert [str(f.evidence) for f in first] == [
+            str(f.evidence) for f in second
+        ]  # NaN is not itself
         for table in reading.tables:
-            pd.testing.assert_frame_equal(table.build(whole), table.build(numbers.rows(reading.probe, table.metrics)))
-    # and a real run's page is made of it, with the answer, model, data, quality and warnings first, and all checks below
+            pd.testing.assert_frame_equal(
+                table.build(whole), table.build(numbers.rows(reading.probe, table.metrics))
+            )
+    # and a real run's page is made of it, with the answer, model, data, quality and warnings first,
+    # and all checks below
     path = build.write_report(tmp_path / "runs", tmp_path / "report.html")
     shown = {a.get("id") for a in Page(path).all("section")}
-    assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= shown
-    parts = re.findall(r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S)
-    first, below = (" ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split()) for part in parts)
+    assert {
+        f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")
+    } <= shown
+    parts = re.findall(
+        r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
+    )
+    first, below = (
+        " ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split()) for part in parts
+    )
     assert "LSTM, a recurrent model, with additive attention" in first
     assert "testbed: 190 texts. 2 classes: negative, positive" in first
     assert quality_of(directory).in_words in first
@@ -119,7 +141,13 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
 
 
 def test_hostile_words_stay_words(make_run, tmp_path):
-    run_ = make_run("a", words=[HOSTILE, "&amp;", "\"'"], names=[HOSTILE, "<b>\x1b[31m"], data="<i>x", model="a&b")
+    run_ = make_run(
+        "a",
+        words=[HOSTILE, "&amp;", "\"'"],
+        names=[HOSTILE, "<b>\x1b[31m"],
+        data="<i>x",
+        model="a&b",
+    )
     path = build.write_report(run_, tmp_path / "report.html", title="<img src=x onerror=alert(1)>")
     page = Page(path)
     assert "i" not in {name for name, _ in page.elements}
@@ -156,37 +184,82 @@ def test_a_mistake_ends_with_one_message_and_status_2(capsys, tmp_path, monkeypa
 
 
 def study_of(place, claim, run_dir, value, **shown):
-    claim = Claim("needed", "necessity", claim, "Somebody 2019", lambda _: None, "lost", speaks="for", primary=True)
-    finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
-    given = {"title": "Is it needed?", "about": "Weights were frozen.", "data": "files", "model": "lstm_additive"}
+    claim = Claim(
+        "needed",
+        "necessity",
+        claim,
+        "Somebody 2019",
+        lambda _: None,
+        "lost",
+        speaks="for",
+        primary=True,
+    )
+    finding = Finding(
+        claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive"
+    )
+    given = {
+        "title": "Is it needed?",
+        "about": "Weights were frozen.",
+        "data": "files",
+        "model": "lstm_additive",
+    }
     return StudyReading(**given | shown, directory=place, findings=[finding], runs=[run_dir])
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_study_is_shown_and_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
-    """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
-    figure, studies = Figure(figsize=(2, 1)), []
+def test_a_study_is_shown_and_speaks_of_its_own_runs_and_of_no_others(
+    make_run, tmp_path, monkeypatch
+):
+    """Two audits of two CSVs with one name, one of them with other settings too: three cards, two
+    of them with a study."""
+    figure = Figure(figsize=(2, 1))
+    studies = []
     figure.subplots().plot([0, 1])
-    shown = {"readings": {"needed": "It lost 0.2. That is above 0."}, "figures": [("needed", "What was lost.", figure)],
-             "tables": {"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})}, "notes": ["One seed only."]}  # fmt: skip
+    shown = {
+        "readings": {"needed": "It lost 0.2. That is above 0."},
+        "figures": [("needed", "What was lost.", figure)],
+        "tables": {"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
+        "notes": ["One seed only."],
+    }
     for name, value, more in (("a", 0.2, shown), ("b", -0.2, {})):
         training = {"data": {"path": f"{name}.csv"}, "epochs": 8}
         run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
-        studies.append(study_of(tmp_path, f"<Of> {name}", tmp_path / "b" / ".." / run_dir.name, value, **more))
-    make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
+        studies.append(
+            study_of(tmp_path, f"<Of> {name}", tmp_path / "b" / ".." / run_dir.name, value, **more)
+        )
+    make_run(
+        "c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2}
+    )
     monkeypatch.setattr(build, "find_studies", lambda places: (studies, []))
-    text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
-    for part in ("Is it needed?", "Weights were frozen.", "&lt;Of&gt; a", "It lost 0.2. That is above 0.",
-                 "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
+    text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(
+        encoding="utf-8"
+    )
+    for part in (
+        "Is it needed?",
+        "Weights were frozen.",
+        "&lt;Of&gt; a",
+        "It lost 0.2. That is above 0.",
+        "Every seed",
+        "0.250",
+        "What was lost.",
+        "One seed only.",
+        'href="#study-1"',
+    ):
         assert part in text
     assert (tmp_path / "report_files/study1-needed.pdf").is_file()
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
     badge = r'<summary><span class="badge (\w+)"[^\n]*\n<h4>Necessity:'
     necessity = {re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(badge, card)[1] for card in cards}
     assert {title.split(" · ")[-1]: verdict for title, verdict in necessity.items()} == {
-        "data.path=a.csv, epochs=8": "yes", "data.path=b.csv, epochs=8": "no", "data.path=a.csv, epochs=2": "untested",
-    }  # fmt: skip
-    assert sorted(card.count("&gt; a</a>") + 10 * card.count("&gt; b</a>") for card in cards) == [0, 1, 10]
+        "data.path=a.csv, epochs=8": "yes",
+        "data.path=b.csv, epochs=8": "no",
+        "data.path=a.csv, epochs=2": "untested",
+    }
+    assert sorted(card.count("&gt; a</a>") + 10 * card.count("&gt; b</a>") for card in cards) == [
+        0,
+        1,
+        10,
+    ]
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -195,7 +268,8 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "No claim could be put to the test" in text
     assert 'class="card"' not in text
-    # the first screen says which model, which data, and how good it is, also where nothing was asked of its attention
+    # the first screen says which model, which data, and how good it is, also where nothing was
+    # asked of its attention
     assert "<dt>How good</dt><dd>" in text
     assert "Whether this attention points at the words that decide was not tested" in text
     make_run("more", model="cnn_additive")
@@ -205,12 +279,17 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_said_once(make_run, tmp_path):
+def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_said_once(
+    make_run, tmp_path
+):
     runs = [make_run(f"run{seed}", seed=seed, probes=EVERYTHING) for seed in range(2)]
     for place, run_ in enumerate(runs):
         manifest = RunDirectory(run_).manifest()
         for probe in ("leave_one_out", "correlation"):
-            manifest["tables"][probe]["notes"] = {"removals_checked": 64, "largest_error": [3e-7, 1e-9][place]}
+            manifest["tables"][probe]["notes"] = {
+                "removals_checked": 64,
+                "largest_error": [3e-7, 1e-9][place],
+            }
         seal(run_, **manifest)
     text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
     table = read_results(tmp_path)
@@ -218,6 +297,12 @@ def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_s
     assert accuracy.min() < accuracy.max()
     assert f"{accuracy.mean():.3f}" in text
     assert f"({accuracy.min():.3f} to {accuracy.max():.3f})" in text
-    said = "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
+    said = (
+        "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
+    )
     assert text.count(said) == 1
-    assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')
+    assert (
+        text.index('id="test-leave_one_out"')
+        < text.index(said)
+        < text.index('id="test-correlation"')
+    )

@@ -1,5 +1,5 @@
-"""The page's words explained, as the documentation does, in prose that is easy to read: median Flesch–Kincaid grade (Kincaid
-et al. 1975) 8 or less, and no sentence above 12."""
+"""The page's words explained, as the documentation does, in prose that is easy to read: median
+Flesch–Kincaid grade (Kincaid et al. 1975) 8 or less, and no sentence above 12."""
 
 import re
 from html import unescape
@@ -25,8 +25,10 @@ def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
     found = explained("TVD & JSD; the TVD of a predictive <state>, jsd, a TVD-like thing")
     assert isinstance(found, Markup)
     assert re.findall(r'<a class="term" href="#term-(\w+)" title="[^"<>]+">([^<]+)</a>', found) == [
-        ("tvd", "TVD"), ("jsd", "JSD"), ("state", "state"),
-    ]  # fmt: skip
+        ("tvd", "TVD"),
+        ("jsd", "JSD"),
+        ("state", "state"),
+    ]
     text = re.sub(r"<a [^>]*>|</a>", "", found)
     assert text == "TVD &amp; JSD; the TVD of a predictive &lt;state&gt;, jsd, a TVD-like thing"
     assert "\x1b" not in explained("a\x1b[31m TVD", with_hidden_shown)
@@ -37,7 +39,12 @@ def test_every_term_criterion_and_verdict_has_a_meaning_and_what_is_not_tested_n
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert set(MEANS) == set(TESTED_BY) == set(LINES)
     assert tuple(ANSWERS) == WORDS == tuple(MARKS)
-    claims = [(probe, claim) for probe, reading in readings().items() for claim in reading.claims if claim.primary]
+    claims = [
+        (probe, claim)
+        for probe, reading in readings().items()
+        for claim in reading.claims
+        if claim.primary
+    ]
     deciding = {(claim.criterion, claim.level): f"probe=[{probe}]" for probe, claim in claims}
     single = {line: command for line, command in TESTED_BY.items() if command.startswith("probe=")}
     assert {line: deciding.get(line) for line in single} == single
@@ -55,10 +62,13 @@ BLOCKS = r"</?(?:p|li|dd|dt|summary|figcaption|h[1-4]|div|ul|details|section|opt
 
 
 def grade(words):
-    """0.39 words + 11.8 syllables per word − 15.59; syllables are groups of vowels, without a silent e."""
+    """0.39 words + 11.8 syllables per word − 15.59; syllables are groups of vowels, without a
+    silent e."""
     silent = [word.endswith(("e", "E")) and not re.search(r"[^aeiouy]le$", word) for word in words]
     vowels = [len(re.findall("[aeiouy]+", word.lower())) for word in words]
-    syllables = sum(max(1, number - without) for number, without in zip(vowels, silent, strict=True))
+    syllables = sum(
+        max(1, number - without) for number, without in zip(vowels, silent, strict=True)
+    )
     return 0.39 * len(words) + 11.8 * syllables / len(words) - 15.59
 
 
@@ -68,7 +78,9 @@ def graded(page):
     texts = [" ".join(unescape(re.sub("<[^>]*>", "", text)).split()) for text in texts]
     parts = {part for text in texts for part in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text)}
     words = {part: re.findall(r"[A-Za-z][A-Za-z'’-]*", part) for part in parts}
-    return sorted(((grade(own), part) for part, own in words.items() if len(own) >= 4), reverse=True)
+    return sorted(
+        ((grade(own), part) for part, own in words.items() if len(own) >= 4), reverse=True
+    )
 
 
 def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
@@ -94,7 +106,9 @@ def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
         said.append(f"{CRITERIA[one]} Yes means that {met}. It does not mean {not_met}.")
     for reading in readings().values():
         captions = [prose(drawing.draw) for drawing in reading.drawings]
-        assert all(" " in caption and "partial(" not in caption for caption in captions), reading.probe
+        assert all(" " in caption and "partial(" not in caption for caption in captions), (
+            reading.probe
+        )
         said += [reading.about, *captions]
         said += [*(one.about for one in reading.maps), *(one.statement for one in reading.claims)]
     found = graded("".join(f"<p>{one}.</p>" for one in said))

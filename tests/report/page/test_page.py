@@ -11,16 +11,31 @@ from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING, until
 from tests.runs import seal_again
 
-# an ending script element, markup, an override of the direction, a zero-width space, emoji, Arabic, a quoted ampersand
-HOSTILE = ["</script><script>window.hacked=1</script>", "<img", "src=x", "onerror=window.hacked=1>", "&amp;", "\"it's\"",
-           "\u202eabc", "\u200b", "👩‍👩‍👧", "فيلم", "кино", "'];alert(1);//"]  # fmt: skip
+# an ending script element, markup, an override of the direction, a zero-width space, emoji, Arabic,
+# a quoted ampersand
+HOSTILE = [
+    "</script><script>window.hacked=1</script>",
+    "<img",
+    "src=x",
+    "onerror=window.hacked=1>",
+    "&amp;",
+    '"it\'s"',
+    "\u202eabc",
+    "\u200b",
+    "👩‍👩‍👧",
+    "فيلم",
+    "кино",
+    "'];alert(1);//",
+]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
     a = invented_run(base, "a", probes=EVERYTHING, names=["bad", "good"], questions=True)
-    invented_run(base, "b", probes=EVERYTHING, seed=1, hierarchical=True, model="hanrnn", data="reviews")
+    invented_run(
+        base, "b", probes=EVERYTHING, seed=1, hierarchical=True, model="hanrnn", data="reviews"
+    )
     invented_run(base, "c", words=HOSTILE, names=["<b>no</b>", "yes"], data="<u>odd</u>", count=20)
     return a, build.write_report(base, base / "report.html")
 
@@ -28,7 +43,10 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def examples(runs):
     table = read_results(runs[0])
-    jsd, never = (table[table["metric"] == m].set_index("example_id")["value"] for m in ("optimum_jsd", "never_flips"))
+    jsd, never = (
+        table[table["metric"] == m].set_index("example_id")["value"]
+        for m in ("optimum_jsd", "never_flips")
+    )
     frame = read_examples(runs[0])
     return frame.assign(jsd=frame["example_id"].map(jsd), flips=frame["example_id"].map(never) == 0)
 
@@ -44,7 +62,11 @@ def listed(driver):
 
 
 def count(driver):
-    return int(driver.execute_script("return document.getElementById('browser-count').textContent").split()[0])
+    return int(
+        driver.execute_script(
+            "return document.getElementById('browser-count').textContent"
+        ).split()[0]
+    )
 
 
 def put(driver, name, value):
@@ -53,7 +75,9 @@ def put(driver, name, value):
       control.value = arguments[1];
       control.dispatchEvent(new Event(control.tagName === 'SELECT' ? 'change' : 'input', {bubbles: true}));"""
     driver.execute_script(script, f"browser-{name}", value)
-    driver.execute_async_script("setTimeout(arguments[0], 250)")  # longer than the wait before a search
+    driver.execute_async_script(
+        "setTimeout(arguments[0], 250)"
+    )  # longer than the wait before a search
 
 
 def choose_run(driver, title):
@@ -64,18 +88,26 @@ def choose_run(driver, title):
 
 def test_all_parts_are_there_and_nothing_is_logged(visit, runs):
     driver = visit(runs[1])
-    titles = driver.execute_script("return [...document.querySelectorAll('main > section h2')].map(h => h.textContent)")
+    titles = driver.execute_script(
+        "return [...document.querySelectorAll('main > section h2')].map(h => h.textContent)"
+    )
     assert titles == ["Answer", "Examples", "Verdicts", "Tests", "Runs", "Definitions", "Files"]
     assert driver.execute_script("return document.images.length") >= 3
-    assert driver.execute_script("return [...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    assert driver.execute_script(
+        "return [...document.images].every(i => i.complete && i.naturalWidth > 0)"
+    )
     assert driver.get_log("browser") == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_first_screen_is_seen_without_scrolling_and_no_page_is_wider_than_its_window(visit, runs, width):
+def test_the_first_screen_is_seen_without_scrolling_and_no_page_is_wider_than_its_window(
+    visit, runs, width
+):
     driver = visit(runs[1], width, dark=width < 600)
     below = "document.querySelector(one).getBoundingClientRect().bottom"
-    bottoms = driver.execute_script(f"return ['.verdict-line', '.row', '.first'].map(one => {below})")
+    bottoms = driver.execute_script(
+        f"return ['.verdict-line', '.row', '.first'].map(one => {below})"
+    )
     assert bottoms == sorted(bottoms)
     assert bottoms[1] < 900
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
@@ -90,7 +122,9 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
     put(driver, "sort", "adversarial-optimum_jsd")
     head = "document.getElementById('browser-by-measure')"
     for ascending, said in ((False, "descending"), (True, "ascending")):
-        expected = examples.sort_values(["jsd", "example_id"], ascending=[ascending, True])["example_id"].tolist()
+        expected = examples.sort_values(["jsd", "example_id"], ascending=[ascending, True])[
+            "example_id"
+        ].tolist()
         assert listed(driver) == expected[:10]
         assert driver.execute_script(f"return {head}.getAttribute('aria-sort')") == said
         driver.execute_script(f"{head}.firstElementChild.click()")
@@ -105,8 +139,16 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("Film mov", lambda words: any("film" in w for w in words) and any("mov" in w for w in words)),
-        ('"not very"', lambda words: any(a == "not" and b.startswith("very") for a, b in itertools.pairwise(words))),
+        (
+            "Film mov",
+            lambda words: any("film" in w for w in words) and any("mov" in w for w in words),
+        ),
+        (
+            '"not very"',
+            lambda words: any(
+                a == "not" and b.startswith("very") for a, b in itertools.pairwise(words)
+            ),
+        ),
         ("映画", lambda words: "映画" in words),
         ("nothing-has-this", lambda words: False),
     ],
@@ -146,10 +188,18 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     every = "for (const box of document.querySelectorAll('#browser-maps-shown input')) if (!box.checked) box.click()"
     driver.execute_script(every)
     until(driver, "return document.querySelectorAll('#browser-maps h4').length === 6")
-    assert driver.execute_script(shown) == ["Attention", "Adversary, found by search", "Farthest attention", "Gradient",
-                                            "Leave-one-out", "Smallest flipping set"]  # fmt: skip
+    assert driver.execute_script(shown) == [
+        "Attention",
+        "Adversary, found by search",
+        "Farthest attention",
+        "Gradient",
+        "Leave-one-out",
+        "Smallest flipping set",
+    ]
     assert driver.execute_script(f"return {TOKENS}.map(t => t.textContent)") == [*example["tokens"]]
-    depth = driver.execute_script(f"return {TOKENS}.map(t => Number(t.style.getPropertyValue('--depth')))")
+    depth = driver.execute_script(
+        f"return {TOKENS}.map(t => Number(t.style.getPropertyValue('--depth')))"
+    )
     np.testing.assert_allclose(depth, np.sqrt(example["attention"]), atol=2e-3)
     # one stop of the tab key per map, the arrows go on from there
     stops = "return [...document.querySelectorAll('#browser-maps .words')].map(w => w.querySelectorAll(arguments[0]).length)"
@@ -158,8 +208,12 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     driver.switch_to.active_element.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
     focused = driver.switch_to.active_element
     told = focused.get_attribute("aria-label")
-    assert told.startswith(f"2: {example['tokens'][1]}. Attention {example['attention'][1]:.4f}, Adversary")
-    assert "Gradient" in driver.execute_script("return document.querySelector('.tip:not([hidden])').textContent")
+    assert told.startswith(
+        f"2: {example['tokens'][1]}. Attention {example['attention'][1]:.4f}, Adversary"
+    )
+    assert "Gradient" in driver.execute_script(
+        "return document.querySelector('.tip:not([hidden])').textContent"
+    )
     focused.send_keys(Keys.ARROW_DOWN)
     place = "const e = document.activeElement; return [e.parentElement.dataset.map, e.dataset.i]"
     assert driver.execute_script(place) == ["adversarial-found_attention", "1"]
@@ -169,14 +223,18 @@ def test_hierarchical_texts_are_shown_by_sentence_and_questions_beside_texts(vis
     driver = visit(runs[1])
     choose_run(driver, "reviews")
     until(driver, "return document.querySelector('#browser-maps .sentences .token')")
-    sentences = driver.execute_script("return document.querySelectorAll('#browser-maps .sentences')[0].children.length")
+    sentences = driver.execute_script(
+        "return document.querySelectorAll('#browser-maps .sentences')[0].children.length"
+    )
     length = "[...document.querySelectorAll('.measures div')].find(d => d.firstChild.textContent === 'length')"
     assert driver.execute_script(f"return {length}.lastChild.textContent") == str(sentences)
     inside = "return document.querySelectorAll('[data-map=word_attention] .token').length"
     assert driver.execute_script(inside) >= sentences
     choose_run(driver, "sst")
     until(driver, "return document.querySelector('.asked')")
-    asked = driver.execute_script("return [...document.querySelectorAll('.asked')].map(p => p.textContent)")
+    asked = driver.execute_script(
+        "return [...document.querySelectorAll('.asked')].map(p => p.textContent)"
+    )
     assert asked[0].startswith("Question: ")
     assert asked[1] == "Candidates: 0, 1"
 
@@ -188,12 +246,20 @@ def test_hostile_words_are_text(visit, runs):
     words = "return [...document.querySelectorAll('#browser-maps .token')].map(t => t.textContent)"
     for number in range(20):
         put(driver, "query", f"#{number}")
-        until(driver, f"return {TITLE} === 'Example {number}' && document.querySelector('#browser-maps .token')")
+        until(
+            driver,
+            f"return {TITLE} === 'Example {number}' && document.querySelector('#browser-maps .token')",
+        )
         shown |= set(driver.execute_script(words))
     named = {"\u202eabc": "⟨U+202E⟩abc", "\u200b": "⟨U+200B⟩"}
     assert shown == {named.get(word, word) for word in HOSTILE}
     assert driver.execute_script("return window.hacked") is None
-    assert driver.execute_script("return document.querySelectorAll('main b b, u, #browser img').length") == 0
+    assert (
+        driver.execute_script(
+            "return document.querySelectorAll('main b b, u, #browser img').length"
+        )
+        == 0
+    )
     assert driver.get_log("browser") == []
 
 
@@ -207,13 +273,23 @@ def test_the_keyboard_alone_reaches_the_browser(visit, runs):
     reached = set()
     for _ in range(400):
         driver.switch_to.active_element.send_keys(Keys.TAB)
-        name = driver.execute_script("const e = document.activeElement; return e.id || e.closest('[id]')?.id || ''")
+        name = driver.execute_script(
+            "const e = document.activeElement; return e.id || e.closest('[id]')?.id || ''"
+        )
         reached.add(name)
-        if name == "browser-all" and "browser-query" not in reached:  # its summary: the list is folded
+        if (
+            name == "browser-all" and "browser-query" not in reached
+        ):  # its summary: the list is folded
             driver.switch_to.active_element.send_keys(Keys.ENTER)
         if name == "browser-list" and driver.switch_to.active_element.text.startswith("#"):
             break
-    assert {"browser-run", "browser-query", "browser-sort", "browser-by-number", "browser-list"} <= reached
+    assert {
+        "browser-run",
+        "browser-query",
+        "browser-sort",
+        "browser-by-number",
+        "browser-list",
+    } <= reached
     second = listed(driver)[1]
     driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN, Keys.ENTER)
     assert until(driver, f"return {TITLE} === 'Example {second}'")
@@ -224,7 +300,9 @@ def test_the_table_of_runs_sorts_and_a_print_unfolds_everything(visit, runs):
     shown = []
     for _ in range(2):
         driver.execute_script("document.querySelector('.runs thead th').firstElementChild.click()")
-        shown.append(driver.execute_script("return document.querySelector('.runs tbody th').textContent"))
+        shown.append(
+            driver.execute_script("return document.querySelector('.runs tbody th').textContent")
+        )
     assert shown == ["<u>odd</u>", "sst"]
     folded = "return document.querySelectorAll('details:not([open])').length"
     before = driver.execute_script(folded)
@@ -255,7 +333,9 @@ def test_the_listed_rows_can_be_saved(visit, runs, examples, tmp_path):
     driver = visit(runs[1])
     choose_run(driver, "sst")
     put(driver, "label", "1")
-    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
     driver.execute_script("document.getElementById('browser-csv').click()")
     path = tmp_path / "a-examples.csv"
     for _ in range(200):
@@ -266,7 +346,9 @@ def test_the_listed_rows_can_be_saved(visit, runs, examples, tmp_path):
     expected = examples[examples["label"] == 1].set_index("example_id")
     assert set(saved.index) == set(expected.index)
     assert list(saved.index[:10]) == listed(driver)
-    np.testing.assert_allclose(saved["adversarial-optimum_jsd"], expected["jsd"].loc[saved.index], atol=1e-6)
+    np.testing.assert_allclose(
+        saved["adversarial-optimum_jsd"], expected["jsd"].loc[saved.index], atol=1e-6
+    )
     texts = expected["tokens"].map(" ".join).loc[saved.index]
     # what a spreadsheet would take for a formula is text
     assert [text.lstrip("'") for text in saved["text"]] == list(texts)

@@ -28,14 +28,20 @@ def readout_of(row, seed):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
-    run = invented_run(base, "a", classes=3, names=NAMES, count=8, probes=("performance", "permutation"))
+    run = invented_run(
+        base, "a", classes=3, names=NAMES, count=8, probes=("performance", "permutation")
+    )
     examples = read_examples(run)
     longer = examples[examples["tokens"].map(len) > 3].head(4).to_dict("records")
     readouts = {row["example_id"]: readout_of(row, row["example_id"]) for row in longer}
     rows = [row for readout in readouts.values() for row in played(readout, 0.05)]
     write_playground(rows, run / PLAYGROUND)
     seal_again(run)
-    return build.write_report(base, base / "report.html"), readouts, {row["example_id"]: row for row in rows}
+    return (
+        build.write_report(base, base / "report.html"),
+        readouts,
+        {row["example_id"]: row for row in rows},
+    )
 
 
 def shown(driver):
@@ -75,7 +81,8 @@ def test_what_is_shown_is_what_the_readout_says(visit, made):
     assert until(driver, "return !document.getElementById('play').hidden")
     for place, (number, readout) in enumerate(readouts.items()):
         driver.execute_script(CHOOSE, str(place))
-        own, row = readout.attention[0].numpy(), solved[number]
+        own = readout.attention[0].numpy()
+        row = solved[number]
         assert not any(check(driver, readout, own))
         press(driver, "even")
         check(driver, readout, np.full(len(own), 1 / len(own)))
@@ -133,7 +140,9 @@ def test_dragging_and_striking_renormalise_the_others(visit, made):
     assert struck.count(False) == 1
     driver.execute_script(STRIKE, struck.index(False))
     assert check(driver, readout) == struck
-    assert driver.execute_script("return document.getElementById('play-note').textContent").startswith("One word has")
+    assert driver.execute_script(
+        "return document.getElementById('play-note').textContent"
+    ).startswith("One word has")
 
 
 def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, tmp_path):
@@ -141,14 +150,20 @@ def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, tmp_
     row = read_examples(run).to_dict("records")[0]
     attention = torch.tensor(np.array([row["attention"]]))
     logits = torch.stack([torch.zeros_like(attention), torch.ones_like(attention)], -1)
-    agreed = Readout(attention, attention >= 0, torch.tensor([row["example_id"]]), position_logits=logits)
+    agreed = Readout(
+        attention, attention >= 0, torch.tensor([row["example_id"]]), position_logits=logits
+    )
     write_playground(played(agreed, 0.01), run / PLAYGROUND)
     seal_again(run)
     driver = visit(build.write_report(run, tmp_path / "report.html", words=False))
     until(driver, "return !document.getElementById('play').hidden")
-    button = driver.execute_script("const b = document.getElementById('play-flip'); return [b.disabled, b.textContent]")
+    button = driver.execute_script(
+        "const b = document.getElementById('play-flip'); return [b.disabled, b.textContent]"
+    )
     assert button == [True, "No erasure flips it"]
-    words = driver.execute_script("return [...document.querySelectorAll('#play-words button')].map(b => b.textContent)")
+    words = driver.execute_script(
+        "return [...document.querySelectorAll('#play-words button')].map(b => b.textContent)"
+    )
     assert words == [f"position {place + 1}" for place in range(len(row["tokens"]))]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     seen = "return getComputedStyle(document.querySelector(arguments[0])).display"
@@ -156,4 +171,6 @@ def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, tmp_
     assert driver.execute_script(seen, "#play-words output") != "none"
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     # a model without a linear decoder has no playground
-    assert not [*played(Readout(attention, attention > 0, torch.tensor([0]), decode=lambda a: a), 0.01)]
+    assert not [
+        *played(Readout(attention, attention > 0, torch.tensor([0]), decode=lambda a: a), 0.01)
+    ]

@@ -12,14 +12,24 @@ from attnprobe.findings.groups import grouped, read_runs
 @pytest.mark.parametrize(
     ("runs", "groups"),
     [
-        ([(0, {"training": {"epochs": 2}}), (0, {"training": {"epochs": 8}})],
-         [("training.epochs=2", [0]), ("training.epochs=8", [0])]),
-        ([(0, {"data": {"vectors": None}}), (1, {"data": {"vectors": None}}), (2, {"data": {"vectors": "glove"}})],
-         [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])]),  # other settings are no further seed
+        (
+            [(0, {"training": {"epochs": 2}}), (0, {"training": {"epochs": 8}})],
+            [("training.epochs=2", [0]), ("training.epochs=8", [0])],
+        ),
+        (
+            [
+                (0, {"data": {"vectors": None}}),
+                (1, {"data": {"vectors": None}}),
+                (2, {"data": {"vectors": "glove"}}),
+            ],
+            [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])],
+        ),  # other settings are no further seed
         ([(0, {"teacher": "sst-lstm-seed0"}), (1, {"teacher": "sst-lstm-seed1"})], [("", [0, 1])]),
     ],
-)  # fmt: skip
-def test_settings_tell_runs_apart_and_each_seed_may_have_a_teacher_of_its_own(make_run, tmp_path, runs, groups):
+)
+def test_settings_tell_runs_apart_and_each_seed_may_have_a_teacher_of_its_own(
+    make_run, tmp_path, runs, groups
+):
     for number, (seed, training) in enumerate(runs):
         make_run(f"a{number}", seed=seed, training={"seed": seed} | training)
     assert [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))] == groups
@@ -27,7 +37,9 @@ def test_settings_tell_runs_apart_and_each_seed_may_have_a_teacher_of_its_own(ma
 
 def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_path, monkeypatch):
     claim = Claim("c", "erasure", "s", "source", lambda table: None, "unit")
-    for number, (model, epochs) in enumerate((m, e) for m in ("flanrnn", "flannoenc") for e in (2, 8)):
+    for number, (model, epochs) in enumerate(
+        (m, e) for m in ("flanrnn", "flannoenc") for e in (2, 8)
+    ):
         make_run(f"a{number}", model=model, training={"seed": 0, "training": {"epochs": epochs}})
     compared = []
 
@@ -38,11 +50,15 @@ def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_pat
     monkeypatch.setattr(table, "compare_models", compare)
     rows = table.findings(tmp_path)
     found = rows[rows["section"] == "across"]
-    assert found["model"].tolist() == [f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)]
+    assert found["model"].tolist() == [
+        f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)
+    ]
     assert compared == [{"flanrnn", "flannoenc"}] * 2
 
 
-def test_the_experiment_does_where_settings_do_not_and_the_id_where_nothing_does(make_run, tmp_path):
+def test_the_experiment_does_where_settings_do_not_and_the_id_where_nothing_does(
+    make_run, tmp_path
+):
     for name in ("sst-lstm-seed0-aa", "sst-lstm-seed0-bb"):
         make_run(name)
     assert [group.note for group in grouped(read_runs(tmp_path))] == ["aa", "bb"]

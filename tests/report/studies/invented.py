@@ -13,12 +13,30 @@ ALL = ("uniform", "seeds", "guide", "adversary")
 
 
 def invented_run(
-    directory, role, seed, *, f1, alike=0.9, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None,
+    directory,
+    role,
+    seed,
+    *,
+    f1,
+    alike=0.9,
+    tvd=0.0,
+    jsd=0.0,
+    teacher=False,
+    adversarial=False,
+    validation=None,
     texts=EXAMPLES,
-):  # fmt: skip
-    identity = {"run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
-                "seed": seed, "split": "test"}  # fmt: skip
-    draw, ids, whole = np.random.default_rng([seed, len(role)]), np.arange(texts), np.array([-1])
+):
+    identity = {
+        "run_id": f"{role}-{seed}",
+        "experiment": f"wiegreffe_{role}",
+        "data": "sst",
+        "model": "lstm_additive",
+        "seed": seed,
+        "split": "test",
+    }
+    draw = np.random.default_rng([seed, len(role)])
+    ids = np.arange(texts)
+    whole = np.array([-1])
     tables = {"performance": Rows(), "training": Rows()}
     # every second text is of class 1; of those that many are missed, others for every seed
     label = ids % 2
@@ -29,7 +47,12 @@ def invented_run(
     f1 = f1_score(label, prediction)
     shared = np.random.default_rng(5).dirichlet(np.full(8, 0.3), texts)
     attention = alike * shared + (1 - alike) * own.dirichlet(np.full(8, 0.3), texts)
-    examples = {"example_id": ids, "label": label, "prediction": prediction, "attention": list(attention)}
+    examples = {
+        "example_id": ids,
+        "label": label,
+        "prediction": prediction,
+        "attention": list(attention),
+    }
     (directory / "examples").mkdir(parents=True, exist_ok=True)
     pd.DataFrame(examples).to_parquet(directory / "examples/test.parquet")
     tables["performance"].add("f1", whole, np.array([[0.5, f1]]), np.arange(2))
@@ -39,15 +62,27 @@ def invented_run(
     of_texts = {"teacher": {}, "adversarial": {}}
     if teacher:
         noise = draw.normal(0, 0.01, texts)
-        of_texts["teacher"] = {"tvd": np.clip(tvd + noise, 0, 1), "jsd": np.clip(jsd + noise, 0, 0.69)}
+        of_texts["teacher"] = {
+            "tvd": np.clip(tvd + noise, 0, 1),
+            "jsd": np.clip(jsd + noise, 0, 0.69),
+        }
         of_texts["teacher"] |= {
             "teacher_max_attention": np.linspace(0.1, 0.9, texts),
             "teacher_predicted_class": ids % 2,
         }
     if adversarial:
-        constant = {"is_exact": 1.0, "found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}
+        constant = {
+            "is_exact": 1.0,
+            "found_jsd": 0.5,
+            "found_tvd": 0.01,
+            "optimum_jsd": 0.6,
+            "optimum_tvd": 0.01,
+        }
         of_texts["adversarial"] = {name: np.full(texts, value) for name, value in constant.items()}
-        of_texts["adversarial"] |= {"max_attention": np.linspace(0.1, 0.9, texts), "predicted_class": ids % 2}
+        of_texts["adversarial"] |= {
+            "max_attention": np.linspace(0.1, 0.9, texts),
+            "predicted_class": ids % 2,
+        }
     for probe, columns in of_texts.items():
         for name, values in columns.items():
             tables.setdefault(probe, Rows()).add(name, ids, values)
@@ -58,16 +93,34 @@ def invented_run(
 
 
 def invented_study(
-    folder, base, uniform, guides, adversaries, seeds_jsd=0.1, tests=ALL, searched=True, of="wiegreffe", alike=0.9,
+    folder,
+    base,
+    uniform,
+    guides,
+    adversaries,
+    seeds_jsd=0.1,
+    tests=ALL,
+    searched=True,
+    of="wiegreffe",
+    alike=0.9,
     texts=EXAMPLES,
-):  # fmt: skip
-    """The directory of a study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd, jsd)}`."""
+):
+    """The directory of a study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd,
+    jsd)}`."""
     members = []
 
     def member(role, seed, parameter=None, **numbers):
         name = f"{role}-{seed}-{parameter}"
         invented_run(folder / name, role, seed, texts=texts, **numbers)
-        members.append({"role": role, "seed": seed, "parameter": parameter, "run_id": name, "directory": f"../{name}"})
+        members.append(
+            {
+                "role": role,
+                "seed": seed,
+                "parameter": parameter,
+                "run_id": name,
+                "directory": f"../{name}",
+            }
+        )
 
     for seed, f1 in enumerate(base):
         more = {"teacher": seed > 0, "adversarial": searched and seed == 0}
@@ -82,5 +135,7 @@ def invented_study(
         member("adversary", 0, weight, f1=0.8, teacher=True, tvd=tvd, jsd=jsd, validation=curve)
     directory = folder / "study"
     content = {"study": of, "data": "sst", "model": "lstm_additive", "members": members}
-    write_sealed(content | {"settings": {"tests": list(tests), "above": 0.4}}, directory / "study.json")
+    write_sealed(
+        content | {"settings": {"tests": list(tests), "above": 0.4}}, directory / "study.json"
+    )
     return directory

@@ -7,9 +7,18 @@ from attnprobe.results.files import DamagedRun, read_sealed, write_sealed
 def test_a_damaged_study_is_named_and_left_out(study, tmp_path):
     study([0.83, 0.82], [], {}, {}, tests=["seeds"])
     path = tmp_path / "study" / "study.json"
-    good, sound = read_sealed(path), path.read_bytes()
-    write_sealed({**good, "members": [one | {"directory": "../base-1-None"} for one in good["members"]]}, path)
-    for content in (path.read_bytes(), b"[]", b'{"study"', b""):  # of somebody else's run, a list, cut, empty
+    good = read_sealed(path)
+    sound = path.read_bytes()
+    write_sealed(
+        {**good, "members": [one | {"directory": "../base-1-None"} for one in good["members"]]},
+        path,
+    )
+    for content in (
+        path.read_bytes(),
+        b"[]",
+        b'{"study"',
+        b"",
+    ):  # of somebody else's run, a list, cut, empty
         path.write_bytes(content)
         with pytest.raises(DamagedRun):
             read_study(path.parent)

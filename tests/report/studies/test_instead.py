@@ -13,8 +13,10 @@ def table_of(**values):
     """A long table of comprehensiveness by importance, words deleted and replaced by zeros."""
     rows = [
         {"metric": f"comprehensiveness_{name}_by_{operator}", "example_id": place, "value": value}
-        for name, numbers in values.items() for operator in ("delete", "zeros") for place, value in enumerate(numbers)
-    ]  # fmt: skip
+        for name, numbers in values.items()
+        for operator in ("delete", "zeros")
+        for place, value in enumerate(numbers)
+    ]
     run = {"run_id": "r", "experiment": "x", "data": "d", "model": "m", "seed": 0, "split": "test"}
     return pd.DataFrame(rows).assign(step=np.nan, probe="faithfulness", **run)
 
@@ -32,7 +34,9 @@ def drawn(mean, seed, texts=200):
 def test_a_better_method_is_named_with_its_gain_on_the_other_half():
     attention = drawn(0.2, 0)
     better = attention + drawn(0.1, 1)
-    results = table_of(attention=attention, random=drawn(0.02, 2), gradient_input=better, lime=attention - 0.05)
+    results = table_of(
+        attention=attention, random=drawn(0.02, 2), gradient_input=better, lime=attention - 0.05
+    )
     reading = read(results)
     words = reading.readings["another_method_is_more_faithful"]
     assert words.startswith("Instead of attention, show gradient input. ")
@@ -46,17 +50,28 @@ def test_of_twenty_methods_that_are_no_better_none_is_shown():
     attention = drawn(0.2, 0)
     others = {f"method{number}": drawn(0.2, 10 + number) for number in range(20)}
     results = table_of(attention=attention, random=drawn(0.02, 2), **others)
-    assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing is shown to be better")
+    assert (
+        read(results)
+        .readings["another_method_is_more_faithful"]
+        .startswith("Nothing is shown to be better")
+    )
     # the best of twenty does look better on the half that it was chosen on
     frame = per_example(results, "faithfulness", results["metric"].unique().tolist())
     best, _ = chosen(frame, list(others))
     first = frame.iloc[::2]
-    apart = first[f"comprehensiveness_{best}_by_delete"] - first["comprehensiveness_attention_by_delete"]
+    apart = (
+        first[f"comprehensiveness_{best}_by_delete"]
+        - first["comprehensiveness_attention_by_delete"]
+    )
     assert apart.mean() > 0.01
-    assert not read(table_of(attention=attention, lime=drawn(0.4, 1))).tables  # nothing is said without the null
+    assert not read(
+        table_of(attention=attention, lime=drawn(0.4, 1))
+    ).tables  # nothing is said without the null
 
 
-@pytest.mark.parametrize("other_way", ["agrees", "denies", "lacks attention", "lacks lime", "lacks all"])
+@pytest.mark.parametrize(
+    "other_way", ["agrees", "denies", "lacks attention", "lacks lime", "lacks all"]
+)
 def test_another_way_of_taking_words_out_has_to_agree(other_way):
     attention = drawn(0.2, 0)
     results = table_of(attention=attention, random=drawn(0.02, 2), lime=attention + drawn(0.1, 1))
@@ -65,10 +80,17 @@ def test_another_way_of_taking_words_out_has_to_agree(other_way):
     if other_way == "denies":
         results.loc[lime, "value"] = attention - 0.1
     elif other_way.startswith("lacks"):
-        lost = {"attention": results["metric"] == "comprehensiveness_attention_by_zeros", "lime": lime, "all": by_zeros}
+        lost = {
+            "attention": results["metric"] == "comprehensiveness_attention_by_zeros",
+            "lime": lime,
+            "all": by_zeros,
+        }
         results = results[~lost[other_way.removeprefix("lacks ")]]
     words = read(results).readings["another_method_is_more_faithful"]
-    begins = {"agrees": "Instead of attention, show lime. ", "denies": "Nothing is shown to be better"}
+    begins = {
+        "agrees": "Instead of attention, show lime. ",
+        "denies": "Nothing is shown to be better",
+    }
     confirmed = "Nothing better than attention is confirmed. Without the top words of lime"
     assert words.startswith(begins.get(other_way, confirmed))
     assert ("probe.faithfulness.operators=[delete,zeros]" in words) == other_way.startswith("lacks")

@@ -7,7 +7,8 @@ from attnprobe.report import tracking as log
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Nobody's settings, and W&B's own folders; returns the one where it keeps what it will upload."""
+    """Nobody's settings, and W&B's own folders; returns the one where it keeps what it will
+    upload."""
     for name in ("WANDB_MODE", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_DIR", "WANDB_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "wandb-cache"))

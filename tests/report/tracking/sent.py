@@ -11,12 +11,17 @@ import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 from wandb.proto import wandb_internal_pb2
 
-BLOCK, HEADER = 32768, 7
+BLOCK = 32768
+HEADER = 7
 
 
 def records(path: Path) -> list[wandb_internal_pb2.Record]:
-    """The records of a .wandb file: a LevelDB log (blocks of 32 KiB; crc, length, type) after 7 bytes of its own."""
-    content, at, pieces, found = path.read_bytes(), HEADER, b"", []
+    """The records of a .wandb file: a LevelDB log (blocks of 32 KiB; crc, length, type) after 7
+    bytes of its own."""
+    content = path.read_bytes()
+    at = HEADER
+    pieces = b""
+    found = []
     while at + HEADER <= len(content):
         left = BLOCK - at % BLOCK
         if left < HEADER:
@@ -36,7 +41,8 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
 
 
 def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
-    """The records once the last one is there: W&B's own process writes them out a moment after `finish()`."""
+    """The records once the last one is there: W&B's own process writes them out a moment after
+    `finish()`."""
     for _ in range(6000):  # a bound against hanging; a machine under load takes what it takes
         try:
             found = records(path)
@@ -45,7 +51,9 @@ def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
         if found and found[-1].WhichOneof("record_type") == "exit":
             return found
         time.sleep(0.1)
-    raise AssertionError(f"{path} has no end: {[record.WhichOneof('record_type') for record in found]}")
+    raise AssertionError(
+        f"{path} has no end: {[record.WhichOneof('record_type') for record in found]}"
+    )
 
 
 def values(items: Iterable[Any]) -> dict[tuple[str, ...], Any]:
@@ -76,7 +84,8 @@ def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
 
 
 def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str, Path]]:
-    """The files of every artifact that somebody logged (W&B makes others of the tables) by their names in it."""
+    """The files of every artifact that somebody logged (W&B makes others of the tables) by their
+    names in it."""
     return {
         artifact.type: {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
         for artifact in of_kind(written, "artifact")
@@ -84,13 +93,17 @@ def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str
     }
 
 
-def files_of_table(written: list[wandb_internal_pb2.Record], name: str) -> tuple[list[dict[str, Any]], dict[str, Path]]:
+def files_of_table(
+    written: list[wandb_internal_pb2.Record], name: str
+) -> tuple[list[dict[str, Any]], dict[str, Path]]:
     """The rows of a logged table, and the files beside it, in W&B's own artifacts."""
     for artifact in of_kind(written, "artifact"):
         files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
         if f"{name}.table.json" in files:
             content = json.loads(files[f"{name}.table.json"].read_text(encoding="utf-8"))
-            return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]], files
+            return [
+                dict(zip(content["columns"], row, strict=True)) for row in content["data"]
+            ], files
     raise LookupError(name)
 
 

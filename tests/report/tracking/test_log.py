@@ -37,11 +37,15 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     written = sent.of_run(run)
     start, *_ = sent.of_kind(written, "run")
     assert (start.project, start.run_group) == ("attention", "jain_adversarial")
-    assert (start.display_name, start.job_type) == ("jain/sst #1: permutation, adversarial", "sst-lstm_additive")
+    assert (start.display_name, start.job_type) == (
+        "jain/sst #1: permutation, adversarial",
+        "sst-lstm_additive",
+    )
     assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "permutation", "adversarial"}
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["data"] == {"name": "sst"}
-    history, summary = sent.history_of(written), sent.summary_of(run)
+    history = sent.history_of(written)
+    summary = sent.summary_of(run)
     assert history["adversarial/found_jsd",] > 0
     assert history["tables/adversarial", "_type"] == "table-file"
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
@@ -56,7 +60,9 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert defined["verdict/*"].summary.last
     # one row per example, without numbers per position
     rows, _ = sent.files_of_table(written, "tables/adversarial")
-    table = read_results(run, probe="adversarial").pivot_table(index="example_id", columns="metric", values="value")
+    table = read_results(run, probe="adversarial").pivot_table(
+        index="example_id", columns="metric", values="value"
+    )
     found = {row["example_id"]: row["optimum_jsd"] for row in rows}
     assert found == pytest.approx(table["optimum_jsd"].to_dict())
     assert len(rows) == 20
@@ -72,38 +78,62 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
         assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
     rows, _ = sent.files_of_table(written, "tables/findings")
     (of_search,) = [row for row in rows if row["claim"] == "the_search_falls_short"]
-    assert of_search["value"] == pytest.approx((table["optimum_jsd"] - table["found_jsd"]).mean(), rel=0.2)
+    assert of_search["value"] == pytest.approx(
+        (table["optimum_jsd"] - table["found_jsd"]).mean(), rel=0.2
+    )
     notes = [part.notes for part in sent.of_kind(written, "run") if part.notes]
     assert notes[-1:] == [f"{known['chip'].iloc[0]}. {known['sentence'].iloc[0]}"]
     # examples are heat maps in cells
     rows, files = sent.files_of_table(written, "tables/examples_test")
     assert len(rows) == 8
-    examples, moved = read_examples(run).set_index("example_id"), read_results(run)
+    examples = read_examples(run).set_index("example_id")
+    moved = read_results(run)
     moved = moved[moved["metric"] == "found_attention"]
     for row in rows:
         example = examples.loc[row["example_id"]]
         assert row["text"] == example["text"]
         found = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
-        for column, weights in (("attention", example["attention"]), ("Adversary, found by search", found)):
+        for column, weights in (
+            ("attention", example["attention"]),
+            ("Adversary, found by search", found),
+        ):
             html = files[row[column]["path"]].read_text(encoding="utf-8")
             cells = re.findall(r'<i[^>]* title="(\d+): (.*?) — (\S+)">(.*?)</i>', html)
             assert [unescape(word) for _, _, _, word in cells] == list(example["tokens"])
-            assert [float(number) for _, _, number, _ in cells] == pytest.approx(list(weights), abs=6e-4)
+            assert [float(number) for _, _, number, _ in cells] == pytest.approx(
+                list(weights), abs=6e-4
+            )
 
 
-def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(offline, tmp_path, no_figures):
+def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(
+    offline, tmp_path, no_figures
+):
     for probe in ("permutation", "gradient"):
-        directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
+        directory = run(
+            small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]")
+        )
     written = sent.of_run(directory)
     start, *_ = sent.of_kind(written, "run")
     assert {"permutation", "gradient"} <= set(start.tags)
     steps = sent.steps_of(written)
-    curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
-    assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
+    curves = [
+        value
+        for step in steps
+        for name, value in step.items()
+        if name[0].startswith(("train/", "validation/"))
+    ]
+    assert all(
+        -50 < value < 1000 for value in curves if isinstance(value, int | float)
+    )  # none stands for none
     assert set(sent.artifacts_of(written)) == {"model", "results"}
     steps = [{name[0] for name in step} for step in steps]
     assert sum("train/loss" in step for step in steps) == 2  # one per epoch
-    for name in ("tables/permutation", "tables/gradient", "tables/examples_test", "performance/accuracy"):
+    for name in (
+        "tables/permutation",
+        "tables/gradient",
+        "tables/examples_test",
+        "performance/accuracy",
+    ):
         assert sum(name in step for step in steps) == 1
 
 
@@ -121,19 +151,26 @@ def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_
     pd.testing.assert_frame_equal(read_results(tmp_path / "downloaded"), read_results(directory))
     again, first = (attnprobe.load_run(place) for place in (tmp_path / "downloaded", directory))
     pd.testing.assert_frame_equal(again.explain(["a fine film"]), first.explain(["a fine film"]))
-    logged = {one.type: one for one in sent.of_kind(written, "artifact") if one.type in ("model", "results")}
+    logged = {
+        one.type: one
+        for one in sent.of_kind(written, "artifact")
+        if one.type in ("model", "results")
+    }
     facts = {kind: json.loads(one.metadata) for kind, one in logged.items()}
     weights = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     assert facts["results"]["checkpoint_sha256"] == facts["model"]["checkpoint_sha256"] == weights
     assert facts["results"]["model_artifact"] == logged["model"].name
-    measured, steps = read_results(directory, "training"), sent.steps_of(written)
+    measured = read_results(directory, "training")
+    steps = sent.steps_of(written)
     losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
     assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
     assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
     assert ("validation/roc_auc",) in steps[0]
 
 
-def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by_name(make_run, offline, no_figures):
+def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by_name(
+    make_run, offline, no_figures
+):
     run = make_run(count=40, names=["thumbs/down", "uplifting"])
     path = run / "examples/test.parquet"
     pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0).to_parquet(path)
@@ -142,7 +179,10 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     summary = sent.summary_of(run)
     assert summary["performance/majority",] == 0.75
     assert "one class for every text (thumbs/down)" in summary["performance/warning",]
-    assert {("adversarial/found_jsd/thumbs-down",), ("adversarial/found_jsd/uplifting_low",)} <= set(summary)
+    assert {
+        ("adversarial/found_jsd/thumbs-down",),
+        ("adversarial/found_jsd/uplifting_low",),
+    } <= set(summary)
     assert not [name for name in summary if "class_" in name[0]]
 
 
@@ -166,15 +206,32 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
 
 
-def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, monkeypatch, no_figures):
+def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(
+    make_run, monkeypatch, no_figures
+):
     directory = make_run(count=5)
     done: dict[str, Any] = {}
-    run = MagicMock(offline=False, disabled=False, summary={}, dir=str(directory / "wandb/run-1/files"), id="run")
+    run = MagicMock(
+        offline=False,
+        disabled=False,
+        summary={},
+        dir=str(directory / "wandb/run-1/files"),
+        id="run",
+    )
     monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given) or run)
     for resumed, resume in ((True, "allow"), (False, None)):
-        log.open_run(IDENTITY | {"data": "d" * 80}, ["gradient"], {}, directory, project="p", resumed=resumed)
+        log.open_run(
+            IDENTITY | {"data": "d" * 80}, ["gradient"], {}, directory, project="p", resumed=resumed
+        )
         assert done["resume"] == resume
-    assert done["tags"] == ["d" * 63 + "…", "lstm", "seed-0", "permutation", "adversarial", "gradient"]
+    assert done["tags"] == [
+        "d" * 63 + "…",
+        "lstm",
+        "seed-0",
+        "permutation",
+        "adversarial",
+        "gradient",
+    ]
     assert done["name"] == "run: permutation, adversarial, gradient"
     log.log_results(run, directory)
     (used,) = run.use_artifact.call_args.args
@@ -192,13 +249,18 @@ def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, 
         log.open_run(IDENTITY | changed, [], {}, directory, project="p", mode="offline", **given)
         return done["group"]
 
-    every = [group(one) for one in ({}, {"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"})]
+    every = [
+        group(one)
+        for one in ({}, {"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"})
+    ]
     assert set(every) == {"jain"}
     monkeypatch.setenv("WANDB_RUN_GROUP", "tuesday")
     assert (group({}), group({}, group="mine")) == ("tuesday", "mine")
 
 
-def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch, offline):
+def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(
+    make_run, tmp_path, monkeypatch, offline
+):
     with pytest.raises(UserError, match="nothing does not exist: expected a run directory"):
         log.log_run(tmp_path / "nothing", project="p", mode="offline")
     with pytest.raises(UserError, match="hold no number"):
@@ -221,11 +283,24 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, 
 
 
 def test_without_text_no_word_leaves(offline, tmp_path):
-    """Words of the data, the names of the classes and the questions' words, in whatever file W&B would send."""
-    overrides = ("task=qa", "data=stories", "data.source.train_size=60", "data.source.validation_size=20")
-    directory = run(small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]"))
+    """Words of the data, the names of the classes and the questions' words, in whatever file W&B
+    would send."""
+    overrides = (
+        "task=qa",
+        "data=stories",
+        "data.source.train_size=60",
+        "data.source.validation_size=20",
+    )
+    directory = run(
+        small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]")
+    )
     log.log_run(directory, project="attention", mode="offline", log_text=False)
-    words = set(json.loads((directory / "vocabulary.json").read_text())) - {"<PAD>", "<UNK>", "<SOS>", "<EOS>"}
+    words = set(json.loads((directory / "vocabulary.json").read_text())) - {
+        "<PAD>",
+        "<UNK>",
+        "<SOS>",
+        "<EOS>",
+    }
     long = {word.encode() for word in words if len(word) > 5}
     assert len(long) > 5
     (folder,) = directory.glob("wandb/offline-run-*")
@@ -234,12 +309,18 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
     assert b'title="0: 0' in content  # positions stand where the words would
     assert not list(folder.rglob("*heatmaps*"))
-    assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
+    assert {path.name for path in directory.glob("*.json")} >= {
+        "vocabulary.json"
+    }  # nothing is lost here
     assert "vocabulary.json" not in artifacts["model"]
-    assert pq.read_table(artifacts["results"]["examples/test.parquet"]).num_rows == len(read_examples(directory))
+    assert pq.read_table(artifacts["results"]["examples/test.parquet"]).num_rows == len(
+        read_examples(directory)
+    )
 
 
-def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
+def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(
+    make_run, offline
+):
     run = make_run(count=40, names=["thumbs-down", "uplifting"])
     (run / "pipeline.json").write_text(json.dumps({"classes": ["thumbs-down", "uplifting"]}))
     path = run / "examples/test.parquet"
@@ -258,7 +339,8 @@ def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_fi
 
 def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
     run = make_run(count=50, classes=3)
-    results, examples = read_results(run), read_examples(run)
+    results = read_results(run)
+    examples = read_examples(run)
     chosen = example_table(read_run(run), most=12, log_text=True)
     assert chosen["chosen"].tolist() == ["largest"] * 6 + ["evenly spaced"] * 6
     jsd = results[results["metric"] == "optimum_jsd"].set_index("example_id")["value"]
@@ -282,10 +364,20 @@ def test_without_the_adversary_the_largest_weight_counts(make_run):
 
 def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):
     run = make_run(count=6)
-    results, examples = read_results(run), read_examples(run)
+    results = read_results(run)
+    examples = read_examples(run)
     gone = (results["metric"] == "found_attention") & (results["example_id"] == 2)
-    table = example_table(replace(read_run(run), numbers=numbers_of(results[~gone])), most=6, log_text=True)
-    assert [cell is not None for cell in table["Adversary, found by search"]] == [True, True, False, True, True, True]
+    table = example_table(
+        replace(read_run(run), numbers=numbers_of(results[~gone])), most=6, log_text=True
+    )
+    assert [cell is not None for cell in table["Adversary, found by search"]] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert table["text"].tolist() == examples["text"].tolist()
     assert table["probability"][0].startswith("[0.")
     jsd = results[results["metric"] == "optimum_jsd"].sort_values("example_id")["value"]
@@ -294,18 +386,27 @@ def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run
     silent = example_table(read_run(run), most=6, log_text=False)
     assert set(table) - set(silent) == {"text"}
     tokens = {token for tokens in examples["tokens"] for token in tokens if len(token) > 2}
-    assert not any(f">{token}<" in cell.html for token in tokens for cell in silent["Farthest attention"])
+    assert not any(
+        f">{token}<" in cell.html for token in tokens for cell in silent["Farthest attention"]
+    )
     assert ">0</i>" in silent["attention"][0].html
 
 
 def test_several_labels_and_sentences(make_run):
     run = make_run(count=2)
     examples = read_examples(run)
-    several = {"label": [[0, 1], [1, 1]], "prediction": [[0, 1], [1, 0]], "attention": [[0.4, 0.6], [1.0]],
-               "tokens": [["it rains .", "stay"], ["<b>"]], "words": [[["it", "rains", "."], ["stay"]], [["<b>"]]],
-               "word_attention": [[[0.2, 0.7, 0.1], [1.0]], [[1.0]]]}  # fmt: skip
+    several = {
+        "label": [[0, 1], [1, 1]],
+        "prediction": [[0, 1], [1, 0]],
+        "attention": [[0.4, 0.6], [1.0]],
+        "tokens": [["it rains .", "stay"], ["<b>"]],
+        "words": [[["it", "rains", "."], ["stay"]], [["<b>"]]],
+        "word_attention": [[[0.2, 0.7, 0.1], [1.0]], [[1.0]]],
+    }
     examples = examples.assign(**{name: pd.Series(values) for name, values in several.items()})
-    pq.write_table(pa.Table.from_pandas(examples, preserve_index=False), run / "examples/test.parquet")
+    pq.write_table(
+        pa.Table.from_pandas(examples, preserve_index=False), run / "examples/test.parquet"
+    )
     seal_again(run)
     bare = read_results(run)
     bare = bare[bare["step"].isna()]

@@ -17,9 +17,13 @@ def test_the_interval_of_many_normal_values_is_students_and_a_skewed_sample_reac
 
 
 def test_one_groups_interval_is_students_and_two_groups_welchs():
-    """The mean of two groups is half the difference of one and the other's negative, which scipy knows."""
-    first, second = np.array([0.4, 0.5, 0.9, 0.7]), np.array([0.1, 0.15, 0.2])
-    assert statistics.student(first)[1:] == pytest.approx(stats.ttest_1samp(first, 0).confidence_interval())
+    """The mean of two groups is half the difference of one and the other's negative, which scipy
+    knows."""
+    first = np.array([0.4, 0.5, 0.9, 0.7])
+    second = np.array([0.1, 0.15, 0.2])
+    assert statistics.student(first)[1:] == pytest.approx(
+        stats.ttest_1samp(first, 0).confidence_interval()
+    )
     value, low, high = statistics.student(first, second)
     assert value == pytest.approx((0.625 + 0.15) / 2)
     welch = stats.ttest_ind(first, -second, equal_var=False).confidence_interval()
@@ -50,20 +54,27 @@ def test_the_jackknifes_values_of_a_mean_are_the_values_and_of_f1_those_of_a_loo
     generator = np.random.default_rng(0)
     values = generator.normal(size=30)
     parts = statistics.parts_of(values)[None]
-    np.testing.assert_allclose(statistics.pseudovalues(parts, parts.sum(1), statistics.ratio_of)[0], values)
-    label, said = generator.random(40) < 0.5, generator.random(40) < 0.5
+    np.testing.assert_allclose(
+        statistics.pseudovalues(parts, parts.sum(1), statistics.ratio_of)[0], values
+    )
+    label = generator.random(40) < 0.5
+    said = generator.random(40) < 0.5
     parts = np.stack([label & said, ~label & said, label & ~said], -1)[None].astype(float)
     assert statistics.f1_of(parts.sum(1))[0] == pytest.approx(f1_score(label, said))
     kept = [np.arange(40) != text for text in range(40)]
     loop = [40 * f1_score(label, said) - 39 * f1_score(label[one], said[one]) for one in kept]
-    np.testing.assert_allclose(statistics.pseudovalues(parts, parts.sum(1), statistics.f1_of)[0], loop)
+    np.testing.assert_allclose(
+        statistics.pseudovalues(parts, parts.sum(1), statistics.f1_of)[0], loop
+    )
 
 
 def test_a_ratio_of_means_agrees_with_fieller():
     generator = np.random.default_rng(1)
     below = generator.normal(2, 0.5, 800)
     above = 0.5 * below + generator.normal(0, 0.3, 800)
-    value, low, high = statistics.resampled_runs(np.stack([above, below], -1)[None], statistics.ratio_of)
+    value, low, high = statistics.resampled_runs(
+        np.stack([above, below], -1)[None], statistics.ratio_of
+    )
     rest = above - value * below
     half = 1.96 * rest.std() / np.sqrt(800) / below.mean()
     assert value == pytest.approx(above.mean() / below.mean())
@@ -80,11 +91,15 @@ def test_the_mean_squares_are_those_of_a_table_of_variance():
 def test_few_runs_that_differ_leave_much_open_and_equal_runs_no_more_than_one():
     texts = np.random.default_rng(0).normal(0.1, 0.2, 500)
     alike = np.tile(statistics.parts_of(texts), (3, 1, 1))
-    assert statistics.resampled_runs(alike, statistics.ratio_of) == pytest.approx(statistics.interval(texts), abs=1e-9)
+    assert statistics.resampled_runs(alike, statistics.ratio_of) == pytest.approx(
+        statistics.interval(texts), abs=1e-9
+    )
     apart = np.stack([statistics.parts_of(texts + shift) for shift in (-0.05, 0.0, 0.05)])
     value, low, high = statistics.resampled_runs(apart, statistics.ratio_of)
     half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
-    assert high - value == pytest.approx(np.hypot(half, statistics.interval(texts)[2] - value), rel=1e-6)
+    assert high - value == pytest.approx(
+        np.hypot(half, statistics.interval(texts)[2] - value), rel=1e-6
+    )
     assert low < value - half
 
 
@@ -102,11 +117,17 @@ def test_pairs_are_symmetric_and_two_runs_say_nothing_of_a_third():
 
 
 def test_tangos_interval_inverts_the_score_test():
-    more, less, n = 9, 3, 80
+    more = 9
+    less = 3
+    n = 80
     value, low, high = statistics.paired_difference(more, less, n)
     for end in (low, high):  # at an end, the constrained likelihood's score is at 1.96
         grid = np.linspace(max(0, -end), min(1, (1 - end) / 2), 200_001)[1:-1]
-        likelihood = more * np.log(grid + end) + less * np.log(grid) + (n - more - less) * np.log(1 - 2 * grid - end)
+        likelihood = (
+            more * np.log(grid + end)
+            + less * np.log(grid)
+            + (n - more - less) * np.log(1 - 2 * grid - end)
+        )
         other = grid[np.nanargmax(likelihood)]
         score = (more - less - n * end) / np.sqrt(n * (2 * other + end * (1 - end)))
         assert abs(score) == pytest.approx(1.95996, abs=2e-3)
@@ -128,16 +149,24 @@ def test_p_values_and_intervals_decide_alike():
     assert statistics.p_value(0.3, 0.1, 0.6, 0.0) < 0.05 < statistics.p_value(0.3, 0.1, 0.6, 0.2)
     assert np.isnan(statistics.p_value(0.3, np.nan, np.nan, 0))
     half = 1.96 * 0.1
-    assert statistics.p_value(0.25, 0.25 - half, 0.25 + half, 0) == pytest.approx(2 * stats.norm.sf(2.5), rel=1e-3)
+    assert statistics.p_value(0.25, 0.25 - half, 0.25 + half, 0) == pytest.approx(
+        2 * stats.norm.sf(2.5), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "rare"),
-    [(np.ones(50), True), (np.r_[np.ones(19), np.zeros(900)], True), (np.r_[np.ones(40), np.zeros(900)], False),
-     (np.random.default_rng(0).lognormal(0, 2, 100), True), (np.random.default_rng(0).normal(size=100), False),
-     (np.r_[np.linspace(1, 2, 30), np.full(30, np.nan)], False),
-     # a skewness of 0.61 and a standard error of 0.51: 20 values know too little of how skewed they are
-     (stats.expon.ppf(np.linspace(0.05, 0.8, 20)), True)],
-)  # fmt: skip
+    [
+        (np.ones(50), True),
+        (np.r_[np.ones(19), np.zeros(900)], True),
+        (np.r_[np.ones(40), np.zeros(900)], False),
+        (np.random.default_rng(0).lognormal(0, 2, 100), True),
+        (np.random.default_rng(0).normal(size=100), False),
+        (np.r_[np.linspace(1, 2, 30), np.full(30, np.nan)], False),
+        # a skewness of 0.61 and a standard error of 0.51: 20 values know too little of how skewed
+        # they are
+        (stats.expon.ppf(np.linspace(0.05, 0.8, 20)), True),
+    ],
+)
 def test_rare_skewed_and_constant_samples_decide_nothing(values, rare):
     assert statistics.is_too_rare(values) is rare

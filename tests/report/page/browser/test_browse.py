@@ -18,9 +18,12 @@ from tests.report.page.conftest import EVERYTHING, until
 from tests.runs import seal_again
 
 MAPS = (
-    ("adversarial", "found_attention"), ("adversarial", "optimum_attention"), ("gradient", "gradient"),
-    ("leave_one_out", "leave_one_out"), ("erasure", "smallest_set"),
-)  # fmt: skip
+    ("adversarial", "found_attention"),
+    ("adversarial", "optimum_attention"),
+    ("gradient", "gradient"),
+    ("leave_one_out", "leave_one_out"),
+    ("erasure", "smallest_set"),
+)
 
 
 def read(block):
@@ -32,7 +35,9 @@ def read(block):
 def columns_of(browser, run):
     columns = read(browser.blocks[run["numbers"]])
     keys = {measure["key"] for measure in run["measures"]}
-    return {key: np.array(values, float) if key in keys else values for key, values in columns.items()}
+    return {
+        key: np.array(values, float) if key in keys else values for key, values in columns.items()
+    }
 
 
 def browsed(run, **settings):
@@ -41,7 +46,10 @@ def browsed(run, **settings):
 
 def maps_of(browser, run):
     """Every map's weights of one run, a list for each example whose weights are in the page."""
-    return {one["key"]: [own for name in one["blocks"] for own in read(browser.blocks[name])] for one in run["maps"]}
+    return {
+        one["key"]: [own for name in one["blocks"] for own in read(browser.blocks[name])]
+        for one in run["maps"]
+    }
 
 
 def test_what_is_packed_comes_back_and_gives_the_same_text_twice():
@@ -62,18 +70,29 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     seal_again(directory)
     browser = browsed(directory)
     found = maps_of(browser, browser.index["runs"][0])
-    results, examples = read_results(directory), read_examples(directory)
+    results = read_results(directory)
+    examples = read_examples(directory)
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
     assert set(found) == {"attention", *metrics}
     assert len(found["attention"]) == len(examples)
-    np.testing.assert_allclose(np.concatenate(found["attention"]), np.concatenate(examples["attention"]), atol=2e-5)
+    np.testing.assert_allclose(
+        np.concatenate(found["attention"]), np.concatenate(examples["attention"]), atol=2e-5
+    )
     for key, metric in metrics.items():
-        rows = results[results["metric"] == metric].dropna(subset=["step", "value"]).astype({"step": int})
+        rows = (
+            results[results["metric"] == metric]
+            .dropna(subset=["step", "value"])
+            .astype({"step": int})
+        )
         rows = rows.set_index(["example_id", "step"])["value"].to_dict()
         whole = {number for number, _ in rows}
-        sizes = [len(words) if number in whole else 0 for number, words in enumerate(examples["tokens"])]
+        sizes = [
+            len(words) if number in whole else 0 for number, words in enumerate(examples["tokens"])
+        ]
         assert [*map(len, found[key])] == sizes
-        assert {place: found[key][place[0]][place[1]] for place in rows} == pytest.approx(rows, abs=2e-5 * times)
+        assert {place: found[key][place[0]][place[1]] for place in rows} == pytest.approx(
+            rows, abs=2e-5 * times
+        )
 
 
 def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
@@ -87,9 +106,13 @@ def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
         rows = results[results["metric"] == metric].drop_duplicates("example_id")
         return rows.set_index("example_id")["value"].loc[:22]
 
-    for key, metric in {"adversarial-optimum_jsd": "optimum_jsd", "erasure-removed_count_optimal": "removed_count_optimal",
-                        "erasure-never_flips": "never_flips", "permutation-median_tvd": "median_tvd",
-                        "max_attention": "max_attention"}.items():  # fmt: skip
+    for key, metric in {
+        "adversarial-optimum_jsd": "optimum_jsd",
+        "erasure-removed_count_optimal": "removed_count_optimal",
+        "erasure-never_flips": "never_flips",
+        "permutation-median_tvd": "median_tvd",
+        "max_attention": "max_attention",
+    }.items():
         np.testing.assert_allclose(columns[key], table(metric), atol=1e-6)
     tau = table("tau_attention_gradient")
     np.testing.assert_allclose(columns["correlation-tau_attention_gradient"], 1 - tau, atol=1e-6)
@@ -142,7 +165,8 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     kept = columns["kept"]
     assert 0 < len(kept) < 200
     assert f"{len(kept) / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
-    weights, every = maps_of(fewer, run)["attention"], maps_of(whole, whole.index["runs"][0])["attention"]
+    weights = maps_of(fewer, run)["attention"]
+    every = maps_of(whole, whole.index["runs"][0])["attention"]
     assert weights == [every[row] for row in kept]
     # the extremes of what the list can be sorted by are there
     jsd = columns["adversarial-optimum_jsd"]
@@ -150,7 +174,9 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     assert len(jsd) == 200
     # and blocks cover all examples in order
     browser = browsed(make_run("long", count=PER_BLOCK + 3, longest=3))
-    sizes = [len(read(browser.blocks[name])) for name in browser.index["runs"][0]["maps"][0]["blocks"]]
+    sizes = [
+        len(read(browser.blocks[name])) for name in browser.index["runs"][0]["maps"][0]["blocks"]
+    ]
     assert sizes == [PER_BLOCK, 3]
 
 
@@ -158,14 +184,20 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
     directory = make_run(count=4)
     path = directory / "examples/test.parquet"
     table = pq.read_table(path)
-    sides = {"label": [[0, 1], [1, 1], [0, 0], [1, 0]], "prediction": [[0, 1], [1, 0], [0, 0], [0, 1]]}
+    sides = {
+        "label": [[0, 1], [1, 1], [0, 0], [1, 0]],
+        "prediction": [[0, 1], [1, 0], [0, 0], [0, 1]],
+    }
     for side, rows in sides.items():
         table = table.set_column(table.column_names.index(side), side, pa.array(rows))
     pq.write_table(table, path)
     seal_again(directory)
     browser = browsed(directory)
     columns = columns_of(browser, browser.index["runs"][0])
-    assert (columns["label"], columns["prediction"]) == ([[1], [0, 1], [], [0]], [[1], [0], [], [1]])
+    assert (columns["label"], columns["prediction"]) == (
+        [[1], [0, 1], [], [0]],
+        [[1], [0], [], [1]],
+    )
     assert "margin" not in columns
     assert "margin" not in {measure["key"] for measure in browser.index["runs"][0]["measures"]}
 
@@ -184,23 +216,32 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     assert run["measures"][0]["key"] == "gradient-max_gradient"
     table = read_results(directory)
     rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
-    np.testing.assert_allclose(np.concatenate(maps_of(browser, run)["gradient-gradient"]), rows["value"], atol=2e-5)
+    np.testing.assert_allclose(
+        np.concatenate(maps_of(browser, run)["gradient-gradient"]), rows["value"], atol=2e-5
+    )
     columns = columns_of(browser, run)
     largest = table[table["metric"] == "max_gradient"].sort_values("example_id")["value"]
     np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
 
 
 def with_pieces(directory):
-    """The run with pieces among its examples, and what they are: words of more than three letters in two, between a start
-    and an end; the weights of a text sum to 1."""
-    path, rows = directory / "examples/test.parquet", []
+    """The run with pieces among its examples, and what they are: words of more than three letters
+    in two, between a start and an end; the weights of a text sum to 1."""
+    path = directory / "examples/test.parquet"
+    rows = []
     table = pq.read_table(path)
     for tokens in table["tokens"].to_pylist():
         parts = [[token[:3], f"##{token[3:]}"] if len(token) > 3 else [token] for token in tokens]
         pieces = ["[CLS]", *(piece for own in parts for piece in own), "[SEP]"]
         word = [-1, *(place for place, own in enumerate(parts) for _ in own), -1]
         weight = np.arange(1, len(pieces) + 1, dtype=np.float32)
-        rows.append({"pieces": pieces, "piece_word": word, "piece_attention": (weight / weight.sum()).tolist()})
+        rows.append(
+            {
+                "pieces": pieces,
+                "piece_word": word,
+                "piece_attention": (weight / weight.sum()).tolist(),
+            }
+        )
     for name in rows[0]:
         table = table.append_column(name, pa.array([row[name] for row in rows]))
     pq.write_table(table, path)
@@ -232,12 +273,25 @@ def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, n
     driver = visit(write_report([directory], tmp_path / "page.html"))
     assert not driver.execute_script("return document.querySelector('.pieces')")
     driver.execute_script("document.getElementById('browser-pieces').click()")
-    shown = until(driver, "return [...document.querySelectorAll('.pieces .token')].map((one) => one.textContent)")
-    number = int(driver.execute_script("return document.getElementById('browser-detail-title').textContent")[8:])
+    shown = until(
+        driver,
+        "return [...document.querySelectorAll('.pieces .token')].map((one) => one.textContent)",
+    )
+    number = int(
+        driver.execute_script("return document.getElementById('browser-detail-title').textContent")[
+            8:
+        ]
+    )
     assert shown == rows[number]["pieces"]
-    counted = "return [...document.querySelectorAll('.piece-word')].map((one) => one.children.length)"
+    counted = (
+        "return [...document.querySelectorAll('.piece-word')].map((one) => one.children.length)"
+    )
     words = [word for word in rows[number]["piece_word"] if word >= 0]
-    assert driver.execute_script(counted) == [1, *np.unique(words, return_counts=True)[1].tolist(), 1]
+    assert driver.execute_script(counted) == [
+        1,
+        *np.unique(words, return_counts=True)[1].tolist(),
+        1,
+    ]
     driver.execute_script("document.querySelectorAll('.pieces .token')[1].focus()")
     tip = driver.execute_script("return document.querySelector('.tip').innerText")
     both = zip(rows[number]["piece_attention"], rows[number]["piece_word"], strict=True)
