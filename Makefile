@@ -54,7 +54,7 @@ fuzz: .venv/ready
 	$(BIN)/python -m tests.fuzz overrides 10000
 	$(BIN)/python -m tests.fuzz files 10000
 	$(BIN)/python -m tests.fuzz checkpoints 1000
-	$(BIN)/python -m tests.running.hostile 10000
+	$(BIN)/python -m tests.runs.hostile 10000
 
 lint: .venv/ready
 	$(BIN)/ruff check .

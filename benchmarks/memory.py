@@ -125,12 +125,12 @@ def child(task: str, *arguments: str) -> None:
     """Do it in this process and say on the last line what it took."""
     if task == "run":
         from attnprobe.runs.run import run
-        from tests.runs import composed
+        from tests.small_runs import composed
 
         run(composed(*arguments))
     elif task == "data":
         from attnprobe.runs.settings import Settings
-        from tests.runs import composed
+        from tests.small_runs import composed
 
         Settings.of(composed(*arguments)).data().setup("fit")
     else:

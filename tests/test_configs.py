@@ -14,7 +14,7 @@ from attnprobe.results.table import read_results
 from attnprobe.runs.answers import answer
 from attnprobe.runs.run import run
 from tests import remembered
-from tests.runs import SMALL, SMALL_ADVERSARY, composed
+from tests.small_runs import SMALL, SMALL_ADVERSARY, composed
 
 CONF = Path(__file__).parent.parent / "conf"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnprobe import __version__
-from tests.runs import SMALL, command_line
+from tests.small_runs import SMALL, command_line
 
 TABLE = Path(__file__).parent / "data" / "reviews.csv"
 

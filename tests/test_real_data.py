@@ -9,7 +9,7 @@ import pytest
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
-from tests.runs import composed
+from tests.small_runs import composed
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 

@@ -1,6 +1,6 @@
 """Intervals, and what may be decided by them: everything statistical of the report.
 
-How often the intervals hold the truth: tests/results/statistics/test_coverage.py.
+How often the intervals hold the truth: tests/evidence/test_coverage.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ import attnprobe
 from attnprobe.core.errors import UserError
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.runs.run import run
-from tests import runs
+from tests import small_runs as runs
 
 
 def composed(*overrides):

@@ -6,7 +6,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.teacher import Teacher
 from attnprobe.results.directory import examples_file
 from attnprobe.results.files import write_table
-from tests.runs import seal
+from tests.small_runs import seal
 
 TEXTS = [["a", "film"], ["good"], ["bad", "bad", "film"]]
 CLASSES = ["no", "yes"]

@@ -10,7 +10,7 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.data.testbed import generate_reviews
 from attnprobe.runs import composition as configuration
 from attnprobe.runs.run import run
-from tests.runs import SMALL
+from tests.small_runs import SMALL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r'^```\w+ title="(\S+)"\n(.*?)^```$', PAGE, re.M | re.S))

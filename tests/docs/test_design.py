@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from attnprobe.runs.run import run
-from tests.runs import composed
+from tests.small_runs import composed
 
 PAGE = Path(__file__).parents[2] / "docs" / "design.md"
 

@@ -29,7 +29,7 @@ from tests.docs.extending import (
     command,
     composed,
 )
-from tests.runs import SMALL, SMALL_ADVERSARY
+from tests.small_runs import SMALL, SMALL_ADVERSARY
 
 
 @pytest.mark.parametrize(("name", "left_out"), [("hotels", 1), ("stays", 0)])

@@ -10,7 +10,7 @@ import pytest
 from attnprobe.core.errors import UserError
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.validation import check
-from tests.runs import composed
+from tests.small_runs import composed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -17,7 +17,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.collecting import MASSES
 from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
-from tests.runs import SMALL_ADVERSARY, composed, small_run
+from tests.small_runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 PROBES = sorted(

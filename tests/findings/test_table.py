@@ -25,7 +25,7 @@ from attnprobe.report.tracking import summary_of
 from attnprobe.results.directory import FINDINGS, MANIFEST
 from attnprobe.results.files import DERIVED
 from attnprobe.runs.load import load_run
-from tests.runs import seal, small_run
+from tests.small_runs import seal, small_run
 
 TEXT = "a film that is not good"
 

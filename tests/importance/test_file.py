@@ -14,7 +14,7 @@ from attnprobe.report.page.build import write_report
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.runs import composed, small_run
+from tests.small_runs import composed, small_run
 
 PROBES = "[correlation,plausibility,erasure,single_weight]"
 

@@ -5,7 +5,7 @@ from hydra.utils import instantiate
 
 from attnprobe.core.batch import Outputs
 from tests.importance.subjects import subject_of
-from tests.runs import SMALL, composed
+from tests.small_runs import SMALL, composed
 
 
 def small_data(**overrides):

@@ -25,7 +25,7 @@ from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.importance.leave_one_out.loops import each_alone
 from tests.importance.trained import batch_of, small_data
-from tests.runs import composed, small_run
+from tests.small_runs import composed, small_run
 from tests.toys import assert_same_alone, toy_batch, toy_classifier
 
 CONTROLS = {

@@ -39,10 +39,10 @@ ALIKE = (
     "runs/lock",
     "runs/validation",
 )
-"""Files with a test that is called as they are; that of attnprobe/runs stands in tests/running."""
+"""Files with a test that is called as they are."""
 OTHERS = {
-    "core/processes": "launching/test_signals",
-    "evidence/statistics": "results/statistics/test_statistics",
+    "core/processes": "runs/launching/test_signals",
+    "evidence/statistics": "evidence/test_statistics",
     "exact/checks": "exact/test_flipping exact/test_erasure exact/test_arguments",
     "exact/farthest": "exact/test_certified",
     "exact/flipping": "exact/test_arguments",
@@ -53,12 +53,12 @@ OTHERS = {
     "results/directory": "results/test_results",
     "results/table": "results/test_rows results/test_results",
     "results/files": "results/test_directory results/test_damage results/test_untrusted",
-    "results/saved_settings": "running/test_allowed",
+    "results/saved_settings": "runs/test_allowed",
     "results/writer": "results/test_transaction results/test_directory",
-    "runs/launching": "launching/test_pool launching/test_cluster launching/test_planning",
-    "runs/prepare": "running/test_run",
-    "runs/settings": "running/test_allowed running/test_run",
-    "runs/validation": "running/test_allowed",
+    "runs/launching": "runs/launching/test_pool runs/launching/test_cluster runs/launching/test_planning",
+    "runs/prepare": "runs/test_run",
+    "runs/settings": "runs/test_allowed runs/test_run",
+    "runs/validation": "runs/test_allowed",
 }
 """Tests of files that are called otherwise, and further tests."""
 SUBJECTS = {
@@ -66,7 +66,7 @@ SUBJECTS = {
     for name, tests in OTHERS.items()
 }
 for _name in ALIKE:
-    _test = "/test_".join(_name.replace("runs/", "running/").split("/"))
+    _test = "/test_".join(_name.split("/"))
     SUBJECTS.setdefault(f"attnprobe/{_name}.py", []).insert(0, f"tests/{_test}.py")
 for _name in ("changed_states", "recombine", "recurrent", "removal"):
     SUBJECTS[f"attnprobe/importance/leave_one_out/{_name}.py"] = ["tests/importance/leave_one_out"]

@@ -15,7 +15,7 @@ from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, batch_of, classifier
 from tests.probes.tables import marked, subject_of, values
-from tests.runs import small_run
+from tests.small_runs import small_run
 from tests.toys import ATTENTIONS, ENCODERS, toy_classifier
 
 

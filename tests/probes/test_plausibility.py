@@ -8,7 +8,7 @@ from attnprobe.probes.plausibility import Plausibility, plausibility_table, poin
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.probes.tables import subject_of, table, values
-from tests.runs import small_run
+from tests.small_runs import small_run
 from tests.toys import toy_batch, toy_classifier
 
 

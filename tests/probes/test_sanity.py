@@ -11,7 +11,7 @@ from attnprobe.probes.sanity import Sanity, lines_down, sanity_table, shuffled
 from attnprobe.results.table import read_results
 from attnprobe.runs.studies import carry_out_study
 from tests.probes.tables import subject_of, table
-from tests.runs import SMALL, composed
+from tests.small_runs import SMALL, composed
 from tests.toys import toy_batch, toy_classifier
 
 NAMES = ("attention", "position", "gradient", "random")

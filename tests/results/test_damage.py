@@ -17,7 +17,7 @@ from attnprobe.results.files import DamagedRun
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings
-from tests.runs import small_run
+from tests.small_runs import small_run
 
 MADE = ("model.safetensors", "vocabulary.json", "pipeline.json")
 TRAINED = (*MADE, "examples/train.parquet", "examples/validation.parquet")

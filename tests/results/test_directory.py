@@ -17,7 +17,7 @@ from attnprobe.results.directory import (
 from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
 from attnprobe.results.table import Rows, read_examples, read_results
 from attnprobe.results.writer import CHECKPOINTS, LOCK, OwnRunDirectory
-from tests.runs import seal
+from tests.small_runs import seal
 
 IDENTITY = {
     "run_id": "r",

@@ -9,7 +9,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.report.archive import numbered_names
 from attnprobe.results.files import write_text
 from attnprobe.results.writer import LISTED, OwnFolder, own_target
-from tests.report.conftest import invented_run
+from tests.invented_runs import invented_run
 
 OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
 

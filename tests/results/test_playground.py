@@ -1,8 +1,8 @@
 from attnprobe.results.directory import PLAYGROUND, RunDirectory
 from attnprobe.results.playground import read_playground, write_playground
 from attnprobe.results.table import read_examples
-from tests.report.conftest import invented_run
-from tests.runs import seal_again
+from tests.invented_runs import invented_run
+from tests.small_runs import seal_again
 
 
 def test_what_fits_is_read(tmp_path):

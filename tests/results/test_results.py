@@ -12,7 +12,7 @@ from attnprobe.results.files import write_table
 from attnprobe.results.pivot import per_example
 from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of
 from tests.results.test_rows import IDENTITY
-from tests.runs import seal
+from tests.small_runs import seal
 
 
 def table(*parts, **identity):

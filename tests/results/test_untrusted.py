@@ -14,7 +14,7 @@ from attnprobe.results.files import (
     write_sealed,
 )
 from attnprobe.runs.settings import Settings
-from tests.runs import composed
+from tests.small_runs import composed
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 8)

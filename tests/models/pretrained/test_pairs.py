@@ -25,7 +25,7 @@ from tests.models.pretrained.families import (
     library_says,
     run_settings,
 )
-from tests.runs import composed
+from tests.small_runs import composed
 
 pytest.importorskip("transformers")
 SECOND = ["dull people", "the music was fine and the story long", "a film of people"]

@@ -22,7 +22,7 @@ from tests.models.pretrained.families import (
     batch_of,
     prompted,
 )
-from tests.runs import SMALL_ADVERSARY, composed
+from tests.small_runs import SMALL_ADVERSARY, composed
 
 transformers = pytest.importorskip("transformers")
 AUDIT = (

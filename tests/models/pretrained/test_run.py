@@ -18,7 +18,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.studies import carry_out_study
 from tests.models.pretrained.families import WORDS, checkpoint, library, library_says, run_settings
-from tests.runs import SMALL_ADVERSARY, composed
+from tests.small_runs import SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
 LABELS = ("very bad", "so-so", "Good", "great")

@@ -12,7 +12,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained import families
 from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier
-from tests.runs import composed
+from tests.small_runs import composed
 from tests.toys import predict
 
 pytest.importorskip("transformers")

@@ -10,7 +10,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import WORDS, library_says, run_settings, taught
-from tests.runs import composed
+from tests.small_runs import composed
 
 pytest.importorskip("transformers")
 PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,erasure,skill,swaps,agreement,faithfulness]"

@@ -23,9 +23,9 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
-from tests.report.conftest import invented_run
+from tests.invented_runs import invented_run
 from tests.report.page.conftest import EVERYTHING
-from tests.runs import SMALL_ADVERSARY, seal, small_run
+from tests.small_runs import SMALL_ADVERSARY, seal, small_run
 
 HOSTILE = "</script><script>alert(1)</script>"
 

@@ -7,9 +7,9 @@ import pytest
 
 from attnprobe.report.page import build
 from attnprobe.results.table import read_examples, read_results
-from tests.report.conftest import invented_run
+from tests.invented_runs import invented_run
 from tests.report.page.conftest import EVERYTHING, until
-from tests.runs import seal_again
+from tests.small_runs import seal_again
 
 # an ending script element, markup, an override of the direction, a zero-width space, emoji, Arabic,
 # a quoted ampersand

@@ -9,9 +9,9 @@ from attnprobe.results.directory import PLAYGROUND
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import read_examples
 from attnprobe.runs.collecting import played
-from tests.report.conftest import invented_run
+from tests.invented_runs import invented_run
 from tests.report.page.conftest import until
-from tests.runs import seal_again
+from tests.small_runs import seal_again
 
 NAMES = ["bad", "so-so", "<b>good</b>"]
 

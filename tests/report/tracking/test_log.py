@@ -25,7 +25,7 @@ from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
 from tests.report.tracking import sent
-from tests.runs import seal_again, small_run
+from tests.small_runs import seal_again, small_run
 
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
 

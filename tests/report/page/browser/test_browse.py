@@ -15,7 +15,7 @@ from attnprobe.report.page.browser import PER_BLOCK, browse, packed, rounded
 from attnprobe.report.page.build import write_report
 from attnprobe.results.table import read_examples, read_results
 from tests.report.page.conftest import EVERYTHING, until
-from tests.runs import seal_again
+from tests.small_runs import seal_again
 
 MAPS = (
     ("adversarial", "found_attention"),

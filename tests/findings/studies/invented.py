@@ -1,0 +1,141 @@
+"""Studies of invented runs: their numbers are wished for, and no model is trained."""
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import f1_score
+
+from attnprobe.results.files import write_sealed, write_table
+from attnprobe.results.table import Rows
+from tests.small_runs import seal
+
+EXAMPLES = 400
+ALL = ("uniform", "seeds", "guide", "adversary")
+
+
+def invented_run(
+    directory,
+    role,
+    seed,
+    *,
+    f1,
+    alike=0.9,
+    tvd=0.0,
+    jsd=0.0,
+    teacher=False,
+    adversarial=False,
+    validation=None,
+    texts=EXAMPLES,
+):
+    identity = {
+        "run_id": f"{role}-{seed}",
+        "experiment": f"wiegreffe_{role}",
+        "data": "sst",
+        "model": "lstm_additive",
+        "seed": seed,
+        "split": "test",
+    }
+    draw = np.random.default_rng([seed, len(role)])
+    ids = np.arange(texts)
+    whole = np.array([-1])
+    tables = {"performance": Rows(), "training": Rows()}
+    # every second text is of class 1; of those that many are missed, others for every seed
+    label = ids % 2
+    missed = round(texts // 2 * 2 * (1 - f1) / (2 - f1))
+    prediction = label.copy()
+    own = np.random.default_rng([seed, len(role), 1])
+    prediction[own.permutation(np.flatnonzero(label))[:missed]] = 0
+    f1 = f1_score(label, prediction)
+    shared = np.random.default_rng(5).dirichlet(np.full(8, 0.3), texts)
+    attention = alike * shared + (1 - alike) * own.dirichlet(np.full(8, 0.3), texts)
+    examples = {
+        "example_id": ids,
+        "label": label,
+        "prediction": prediction,
+        "attention": list(attention),
+    }
+    (directory / "examples").mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(examples).to_parquet(directory / "examples/test.parquet")
+    tables["performance"].add("f1", whole, np.array([[0.5, f1]]), np.arange(2))
+    tables["performance"].add("f1_macro", whole, np.array([0.6]))
+    for name, value in (validation or {}).items():
+        tables["training"].add(f"validation_{name}", whole, np.array([[9.0, value]]), np.arange(2))
+    of_texts = {"teacher": {}, "adversarial": {}}
+    if teacher:
+        noise = draw.normal(0, 0.01, texts)
+        of_texts["teacher"] = {
+            "tvd": np.clip(tvd + noise, 0, 1),
+            "jsd": np.clip(jsd + noise, 0, 0.69),
+        }
+        of_texts["teacher"] |= {
+            "teacher_max_attention": np.linspace(0.1, 0.9, texts),
+            "teacher_predicted_class": ids % 2,
+        }
+    if adversarial:
+        constant = {
+            "is_exact": 1.0,
+            "found_jsd": 0.5,
+            "found_tvd": 0.01,
+            "optimum_jsd": 0.6,
+            "optimum_tvd": 0.01,
+        }
+        of_texts["adversarial"] = {name: np.full(texts, value) for name, value in constant.items()}
+        of_texts["adversarial"] |= {
+            "max_attention": np.linspace(0.1, 0.9, texts),
+            "predicted_class": ids % 2,
+        }
+    for probe, columns in of_texts.items():
+        for name, values in columns.items():
+            tables.setdefault(probe, Rows()).add(name, ids, values)
+    for probe, rows in tables.items():
+        write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
+    listed = {probe: {"settings": None} for probe in tables}
+    seal(directory, run_id=directory.name, tables=listed, classes=["no", "yes"])
+
+
+def invented_study(
+    folder,
+    base,
+    uniform,
+    guides,
+    adversaries,
+    seeds_jsd=0.1,
+    tests=ALL,
+    searched=True,
+    of="wiegreffe",
+    alike=0.9,
+    texts=EXAMPLES,
+):
+    """The directory of a study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd,
+    jsd)}`."""
+    members = []
+
+    def member(role, seed, parameter=None, **numbers):
+        name = f"{role}-{seed}-{parameter}"
+        invented_run(folder / name, role, seed, texts=texts, **numbers)
+        members.append(
+            {
+                "role": role,
+                "seed": seed,
+                "parameter": parameter,
+                "run_id": name,
+                "directory": f"../{name}",
+            }
+        )
+
+    for seed, f1 in enumerate(base):
+        more = {"teacher": seed > 0, "adversarial": searched and seed == 0}
+        member("base", seed, f1=f1, alike=alike, jsd=seeds_jsd, tvd=0.05, **more)
+    for seed, f1 in enumerate(uniform):
+        member("uniform", seed, f1=f1)
+    for by, values in guides.items():
+        for seed, f1 in enumerate(values):
+            member(f"guide_{by}", seed, f1=f1)
+    for weight, (tvd, jsd) in adversaries.items():
+        curve = {"loss": 0.1, "tvd": tvd, "jsd": jsd}
+        member("adversary", 0, weight, f1=0.8, teacher=True, tvd=tvd, jsd=jsd, validation=curve)
+    directory = folder / "study"
+    content = {"study": of, "data": "sst", "model": "lstm_additive", "members": members}
+    write_sealed(
+        content | {"settings": {"tests": list(tests), "above": 0.4}}, directory / "study.json"
+    )
+    return directory

@@ -1,0 +1,169 @@
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import Done, read_study
+from attnprobe.findings.studies.wiegreffe import Wiegreffe, chosen_adversary
+from attnprobe.report.publish import write_study
+from attnprobe.results.directory import RunDirectory
+from attnprobe.runs.run import run
+from attnprobe.runs.studies import carry_out_study, with_teacher
+from tests.small_runs import SMALL, composed
+
+TINY = (
+    "data.source.train_size=60",
+    "data.source.validation_size=20",
+    "data.source.test_size=20",
+    "training.epochs=1",
+)
+STUDY = ("study.seeds=[1]", "study.weights=[0.0,0.5]")
+
+
+def command(output, *more):
+    return ["+experiment=wiegreffe", *SMALL, *TINY, *STUDY, f"output={output}", *more]
+
+
+def compose(overrides):
+    return composed(*overrides)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return carry_out_study(command(tmp_path_factory.mktemp("runs")), compose)
+
+
+def members(directory):
+    return pd.DataFrame(json.loads((directory / "study.json").read_text())["members"])
+
+
+def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished):
+    runs = members(finished)
+    assert runs.groupby("role").size().to_dict() == {
+        "base": 2,
+        "uniform": 2,
+        "adversary": 2,
+        "guide_uniform": 2,
+        "guide_trained": 2,
+        "guide_base": 2,
+        "guide_adversary": 2,
+    }
+    manifests = {
+        row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()
+    }
+    base = runs[runs["role"] == "base"].iloc[0]["run_id"]
+    adversaries = {
+        finished / row.directory: row.run_id
+        for row in runs[runs["role"] == "adversary"].itertuples()
+    }
+    chosen = adversaries[chosen_adversary(list(adversaries), 0.4)]
+    expected = {
+        "uniform": None,
+        "guide_uniform": None,
+        "guide_trained": None,
+        "guide_adversary": chosen,
+    }
+    for row in runs.itertuples():
+        teacher = manifests[row.run_id]["teacher"]
+        wanted = expected.get(row.role, None if row.run_id == base else base)
+        assert (teacher and teacher["run_id"]) == wanted, row.role
+        assert manifests[row.run_id]["experiment"] == f"wiegreffe_{row.role}"
+
+
+@pytest.mark.slow
+def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path):
+    write_study(read_study(finished))
+    output = tmp_path / "runs"
+    shutil.copytree(finished.parents[1], output)
+    copied = output / "testbed" / finished.name
+    shutil.rmtree(copied)
+    kept = {path: path.stat().st_mtime_ns for path in output.rglob("manifest.json")}
+    for path in sorted(kept)[::3]:  # as if killed before these were done
+        shutil.rmtree(path.parent)
+    again = carry_out_study(command(output), compose)
+    assert again.name == finished.name
+    write_study(read_study(again))
+    tables = sorted((finished / "tables").glob("*.csv"))
+    assert len(tables) == 4
+    for table in tables:
+        assert (again / "tables" / table.name).read_bytes() == table.read_bytes()
+    untouched = [path for path in sorted(kept) if path not in sorted(kept)[::3]]
+    assert all(path.stat().st_mtime_ns == kept[path] for path in untouched)
+
+
+def test_teacher_auto_finds_or_trains_the_base(tmp_path, capsys):
+    given = [
+        *SMALL,
+        *TINY,
+        "training=adversary",
+        "probe=[teacher]",
+        f"output={tmp_path}",
+        "teacher=auto",
+    ]
+    first = with_teacher(given, compose)
+    directory = first[-1].removeprefix("teacher=")
+    assert "teacher: " in capsys.readouterr().out
+    assert (
+        RunDirectory(directory).manifest()["training"]["training"]["recipe"]["selection_metric"]
+        == "roc_auc"
+    )
+    manifest = tmp_path / directory / "manifest.json"
+    before = manifest.stat().st_mtime_ns
+    assert with_teacher(given, compose) == first  # found this time
+    assert manifest.stat().st_mtime_ns == before
+    adversary = run(composed(*first))
+    assert RunDirectory(adversary).manifest()["teacher"]["directory"] == directory
+    named = [*given[:-1], f"teacher={directory}"]
+    assert with_teacher(named, compose) == named
+
+
+def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, finished):
+    base = finished / members(finished).iloc[0]["directory"]
+    common = [
+        *SMALL,
+        *TINY,
+        "training=adversary",
+        "probe=[teacher]",
+        f"teacher={base}",
+        f"output={tmp_path}",
+    ]
+    with pytest.raises(UserError, match="another split: 60 examples in train there, 70 here"):
+        run(composed(*common, "data.source.train_size=70"))
+    with pytest.raises(UserError, match=r"another tokenisation: .* and 5 here"):
+        run(composed(*common, "data.max_tokens=5"))
+    assert not list(tmp_path.rglob("config.yaml"))
+    with pytest.raises(UserError, match="teacher=None: name a finished run"):
+        run(composed(*SMALL, "training=adversary", f"output={tmp_path}"))
+    with pytest.raises(UserError, match="does not exist"):
+        run(
+            composed(
+                *SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"
+            )
+        )
+
+
+def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
+    whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
+    for settings, message in (
+        (
+            {"seeds": (1,), "weights": (0.1,), "model_class": whole},
+            "guide and adversary train models of three stages",
+        ),
+        (
+            {"tests": ["seed"]},
+            r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds",
+        ),
+        ({"tests": ["seeds"]}, r"study\.seeds is empty"),
+        ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Wiegreffe(**settings)
+    study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
+    stages = study.stages(0, "bert", done := [])
+    done += [Done(one, Path("base")) for one in next(stages)]
+    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == [
+        "model.given=uniform"
+    ] * 2

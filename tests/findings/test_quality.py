@@ -1,0 +1,72 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from attnprobe.findings.quality import quality, quality_of
+from attnprobe.report.page.build import write_report
+from tests.small_runs import seal_again
+
+
+def test_one_class_for_every_text_is_named():
+    found = quality([0] * 97 + [1] * 3, [0] * 100, ["no", "yes"])
+    assert (found.accuracy, found.majority, found.only, found.n) == (0.97, 0.97, "no", 100)
+    assert found.warning.startswith(
+        "This classifier predicts one class for every text (no): accuracy 0.970 ["
+    )
+    assert quality([0, 1], [1, 1]).only == "class 1"
+    assert quality([], []) is None
+
+
+@pytest.mark.parametrize(("right", "warns"), [(52, True), (58, True), (80, False), (20, True)])
+def test_the_interval_is_wilsons_and_decides(right, warns):
+    labels = np.arange(100) % 2
+    predictions = np.where(np.arange(100) < right, labels, 1 - labels)
+    found = quality(labels, predictions)
+    low, high = stats.binomtest(right, 100).proportion_ci(method="wilson")
+    assert (found.accuracy, found.low, found.high, found.majority) == pytest.approx(
+        (right / 100, low, high, 0.5)
+    )
+    assert bool(found.warning) == warns == (low <= 0.5)
+
+
+@pytest.mark.parametrize(("right", "better"), [(531, False), (550, False), (600, True)])
+def test_a_hair_above_guessing_is_not_better_than_guessing(right, better):
+    """0.531 of 1,000 is above a half by its whole interval: one coin in forty is."""
+    labels = np.arange(1000) % 2
+    found = quality(labels, np.where(np.arange(1000) < right, labels, 1 - labels))
+    assert found.balanced_low > 0.499
+    assert (found.better_than_guessing, found.asked) == (better, pytest.approx(0.525))
+
+
+def test_few_classifiers_that_flip_a_coin_pass():
+    """All that 20 texts of each class can show, weighted by how likely a coin shows it."""
+    labels = np.repeat([0, 1], 20)
+    alone = 0.0
+    passed = 0.0
+    for first in range(21):
+        for second in range(21):
+            right = np.concatenate([np.arange(20) < first, np.arange(20) < second])
+            found = quality(labels, np.where(right, labels, 1 - labels))
+            likely = stats.binom.pmf(first, 20, 0.5) * stats.binom.pmf(second, 20, 0.5)
+            alone = alone + likely * (found.balanced_low > 0.5)
+            passed = passed + likely * found.better_than_guessing
+    assert alone > 0.02
+    assert passed < 0.011
+
+
+def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path, no_pictures):
+    good = make_run("good")
+    bad = make_run("bad", model="cnn_additive", names=["<b>no</b>", "yes"])
+    path = bad / "examples/test.parquet"
+    pd.read_parquet(path).assign(prediction=0).to_parquet(path)
+    seal_again(bad)
+    assert quality_of(good).warning == ""
+    text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
+    glance, verdicts = re.findall(r"<li>(?:This classifier|<b>)[^\n]*?</li>", text)
+    for warning in (glance, verdicts):
+        assert "predicts one class for every text (&lt;b&gt;no&lt;/b&gt;)" in warning
+    assert "cnn_additive" in verdicts
+    assert "lstm_additive" not in verdicts

@@ -1,0 +1,236 @@
+import base64
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import attnprobe.probes
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.reading import present, readings
+from attnprobe.plots.grid import TITLE_WIDTH, title
+from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
+from attnprobe.report import figures as draw
+from attnprobe.results.numbers import numbers_of
+from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
+from attnprobe.results.table import read_results
+from tests.probes import tables
+from tests.small_runs import seal_again
+
+METRICS = ("median_tvd", "max_attention", "predicted_class")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def test_every_figure_is_a_pdf_and_a_png_of_the_same_bytes_twice_and_leaves_no_setting_behind(
+    make_run, tmp_path
+):
+    run = make_run(count=25)
+    before = dict(mpl.rcParams)
+    first = draw.draw_figures(run, tmp_path / "a")
+    second = draw.draw_figures(run, tmp_path / "b")
+    assert dict(mpl.rcParams) == before
+    stems = {"permutation", "adversarial_jsd", "adversarial_by_attention", "adversarial_heatmaps"}
+    assert {path.name for path in first} == {
+        f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")
+    }
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    pdf = next(path for path in first if path.suffix == ".pdf").read_bytes()
+    assert b"/FontFile2" in pdf  # TrueType, embedded
+    assert b"/Type3" not in pdf
+    assert b"CreationDate" not in pdf
+
+
+def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_path):
+    run = make_run(probes=("performance", "permutation"))
+    assert {path.stem for path in draw.draw_figures(run, tmp_path / "f")} == {"permutation"}
+    assert draw.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
+    stems = {
+        path.stem for path in draw.draw_figures(make_run("whole"), tmp_path / "h", words=False)
+    }
+    assert "adversarial_heatmaps" not in stems
+    assert "adversarial_jsd" in stems
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"classes": 1, "count": 3},
+        {"classes": 4, "exact": False},
+        {"classes": 9},
+        {"longest": 1},
+        {"count": 1},
+    ],
+)
+def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
+    assert len(draw.draw_figures(make_run(**shape), tmp_path / "f")) == 8
+
+
+def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_path):
+    runs = [make_run("sst 0"), make_run("sst-1", seed=1), make_run("imdb", data="imdb")]
+    stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
+    assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
+    (drawing,) = readings()["permutation"].drawings
+    shown = texts(tables.draw(drawing, read_results(runs)))
+    assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(shown)
+
+
+def test_the_permutation_figure_counts_every_bin_and_class(make_run):
+    results = read_results(make_run(count=200))
+    (drawing,) = readings()["permutation"].drawings
+    shown = texts(tables.draw(drawing, results))
+    wide = per_example(results, "permutation", METRICS)
+    counts = wide.groupby(
+        [wide.predicted_class, pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)],
+        observed=False,
+    ).size()
+    expected = [f"n = {count}" for count in counts]
+    assert sorted(text for text in shown if text.startswith("n = ")) == sorted(expected)
+
+
+def test_the_histogram_holds_every_example_in_forty_bins(make_run):
+    results = read_results(make_run(count=80, exact=False))
+    drawing = readings()["adversarial"].drawings[0]
+    panel = tables.draw(drawing, results).axes[0]
+    found, optimum, bound = (patch.get_data() for patch in panel.patches)
+    wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
+    for steps, metric in ((found, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
+        assert len(steps.values) == 40
+        for low, high, share in zip(steps.edges[:-1], steps.edges[1:], steps.values, strict=True):
+            inside = sum(low <= value < high for value in wide[metric])
+            assert share == pytest.approx(inside / 80)
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
+    wide = per_example(read_results([make_run("a"), make_run("b")]), "permutation", METRICS)
+    assert [facet.title for facet in facets(wide)] == [
+        "sst · lstm_additive · a",
+        "sst · lstm_additive · b",
+    ]
+    runs = [make_run("c"), make_run("d", experiment="other")]
+    wide = per_example(read_results(runs), "permutation", METRICS)
+    expected = [
+        f"sst · lstm_additive · {experiment}" for experiment in ("jain_adversarial", "other")
+    ]
+    assert [facet.title for facet in facets(wide)] == expected
+
+
+def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
+    first = make_run("here")
+    second = make_run("there")
+    shutil.copytree(first / "tables", second / "tables", dirs_exist_ok=True)
+    seal_again(second)
+    with pytest.raises(UserError, match="run here is there twice"):
+        draw.draw_figures([first, second], tmp_path / "f")
+
+
+def test_readings_are_found_by_being_there():
+    folder = Path(attnprobe.probes.__file__).parent
+    files = (
+        path
+        for path in folder.glob("[!_]*.py")
+        if "\nREADING = " in path.read_text(encoding="utf-8")
+    )
+    assert set(readings()) == {path.stem for path in files}
+    probes = pd.DataFrame({"probe": ["adversarial", "unheard_of", "performance"], "metric": "a"})
+    identity = {
+        "run_id": "r",
+        "experiment": "e",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+    }
+    numbers = numbers_of(probes.assign(**identity))
+    assert [reading.probe for reading in present(numbers)] == ["performance", "adversarial"]
+
+
+def test_titles_of_data_are_not_interpreted(make_run):
+    results = read_results(make_run(data="costs $5 or $\\frac{1}{2}$", model="[red]"))
+    for drawing in (*readings()["permutation"].drawings, *readings()["adversarial"].drawings[:2]):
+        with paper_style():
+            figure = drawing.draw(results, None)
+            figure.canvas.draw()  # a formula would be parsed here, and fail
+        assert any("costs $5 or" in text for text in texts(figure))
+        assert not any(
+            text.get_parse_math() for text in figure.findobj(mpl.text.Text) if text.get_text()
+        )
+
+
+def test_panel_titles_break_at_dots_and_shorten_long_words():
+    panel = new_figure().subplots()
+    title(panel, "newsgroups_pair · average_additive · class 0 · " + "x" * 50)
+    lines = panel.get_title("left").split("\n")
+    assert lines[:2] == ["newsgroups_pair · average_additive", "class 0"]
+    assert max(text_width(line, LETTERS) for line in lines) <= TITLE_WIDTH
+    assert lines[-1].endswith("…")
+
+
+def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
+    assert drawable("a\n\tж$\u0007", ["DejaVu Sans"]) == "a  ж$ "
+    assert drawable("映x", ["DejaVu Sans"]) == "□x"
+
+
+def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
+    kept = {}
+    monkeypatch.setattr(
+        draw, "save", lambda figure, directory, stem: kept.update({stem: figure}) or []
+    )
+    runs = {}
+    for seed, names in enumerate((["_bad_", "映画 $5"], ["_bad_", "映画 $5"], ["no", "yes"], None)):
+        runs[seed] = make_run(f"run{seed}", seed=seed, count=20)
+        if names:
+            (runs[seed] / "pipeline.json").write_text(json.dumps({"classes": names}))
+    named = [drawable("_bad_"), drawable("映画 $5")]
+    numbered = ["class 0", "class 1"]
+    for seeds, words, expected in (
+        ((0, 1), True, named),
+        ((0,), False, numbered),
+        ((0, 2), True, numbered),
+        ((0, 3), True, numbered),
+    ):
+        draw.draw_figures([runs[seed] for seed in seeds], tmp_path / "f", words=words)
+        assert [text.get_text() for text in kept["permutation"].legends[0].get_texts()] == expected
+
+
+@pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
+def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_where_names_look_alike(
+    names,
+):
+    rows = pd.DataFrame({"predicted_class": [0.0, 1.0]})
+    assert [name for name, _ in split_by_class(rows, 2)] == ["class 0", "class 1"]
+    assert [name for name, _ in split_by_class(rows, 1)] == ["all 2 classes"]
+    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == [
+        "all examples"
+    ]
+    rows.attrs = {CLASSES: names}
+    assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
+    rows.attrs = {CLASSES: ["bad", "good"]}
+    assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("largest", "kind"), [(draw.LARGEST, "application/gzip"), (100, "image/png")]
+)
+def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(
+    monkeypatch, tmp_path, largest, kind
+):
+    monkeypatch.setattr(draw, "LARGEST", largest)
+    figure = new_figure(2, 1)
+    figure.subplots().set_title("<script>")
+    made = draw.picture(figure, "one", "What was lost. More.", tmp_path)
+    start, _, content = made.source.partition(";base64,")
+    assert start == f"data:{kind}"
+    drawn = base64.b64decode(content)
+    assert b"PNG" in drawn if kind == "image/png" else b"<svg" in gzip.decompress(drawn)
+    assert made.alternative == "Figure: What was lost. The table beside it has its numbers."
+    assert (made.width, made.height) == (240, 120)
+    assert (tmp_path / made.file).read_bytes()[:5] == b"%PDF-"
+    assert draw.picture(figure, "two", "", tmp_path, shown=False).source == ""

@@ -1,0 +1,275 @@
+"""The study of the open questions: its grid, its statistics on planted numbers, and a tiny one from
+training to the page."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy
+
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import read_study
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.studies import carry_out_study
+from research.questions import (
+    BOUNDS,
+    MARGINS,
+    STATED,
+    Cell,
+    Contrast,
+    Grid,
+    Questions,
+    contrasts,
+    resampling,
+    verdicts,
+)
+from tests.small_runs import composed
+
+FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}
+ENCODERS = {
+    "average": ["model=average", "model.width={width}"],
+    "lstm": ["model=lstm", "model.width={half}"],
+}
+
+
+def study(**changes):
+    settings = {
+        "families": FAMILIES,
+        "encoders": ENCODERS,
+        "without_context": ["average"],
+        "single": ["token"],
+        "blocks": [{"families": ["token", "order"], "encoders": ["average", "lstm"]}],
+    }
+    return Questions(**settings | changes)
+
+
+def test_a_grid_is_the_union_of_its_blocks_less_what_an_encoder_cannot_represent():
+    both = study(
+        blocks=[
+            *study().blocks,
+            {"families": ["token"], "encoders": ["lstm"], "texts": [1000, 250]},
+        ]
+    )
+    cells = both.cells(both.blocks)
+    expected = {
+        (family, encoder, 32, texts, 1, attention)
+        for family, encoder, texts, attention in itertools.product(
+            FAMILIES, ENCODERS, (1000, 250), ("learned", "uniform")
+        )
+        if (encoder, family) != ("average", "order")
+        and (texts == 1000 or (family, encoder) == ("token", "lstm"))
+    }
+    assert len(cells) == len(expected)
+    assert {(*cell, attention) for cell, attention in cells} == expected
+    (stage,) = study(draws=[3, 4], seeds=[7]).stages(0, "lstm", [])
+    assert len(stage) == 12
+    assert {one.seed for one in stage} == {7}
+    lstm = next(one for one in stage if one.role == "order-lstm-32-1000-1-uniform-4")
+    assert {"model.width=16", "data.source.seed=4", "model/attention=uniform"} <= set(
+        lstm.overrides
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"margins": {"Q1a": 0.05}},
+            r"study\.margins: Q1a=0\.05: expected .* at least as strict as 0\.02",
+        ),
+        (
+            {"margins": {"Q2a": 0.05}},
+            r"study\.margins: Q2a=0\.05: expected .* at least as strict as 0\.1",
+        ),
+        (
+            {"blocks": [{"families": ["tokens"], "encoders": ["lstm"]}]},
+            r"families=\['tokens'\]: expected some of token",
+        ),
+        ({"seeds": []}, r"study\.draws or study\.seeds is empty"),
+    ],
+)
+def test_margins_are_never_loosened_and_names_are_checked(changes, words):
+    assert study(margins={"Q1a": 0.01}).margins["Q1a"] == 0.01
+    with pytest.raises(UserError, match=words):
+        study(**changes)
+
+
+def interval(values):
+    found = Grid.__new__(Grid)
+    cell = Cell("token", "lstm", 32, 1000, 1)
+    found.weights = resampling(*values.shape)
+    found.solved = {}
+    found.found = {("accuracy", cell, "learned"): np.stack([values, np.ones_like(values)], -1)}
+    return found.of("accuracy", cell, "learned")
+
+
+def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
+    """The spread of each level alone is what theory says of a bootstrap of so many; nothing varies,
+    nothing spreads."""
+    random = np.random.default_rng(0)
+    shape = (5, 4, 50)
+    of_draws, of_seeds, of_texts = (
+        random.normal(size=size) for size in ((5, 1, 1), (5, 4, 1), (5, 1, 50))
+    )
+    of_seeds -= of_seeds.mean(1, keepdims=True)
+    of_texts -= of_texts.mean(2, keepdims=True)
+    for values, variance in (
+        (of_draws, of_draws.var() / 5),
+        (of_seeds, of_seeds.var(1).mean() / 4 / 5),
+        (of_texts, of_texts.var(2).mean() / 50 / 5),
+    ):
+        number = interval(np.broadcast_to(values, shape).copy())
+        assert number[0] == pytest.approx(values.mean())
+        assert number[1:].var() == pytest.approx(variance, rel=0.25)
+    assert np.ptp(interval(np.full(shape, 0.5))) < 1e-6
+
+
+def planted(numbers, shape=(4, 2, 60)):
+    """A grid in which (quantity, cell, attention) has these means, with a little noise."""
+    found = Grid.__new__(Grid)
+    random = np.random.default_rng(1)
+    found.weights = resampling(*shape)
+    found.found = {}
+    for key, mean in numbers.items():
+        noise = random.normal(0, 0.01, shape)
+        found.found[key] = np.stack([mean + noise - noise.mean(), np.ones(shape)], -1)
+    found.solved = {
+        cell: np.ones(shape[:2], bool) for name, cell, kind in numbers if name == "accuracy"
+    }
+    return found
+
+
+def world(gain, off, leak, longer, wider):
+    """All numbers that the hypotheses are about, of a world in which these effects are as large as
+    said."""
+    made = {}
+    for family, encoder in itertools.product(
+        ("token", "twins", "majority5"), ("average", "lstm", "transformer2")
+    ):
+        cell = Cell(family, encoder, 32, 1000, 1)
+        made["word", cell, "learned"] = 0.9 - (0 if encoder == "average" else off)
+        made["state", cell, "learned"] = 0.8
+    for texts, more in ((250, gain), (4000, 0.0)):
+        for length in (1, 4):
+            cell = Cell("token", "average", 32, texts, length)
+            made["accuracy", cell, "learned"] = 0.99
+            made["accuracy", cell, "uniform"] = 0.99 - more
+    for family, bound in (("recall2", 0.75), ("recall4", 0.604)):
+        cell = Cell(family, "lstm", 32, 1000, 1)
+        made["accuracy", cell, "learned"], made["accuracy", cell, "uniform"] = bound + gain, bound
+    for kind in ("right_leak", "right_none", "wrong_leak", "wrong_none"):
+        made["gain", Cell("order", "lstm", 32, 1000, 1), kind] = (
+            leak if kind.endswith("leak") else 0.0
+        )
+    for width, length in ((32, 1), (32, 4), (8, 1), (128, 1)):
+        cell = Cell("order", "lstm", width, 1000, length)
+        made["jsd", cell, "learned"] = 0.3 + longer * np.log2(length)
+        made["accuracy", cell, "learned"] = 0.99
+        for weight, far in (("0.005", 0.2), ("0.03", 0.5)):
+            made["far", cell, weight] = far
+            made["tvd", cell, weight] = 0.1 - (wider if width == 128 else 0)
+    return made
+
+
+def test_planted_effects_are_found_and_their_absence_refutes():
+    found = planted(world(gain=0.25, off=0.4, leak=0.3, longer=0.1, wider=0.05))
+    assert verdicts(contrasts(found, MARGINS)).set_index("")["verdict"].to_dict() == dict.fromkeys(
+        STATED, "holds"
+    )
+    nothing = verdicts(
+        contrasts(planted(world(gain=0, off=0, leak=0, longer=0, wider=0)), MARGINS)
+    ).set_index("")
+    expected = dict.fromkeys(STATED, "refuted") | {"Q1a": "holds", "Q2b": "holds"}
+    assert nothing["verdict"].to_dict() == expected
+    assert verdicts(contrasts(planted({}), MARGINS))["verdict"].eq("not run").all()
+    # models that did not solve their task are left out on request
+    found.solved = {cell: np.zeros_like(one) for cell, one in found.solved.items()}
+    assert (
+        verdicts(contrasts(found, MARGINS, solved_only=True)).set_index("")["verdict"]["Q1a"]
+        == "not run"
+    )
+
+
+def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many_and_holm_can_leave_one_open():
+    """0 of 200: at most 0.0183 by Clopper & Pearson; of a bootstrap of equal numbers nothing would
+    be left."""
+    number = np.zeros(2001)
+    said, value, low, high, _ = Contrast("equal", number, "within", 0.02, 200).judged()
+    assert (said, value) == ("holds", 0)
+    assert (
+        high
+        == -low
+        == pytest.approx(scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact").high)
+    )
+    assert Contrast("equal", number, "within", 0.02, 100).judged()[0] == "open"
+    weak = Contrast(
+        "one", 0.022 + np.r_[0, np.random.default_rng(2).normal(0, 0.010, 2000)], "above", 0.0
+    )
+    assert verdicts({"Q1c": [weak]})["verdict"].tolist() == ["holds"]
+    assert set(verdicts({name: [weak] for name in STATED})["verdict"]) == {"open"}
+
+
+TINY = (
+    "+experiment=questions",
+    "study.draws=[100]",
+    "study.seeds=[0]",
+    "study.adversaries=[]",
+    "study.blocks=[{families: [token], encoders: [average], texts: [250]}]",
+)
+
+
+def test_a_tiny_study_is_sealed_before_it_begins_and_resumed(tmp_path):
+    command = [*TINY, f"output={tmp_path}"]
+    plans = []
+    directory = carry_out_study(
+        command, lambda overrides: composed(*overrides), on_plan=plans.append
+    )
+    assert all(f"{name}: {statement}" in plans[0].words for name, (statement, _) in STATED.items())
+    assert "Q2a 0.1" in plans[0].words
+    assert read_sealed(directory / "study.json")["plan"] == plans[0].words
+    assert carry_out_study(command, lambda overrides: composed(*overrides)) == directory
+    verdict, cells = read_study(directory).tables.values()
+    assert set(verdict["verdict"]) == {
+        "not run"
+    }  # the cells that the hypotheses are about were not
+    assert cells[["family", "encoder", "models"]].to_numpy().tolist() == [["token", "average", 1]]
+    assert 0.5 < cells["accuracy"].item() <= 1
+
+
+def best_accuracy(g):
+    """Of equal weights under score = f(text) + g(question), over all texts: keys are answered
+    together, for some f, where their own values are a matching of the largest weight."""
+    keys = range(len(g))
+    subsets = [own for size in range(len(g), 0, -1) for own in itertools.combinations(keys, size)]
+
+    def matched(own, text):
+        right = sum(g[key, text[key]] for key in own)
+        others = itertools.permutations([text[key] for key in own])
+        return all(
+            sum(g[key, value] for key, value in zip(own, one, strict=True)) <= right + 1e-9
+            for one in others
+        )
+
+    texts = list(itertools.permutations(keys))
+    return np.mean(
+        [next(len(own) for own in subsets if matched(own, text)) for text in texts]
+    ) / len(g)
+
+
+@pytest.mark.parametrize(("family", "keys"), [("recall2", 2), ("recall4", 4)])
+def test_equal_weights_cannot_recall_and_their_loss_is_least_at_chance(family, keys):
+    """The bound is reached by g_k(v) = k·v and by no other g that was tried; the cross-entropy,
+    convex in f and g, has its least value where all classes are as likely."""
+    assert best_accuracy(np.outer(np.arange(keys), np.arange(keys))) == pytest.approx(
+        BOUNDS[family], abs=5e-4
+    )
+    random = np.random.default_rng(0)
+    assert all(
+        best_accuracy(random.normal(size=(keys, keys))) <= BOUNDS[family] + 5e-4 for _ in range(20)
+    )
+    texts = list(itertools.permutations(range(keys)))
+    answers = np.eye(keys)[np.array(texts)]  # text, key, class
+    np.testing.assert_allclose(
+        answers.mean(1), 1 / keys
+    )  # what f has to fit, whatever it reads of a text
+    np.testing.assert_allclose(answers.mean(0), 1 / keys)  # what g has to fit

@@ -1,0 +1,144 @@
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import attnprobe
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.load import TrainedRun
+from attnprobe.runs.run import run
+from tests.small_runs import small_run
+from tests.toys import VOCABULARY, toy_classifier
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return run(
+        small_run(tmp_path_factory.mktemp("runs"), probes="[permutation,gradient,leave_one_out]")
+    )
+
+
+def toy_run(**settings):
+    """An untrained classifier with a vocabulary of letters, as `load_run` would give it."""
+    vocabulary = Vocabulary("abcdefghijklmnopqrstuvwxyz")
+    assert len(vocabulary) == VOCABULARY
+    classifier = toy_classifier(spread=3.0, **settings)
+    classes = ["<u>", "v", "w"][: classifier.classes]
+    rules = TextRules(tokenizer="whitespace")
+    pipeline = TextPipeline(
+        rules, vocabulary, classes, task=classifier.task, question=settings.get("question", False)
+    )
+    return TrainedRun(classifier, pipeline, {}, Path())
+
+
+def test_explain_says_of_a_test_text_what_the_run_said(directory):
+    loaded = attnprobe.load_run(directory)
+    examples = read_examples(directory)
+    explained = loaded.explain([" ".join(tokens) for tokens in examples["tokens"]])
+    assert list(explained["prediction"]) == [
+        loaded.classes[number] for number in examples["prediction"]
+    ]
+    assert [list(one) for one in explained["tokens"]] == [list(one) for one in examples["tokens"]]
+    probability = [list(one.values()) for one in explained["probability"]]
+    for mine, theirs in (
+        (explained["attention"], examples["attention"]),
+        (probability, examples["probability"]),
+    ):
+        np.testing.assert_allclose(np.concatenate([*mine]), np.concatenate([*theirs]), atol=1e-5)
+    for probe in ("gradient", "leave_one_out"):
+        table = read_results(directory, probe)
+        rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
+        np.testing.assert_allclose(np.concatenate([*explained[probe]]), rows["value"], atol=1e-5)
+
+
+def test_the_flipping_set_flips():
+    loaded = toy_run(encoder="average", classes=3, seed=1)
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(list("abcdefgh"), 5)) for _ in range(40)]
+    position_logits = loaded.classifier.readout(*loaded.outputs(texts)).position_logits.numpy()[
+        :, 1:6
+    ]
+    found = 0
+    for logits, row in zip(position_logits, loaded.explain(texts).to_dict("records"), strict=True):
+        left = np.array(row["attention"]) * ~np.array(row["flipping_set"])
+        if isinstance(row["flips_to"], str):
+            found += 1
+            assert loaded.classes[(left @ logits).argmax()] == row["flips_to"] != row["prediction"]
+        else:
+            assert not any(row["flipping_set"])
+    assert 0 < found < 40
+
+
+def test_several_labels_and_questions_have_no_flipping_set():
+    explained = toy_run(classes=3, task=Task.MULTI_LABEL).explain(["a b c", "d e"])
+    assert "flipping_set" not in explained
+    for row in explained.to_dict("records"):
+        assert row["prediction"] == [name for name, p in row["probability"].items() if p > 0.5]
+        assert len(row["gradient"]) == len(row["leave_one_out"]) == len(row["tokens"])
+    explained = toy_run(classes=3, question=True).explain(
+        ["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]]
+    )
+    assert list(explained["question"]) == ["d <i>", "e"]
+    assert explained["prediction"][0] == "v"
+    assert explained["probability"][1]["v"] == 0
+    assert "flipping_set" not in explained
+    assert "d &lt;i&gt; → v (p = 1.000)" in explained._repr_html_()
+
+
+def test_a_hierarchical_run_explains_sentences_and_their_words(tmp_path):
+    directory = run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[]"))
+    loaded = attnprobe.load_run(directory)
+    explained = loaded.explain(["a fine film . the plot is dull .", "fine ."])
+    row = explained.iloc[0]
+    assert row["tokens"] == ["a fine film .", "the plot is dull ."]
+    assert [len(weights) for weights in row["word_attention"]] == [4, 5]
+    assert len(row["flipping_set"]) == len(row["attention"]) == 2
+    assert not {"gradient", "leave_one_out"} & set(explained)
+    assert explained._repr_html_().count("within sentences</span>") == 2
+    with pytest.raises(UserError, match="attends to larger units"):
+        loaded.explain(["a fine film ."], importance=["gradient"])
+
+
+def test_unknown_words_and_markup():
+    explained = toy_run().explain(["<script>x</script>", "a <b>"])
+    assert (explained["tokens"][0], explained["attention"][0]) == (["<script>x</script>"], [1])
+    assert np.isnan(explained["leave_one_out"][0]).all()
+    html = explained._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;x&lt;/script&gt;" in html
+
+
+def test_explain_leaves_the_classifier_as_it_was():
+    loaded = toy_run()
+    before = deepcopy(loaded.classifier.state_dict())
+    pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
+    assert all(
+        (before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items()
+    )
+    assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
+    assert not loaded.classifier.training
+
+
+@pytest.mark.parametrize(
+    ("texts", "importance", "message"),
+    [
+        ([], None, r"texts=\[\]: expected a list of one or more"),
+        (["a film"], "gradient", r"expected a list of any of .*attention, .*gradient"),
+        (["a film"], ["attenton"], r"expected a list of any of .*attention, .*gradient"),
+        ("a film", None, "expected a list"),
+        (["a film", " "], None, "text 1 "),
+    ],
+)
+def test_explain_wants_texts_and_load_run_a_finished_run(texts, importance, message, tmp_path):
+    settings = {} if importance is None else {"importance": importance}
+    with pytest.raises(UserError, match=message):
+        toy_run().explain(texts, **settings)
+    with pytest.raises(UserError, match=r"no manifest\.json"):
+        attnprobe.load_run(tmp_path)

@@ -1,0 +1,118 @@
+import pytest
+import torch
+from lightning import Callback
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.utils.data import DataLoader
+
+from attnprobe.core.errors import UserError
+from attnprobe.runs.run import run
+from attnprobe.runs.training import fit
+from tests.small_runs import small_run
+from tests.toys import recipe, toy_batch, toy_classifier
+
+
+class Toy:
+    def train_dataloader(self, rank=0, processes=1):
+        return DataLoader([toy_batch([4, 5, 3])], batch_size=None)
+
+    def loader(self, split):
+        return self.train_dataloader()
+
+
+HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
+
+
+def fitted(classifier, folder, epochs, **given):
+    settings = {
+        "gradient_clip": None,
+        "callbacks": [],
+        "logger": None,
+        "hardware": HARDWARE,
+    } | given
+    return fit(classifier, Toy(), checkpoints=folder / "checkpoints", epochs=epochs, **settings)
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(None, 7), (2, 3)])
+def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path):
+    classifier = toy_classifier().train()
+    # nothing is learned: the first epoch stays the best
+    classifier.recipe = recipe(
+        skip_epochs=0, selection_metric="accuracy", optimizer=lambda groups: SGD(groups, lr=0.0)
+    )
+    chosen, curve = fitted(classifier, tmp_path, 7, patience=patience)
+    assert (chosen, len(curve)) == (0, epochs)
+
+
+@pytest.mark.parametrize(
+    ("skip", "values", "patience", "expected"),
+    [
+        (0, [0.5, 0.7, 0.6], None, (1, 3, 0.5)),
+        # any epoch that is not skipped beats all that are, and stops neither by them nor has its
+        # rate lowered by them
+        (2, [0.9, 0.8, 0.1, 0.2, 0.15, 0.1, 0.3], 2, (3, 6, 0.125)),
+        (2, [0.9, 0.95, -40.0, -50.0], None, (2, 4, 0.5)),
+        # nothing but skipped epochs: the best of them, however little better
+        (5, [0.900001, 0.900003, 0.900002], None, (1, 3, 0.5)),
+        (3, [0.900001, 0.900003, 0.900002], None, (1, 3, 0.5)),
+    ],
+)
+def test_skipped_epochs_are_chosen_only_among_themselves(
+    skip, values, patience, expected, tmp_path, monkeypatch
+):
+    classifier = toy_classifier().train()
+    schedulers = []
+
+    def scheduler(optimizer):
+        schedulers.append(
+            ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0)
+        )
+        return schedulers[0]
+
+    classifier.recipe = recipe(
+        skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler
+    )
+    scripted = iter(values)
+
+    def compute():
+        return {"f1": torch.zeros(2), "roc_auc": torch.tensor(next(scripted))}
+
+    monkeypatch.setattr(classifier.validation_performance, "compute", compute)
+    chosen, curve = fitted(classifier, tmp_path, len(values), gradient_clip=1.0, patience=patience)
+    assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
+
+
+class Filled(Callback):
+    """Keeps whether PyTorch fills new tensors while a model is trained."""
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        self.found = torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_new_tensors_are_not_filled_in_a_training(tmp_path):
+    classifier = toy_classifier().train()
+    looks = Filled()
+    before = torch.utils.deterministic.fill_uninitialized_memory
+    classifier.recipe = recipe()
+    fitted(classifier, tmp_path, 1, callbacks=[looks])
+    assert not looks.found
+    assert torch.utils.deterministic.fill_uninitialized_memory is before
+
+
+@pytest.mark.parametrize("tasks", [None, "2"])
+def test_a_slurm_machine_changes_nothing(tmp_path, monkeypatch, recwarn, tasks):
+    """Lightning would warn of an `srun` that is not used, and refuse `sbatch --ntasks=2`."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\nexit 1\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(srun.parent), prepend=":")
+    if tasks:
+        for name, value in {"NTASKS": tasks, "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}.items():
+            monkeypatch.setenv(f"SLURM_{name}", value)
+    run(small_run(tmp_path / "runs", "model=average"))
+    assert not [one for one in recwarn if "srun" in str(one.message)]
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")  # several tasks of srun
+    with pytest.raises(UserError, match=r"2 times .*expected --ntasks=1"):
+        run(small_run(tmp_path / "others"))
+    assert not (tmp_path / "others").exists()
