@@ -8,14 +8,9 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import networkx
-
-LONGEST_FILE = 750
-LONGEST_FUNCTION = 110
 MOST_PLACES = 3
 COPIED = 6
 WIDTH = 100
@@ -29,98 +24,10 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def long_files(
-    folder: Path, kinds: Sequence[str] = ("py", "js", "css", "html", "yaml")
-) -> list[str]:
-    """`file: lines` of every file over `LONGEST_FILE` lines."""
-    paths = sorted(path for kind in kinds for path in folder.rglob(f"*.{kind}"))
-    counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    return [
-        f"{path.relative_to(folder)}: {count}"
-        for path, count in counts.items()
-        if count > LONGEST_FILE
-    ]
-
-
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-
-
-def long_functions(folder: Path) -> list[str]:
-    """`file name: lines` of every function over `LONGEST_FUNCTION` lines, from `def` to the last
-    statement."""
-    return [
-        f"{path.relative_to(folder)} {one.name}: {lines}"
-        for path in sources(folder)
-        for one in functions_of(tree_of(path))
-        if (lines := (one.end_lineno or 0) - one.lineno + 1) > LONGEST_FUNCTION
-    ]
-
-
-@cache
-def imported(path: Path) -> frozenset[str]:
-    """The dotted names of all that a file imports, also inside functions; `from a import b` gives
-    `a` and `a.b`."""
-    names: set[str] = set()
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(names)
-
-
-def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
-    """`file → room` of every import, type-checking imports included, of a room that does not stand
-    on a lower floor than the file's own. The package's list of public names (its `__init__.py`) may
-    import anything."""
-    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
-    known = {path.stem for path in package.glob("*.py")} | {
-        path.parent.name for path in package.glob("*/__init__.py")
-    }
-    wrong = [f"{room}: on no floor" for room in sorted(known - floor.keys() - {"__init__"})]
-    for path in sources(package):
-        place = path.relative_to(package)
-        own = place.parts[0].removesuffix(".py")
-        if place == Path("__init__.py"):
-            continue
-        rooms = {
-            name.split(".")[1] for name in imported(path) if name.startswith(f"{package.name}.")
-        }
-        above = {
-            room
-            for room in rooms & known - {own}
-            if floor.get(room, len(floors)) >= floor.get(own, -1)
-        }
-        wrong += [f"{place} → {room}" for room in sorted(above)]
-    return wrong
-
-
-def circles(package: Path) -> list[list[str]]:
-    """Modules that import each other, imports within functions and for type checking included.
-
-    `from a import b` is an import of the module `a.b` where there is one, else of `a`.
-    """
-    parts = {
-        path: path.relative_to(package.parent).with_suffix("").parts for path in sources(package)
-    }
-    modules = {".".join(names).removesuffix(".__init__"): path for path, names in parts.items()}
-    graph: dict[str, set[str]] = {}
-    for name, path in modules.items():
-        found = set()
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                inner = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-                found |= {full if full in modules else node.module for full in inner.values()}
-        graph[name] = (found & modules.keys()) - {name, package.name}
-    graph[package.name] = set()  # the public names, looked up when they are asked for
-    groups = networkx.strongly_connected_components(networkx.DiGraph(graph))
-    return sorted(sorted(names) for names in groups if len(names) > 1)
 
 
 def crowded_names(package: Path) -> dict[str, list[str]]:

@@ -75,8 +75,6 @@ def main() -> None:
 def import_everything() -> None:
     """What the commands import, and what they read of sources, so that their forks need not: it
     decides no number."""
-    import matplotlib.backends.backend_agg
-    import matplotlib.backends.backend_pdf
     import matplotlib.backends.backend_svg  # noqa: F401 - and its neighbours
     import PIL.Image
     import torch

@@ -100,9 +100,10 @@ def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_ru
     for text in figure.findobj(mpl.text.Text):
         if text.get_text():
             extent = text.get_window_extent()
-            assert (
-                extent.x0 >= 0 and extent.x1 <= width and extent.y0 >= 0 and extent.y1 <= height
-            ), text  # noqa: PT018
+            assert extent.x0 >= 0, text
+            assert extent.x1 <= width, text
+            assert extent.y0 >= 0, text
+            assert extent.y1 <= height, text
 
 
 def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_out(make_run):

@@ -5,8 +5,8 @@ import pytest
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
-from tests.runs.launching.test_sweep import finish
 from tests.models.pretrained.families import WORDS, checkpoint, run_settings
+from tests.runs.launching.test_sweep import finish
 from tests.small_runs import composed
 
 pytest.importorskip("transformers")
