@@ -74,7 +74,8 @@ class Rollout(Importance):
         own = torch.eye(layers.mask.shape[1]).to(layers.weights[0])
         means = [one.mean(1) for one in layers.weights]
         return [
-            (one + own) / 2 if adds else one for one, adds in zip(means, layers.own, strict=True)
+            (one + own) / 2 if adds else one
+            for one, adds in zip(means, layers.adds_input, strict=True)
         ]
 
     def scores(self, subject: Subject) -> Scores:
@@ -136,7 +137,7 @@ class Moved(Rollout):
             )  # W_O v of every head and part
             for queries in torch.arange(parts, device=strengths.device).split(at_once):
                 vectors = torch.einsum("hij,hjd->ijd", mixing.weights[text][:, queries], projected)
-                if self.own and mixing.own:
+                if self.own and mixing.adds_input:
                     vectors[torch.arange(len(queries)), queries] += mixing.state[text, queries]
                 if self.normed and mixing.after is not None:
                     vectors = normalised_parts(
@@ -151,7 +152,11 @@ class Moved(Rollout):
                 else:
                     strengths[text, queries] = vectors.norm(dim=-1)
         shares = normalised(strengths).nan_to_num(nan=0)
-        return shares if self.own or not mixing.own else (shares + torch.eye(parts).to(shares)) / 2
+        return (
+            shares
+            if self.own or not mixing.adds_input
+            else (shares + torch.eye(parts).to(shares)) / 2
+        )
 
 
 class Alti(Moved):
@@ -243,7 +248,7 @@ def parts_of_logits(linearised: Linearised, text: int) -> Float[Tensor, "parts c
             "hij,jphs->iphs", weights, values.unflatten(-1, (len(weights), -1))
         ).flatten(2)
         result = shared(attended @ mixing.output.weight.T, mixing.output.bias)
-        vectors = normed(mixing.after, result + vectors if mixing.own else result, place)
+        vectors = normed(mixing.after, result + vectors if mixing.adds_input else result, place)
         if inner is None:
             continue
         moved = []  # by the feed-forward network, some states at a time

@@ -39,24 +39,24 @@ class AtSite(NamedTuple):
 class Summed(NamedTuple):
     """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt
     of each of its rows alone. `word` is the position of the word that a part belongs to, −1 for
-    none; `there` says which parts may have weight."""
+    none; `attendable` says which parts may have weight."""
 
     weights: Float[Tensor, "batch rows parts"]
     values: Float[Tensor, "batch rows parts size"]
     word: Int[Tensor, "batch parts"]
-    there: Bool[Tensor, "batch parts"]
+    attendable: Bool[Tensor, "batch parts"]
 
 
 class Layers(NamedTuple):
     """The self-attention of every layer on a batch, first layer first, all over the same parts.
     `row` is the part of each text whose state decides; None: the mean of all. `mask` says which
-    parts are no padding, `own` of each layer whether it adds its own input to what it attends
-    to."""
+    parts are no padding, `adds_input` of each layer whether it adds its own input to what it
+    attends to."""
 
     weights: Sequence[Float[Tensor, "batch heads parts parts"]]
     row: Int[Tensor, "batch"] | None
     mask: Bool[Tensor, "batch parts"]
-    own: Sequence[bool]
+    adds_input: Sequence[bool]
 
 
 def membership(batch: Batch) -> Float[Tensor, "batch pieces seq"]:
@@ -117,7 +117,7 @@ class Model(nn.Module, metaclass=Checked):
             [one.weights for one in mixings],
             linearised.row,
             linearised.mask,
-            [one.own for one in mixings],
+            [one.adds_input for one in mixings],
         )
 
     def linearised(self, batch: Batch) -> Linearised | str:

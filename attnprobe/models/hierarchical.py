@@ -117,10 +117,10 @@ def words_per_sentence(batch: Batch) -> list[list[int]]:
     return [layout.words[layout.row == row].tolist() for row in range(len(batch))]
 
 
-def by_sentence(words: Any, lengths: Sequence[int]) -> list[Any]:
+def cut_into_sentences(words: Any, lengths: Sequence[int]) -> list[Any]:
     """One sequence of words (or their weights) cut into sentences of these lengths.
 
-    >>> by_sentence(["a", "b", "c"], [1, 2])
+    >>> cut_into_sentences(["a", "b", "c"], [1, 2])
     [['a'], ['b', 'c']]
     """
     ends = accumulate(lengths)

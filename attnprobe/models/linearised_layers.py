@@ -27,7 +27,7 @@ class Norm(NamedTuple):
 
 class Mixing(NamedTuple):
     """An attention and what is added to it: result = after(state + output(heads side by side of Σ_j
-    weights_ij · values_j)), the state being added where `own`. values = value(before(state)), where
+    weights_ij · values_j)), the state being added where `adds_input`. values = value(before(state)), where
     `value` is known; a norm may be absent."""
 
     state: Float[Tensor, "batch parts hidden"]
@@ -37,7 +37,7 @@ class Mixing(NamedTuple):
     values: Float[Tensor, "batch heads parts size"]
     output: Affine
     after: Norm | None
-    own: bool
+    adds_input: bool
     result: Float[Tensor, "batch parts hidden"]
 
 

@@ -99,7 +99,7 @@ class Identifiable(Probe):
         low, high = torch.full((2, count, seq), torch.nan, dtype=torch.float64)
         moved = 0.0
         for text in range(count):
-            there = summed.there[text]
+            there = summed.attendable[text]
             content = readout.content[text].nonzero()[:, 0]
             shown = readout.attention[text]
             asked = content[shown[content].argsort(descending=True, stable=True)][: self.words]

@@ -21,7 +21,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
 from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.models.base import Model
-from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.example_selection import select_examples
@@ -114,7 +114,7 @@ class PredictionCollector(Callback):
             weights = _numbers(forward.word_attention, batch.content)
             lengths = words_per_sentence(batch)
             columns["word_attention"] = [
-                by_sentence(*one) for one in zip(weights, lengths, strict=True)
+                cut_into_sentences(*one) for one in zip(weights, lengths, strict=True)
             ]
             columns["words"] = list(lengths)
         for number, *values in zip(batch.example_id.tolist(), *columns.values(), strict=True):
@@ -171,7 +171,7 @@ class PredictionCollector(Callback):
                     if self.spell is not None:
                         row["pieces"] = self.spell(row["pieces"].astype(int).tolist())
                     if "words" in row:
-                        row["words"] = by_sentence(row["tokens"], row["words"])
+                        row["words"] = cut_into_sentences(row["tokens"], row["words"])
                         row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
                     rows.append(row)
                 arrays = [

@@ -23,7 +23,7 @@ from attnprobe.findings.table import answer, findings_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.base import names as built_in_names
 from attnprobe.measures import normalised
-from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
@@ -194,9 +194,9 @@ class TrainedRun:
             if outputs.word_attention is not None:
                 weights = outputs.word_attention[number][batch.content[number]].tolist()
                 lengths = words_per_sentence(batch)[number]
-                sentences = by_sentence(row["tokens"], lengths)
+                sentences = cut_into_sentences(row["tokens"], lengths)
                 row["tokens"] = [" ".join(sentence) for sentence in sentences]
-                row |= {"words": sentences, "word_attention": by_sentence(weights, lengths)}
+                row |= {"words": sentences, "word_attention": cut_into_sentences(weights, lengths)}
             rows.append(row)
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence

@@ -105,7 +105,7 @@ def test_its_parts_add_up_to_its_logits_and_its_states(kind):
             atol=1e-12,
             rtol=0,
         )
-    assert model.layers(batch).own == [True, True, kind == "pooled row"]
+    assert model.layers(batch).adds_input == [True, True, kind == "pooled row"]
     states = model.states_silencing(batch, None, 0)
     torch.testing.assert_close(states[-2], found.outputs.hidden.detach(), atol=1e-12, rtol=0)
     for block, state in zip(linearised.blocks[1:-1], states[1:-2], strict=True):
