@@ -1,19 +1,22 @@
-"""What a probe is, and the one listener that runs probes in Lightning's test loop.
+"""What a probe is, and the callback that runs all probes in Lightning's test loop.
 
-A probe's file also holds its `READING`: headlines, claims, tables and figures. To add one: a file
-here, a YAML in conf/probe, a test."""
+A probe's file also holds its `READING`: headlines, claims, tables and figures. To add a probe,
+write a file here, a YAML in conf/probe and a test.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, final
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.core.batch import Batch, Task
+from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import CLASS, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -25,16 +28,20 @@ from attnprobe.models.base import Model, Unit
 from attnprobe.results.table import Rows
 
 MOST_NUMBERS = 1 << 25
-"""Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text
-may exceed it."""
+"""Most float64 numbers (256 MiB) that a probe's samples of one batch may take up at a time; a
+single text may exceed it."""
 
 
 class Measurement(NamedTuple):
-    """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step
-    [n]` or `[batch, n]`.
+    """One metric for every example of a batch.
 
-    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no
-    number. `site` says which of the model's attentions it is about; empty: its own."""
+    Attributes:
+        metric: its name.
+        value: `[batch]`, or `[batch, n]` where it has steps.
+        step: `[n]` or `[batch, n]`, the x-coordinate of each value: a position, a fraction erased,
+            a count. Where it is NaN, the value is left out of the table.
+        site: which of the model's attentions was measured; empty for its own.
+    """
 
     metric: str
     value: Tensor
@@ -43,18 +50,19 @@ class Measurement(NamedTuple):
 
 
 class Probe(metaclass=Checked):
-    """Measures something about every example. Subclasses are dataclasses, their settings as fields.
+    """Measures something about every example. Subclasses are dataclasses of settings.
 
     Attributes:
-        metrics: what it yields, with units and ranges; a run warns of numbers that do not fit.
-            Empty: nothing is checked.
-        one_decision: it asks when one decision flips, so that it cannot examine several labels.
+        name: of the file, the YAML and the table.
+        metrics: what it yields, with units and ranges. A run warns of values outside them; nothing
+            is checked where this is empty.
+        one_decision: it asks when the decision flips, so it cannot examine multi-label data.
         of_readout: it measures a `Readout` and never sees the model.
-        of_words: it removes, differentiates or compares single words, so that it cannot examine
+        of_words: it removes, differentiates or compares single words, so it cannot examine
             attention to sentences.
-        filed: importance → what its metrics end in, where that is not its name.
+        filed: importance → ending of its metrics, where that is not the importance's name.
         slow: it takes so long that a run forecasts its time.
-        buffers_per_sample: of a probe with a setting `samples`, see `peak_buffers`.
+        buffers_per_sample: for a probe with a setting `samples`, see `peak_buffers`.
     """
 
     settings_place: ClassVar[str] = "probe.{name}"
@@ -69,55 +77,76 @@ class Probe(metaclass=Checked):
 
     @property
     def uses(self) -> Sequence[str]:
-        """The names of the importances that it asks for, in the order of its metrics."""
+        """The names of the importances that it needs, in the order of its metrics."""
         return ()
 
     @property
     def peak_buffers(self) -> int:
-        """About how many float64 numbers it holds at its peak per position and class of a text; the
-        more, the fewer texts it gets at a time."""
+        """About how many float64 numbers it holds at its peak per position and class of a text.
+
+        The more it holds, the fewer texts it gets at a time.
+        """
         return self.buffers_per_sample * getattr(self, "samples", 0) or 1
 
     @final
     def label(self, importance: str) -> str:
+        """What the metrics of an importance end in."""
         return self.filed.get(importance, importance)
 
     def refuse(self, classifier: Model) -> None:
-        """Called before anything is trained; a probe with further needs extends it.
+        """Check before training that this probe can examine the model; subclasses extend it.
 
         Raises:
             UserError: this probe cannot examine such a classifier.
         """
         if self.one_decision and classifier.task is Task.MULTI_LABEL:
             raise UserError(
-                f"probe {self.name} asks when one decision flips, and with data.multi_label=true there are several: leave "
-                f"it out of probe=[…]"
+                f"probe {self.name} asks when one decision flips, and with data.multi_label=true "
+                f"there are several: leave it out of probe=[…]"
             )
         if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
-                f"probe {self.name} is about single words, and this model attends to larger units: leave it out of "
-                f"probe=[…], or take a model that attends to words, such as model=lstm"
+                f"probe {self.name} is about single words, and this model attends to larger units: "
+                f"leave it out of probe=[…], or take a model that attends to words, such as "
+                f"model=lstm"
             )
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        """Called once before training, with the splits that are set up, for a probe that compares
-        with other texts."""
+        """Read what it needs of other texts; called once, before training.
+
+        Args:
+            splits: those that are set up, by name.
+        """
 
     @final
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what
-        `ProbeRunner` calls."""
-        own = set()
-        for one in self.measure(subject.readout if self.of_readout else subject, draws):
-            own.add(one[0])
-            yield one
+        """Yield everything that the table holds of one batch; `ProbeRunner` calls it.
+
+        What `measure` yields comes first, then the measurements of `DESCRIPTION`, where the probe
+        declares them and did not yield them itself.
+
+        Args:
+            subject: one batch as the classifier reads it.
+            draws: this probe's random numbers.
+        """
+        measured = set()
+        for result in self.measure(subject.readout if self.of_readout else subject, draws):
+            measured.add(result[0])
+            yield result
+
         if set(DESCRIPTION) <= set(self.metrics):
-            yield from (one for one in description(subject.readout) if one.metric not in own)
+            for result in description(subject.readout):
+                if result.metric not in measured:
+                    yield result
 
     @abstractmethod
     def measure(self, subject: Any, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch, a `Subject`, and leave model, RNG and tensors as
-        they were."""
+        """Yield the measurements of one batch; leave model, RNG and tensors as they were.
+
+        Args:
+            subject: a `Subject`; a `Readout` for a `ReadoutProbe`.
+            draws: this probe's random numbers, which depend on seed, probe and example alone.
+        """
 
 
 class ReadoutProbe(Probe):
@@ -126,16 +155,16 @@ class ReadoutProbe(Probe):
     of_readout = True
 
     @abstractmethod
-    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]: ...
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch, given its readout; see `Probe.measure`."""
 
 
 @dataclass
 class RankingProbe(Probe):
-    """A probe that puts importances to a test: those of its own `importances`, or the `published`
-    ones.
+    """A probe that tests importances: its own `importances`, or the `published` ones.
 
     Attributes:
-        importances: names; None: `published`, those of the paper whose test it is.
+        importances: names; None: `published`, those of the paper that proposed the test.
     """
 
     published: ClassVar[tuple[str, ...]]
@@ -147,6 +176,7 @@ class RankingProbe(Probe):
 
     @property
     def uses(self) -> Sequence[str]:
+        """`importances`, or the `published` ones."""
         return self.published if self.importances is None else self.importances
 
     @final
@@ -166,23 +196,23 @@ class RankingProbe(Probe):
 
 
 def strengths(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
-    """The scores of these importances by name, without their sign where they have one."""
-    scores = {name: subject.scores(name) for name in names}
-    return {
-        name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()
-    }
+    """The scores of these importances by name; the absolute value of signed ones."""
+    magnitudes = {}
+    for name in names:
+        scores = subject.scores(name)
+        magnitudes[name] = scores.abs() if subject.importance(name).signed else scores
+    return magnitudes
 
 
 def undefined_in(
     scores: Float[Tensor, "... seq"], content: Bool[Tensor, "batch seq"]
 ) -> Bool[Tensor, "... batch"]:
-    """The texts in which a score is NaN."""
+    """The texts in which a content position's score is NaN."""
     return (scores.isnan() & content).any(-1)
 
 
 def positions(content: Tensor) -> Tensor:
-    """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a
-    per-position measurement."""
+    """The `step` of a per-position measurement: 0, 1, … over the content, NaN elsewhere."""
     number = content.long().cumsum(-1) - 1
     return torch.where(content, number.double(), torch.nan)
 
@@ -193,8 +223,7 @@ DESCRIPTION = (
     Metric("predicted_class", CLASS),
     Metric("content_length", Scale("positions", 1)),
 )
-"""What figures group examples by. Of a probe that declares these metrics they are yielded by
-themselves."""
+"""What figures group examples by. `Probe.examine` adds them for a probe that declares them."""
 
 
 def description(readout: Readout) -> Iterator[Measurement]:
@@ -206,8 +235,15 @@ def description(readout: Readout) -> Iterator[Measurement]:
 
 @final
 class ProbeRunner:
-    """Runs probes on every batch of the test loop and collects their rows; Lightning calls its one
-    hook."""
+    """A Lightning callback that runs probes on every test batch and collects their rows.
+
+    Attributes:
+        rows: the table's rows so far, by probe.
+        notes: how the probes measured, by probe and name.
+        seconds: wall time of each probe.
+        importance_seconds: wall time of each importance.
+        scored: the model's output is a score instead of classes.
+    """
 
     def __init__(
         self,
@@ -217,13 +253,14 @@ class ProbeRunner:
         importances: Mapping[str, Importance] | None = None,
         classes: Sequence[str] = (),
     ) -> None:
-        """
+        """Prepare empty tables for these probes.
+
         Args:
             probes: run in this order on every batch.
             seed: of their random numbers.
             words: the vocabulary in the order of the ids, None where it is not known.
             importances: by name; built-in ones that are missing have their defaults.
-            classes: their names, for importances that are asked about one.
+            classes: names of the classes, for importances that need them.
         """
         self.probes = probes
         self.seed = seed
@@ -246,60 +283,69 @@ class ProbeRunner:
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
+        """Run every probe on a batch that went through the model; Lightning calls this hook."""
         classifier = pl_module
-        forward = outputs["outputs"]
+        forward: Outputs = outputs["outputs"]
         self.scored = classifier.task is Task.SCORE
-        subjects: dict[tuple[int, int], Subject] = {}
 
-        def subject(rows: slice) -> Subject:
-            key = (rows.start, rows.stop)
-            if key not in subjects:
-                part = batch.rows(rows)
-                states = forward.rows(rows)
-                subjects[key] = Subject(
-                    classifier,
-                    part,
-                    states,
-                    classifier.readout(part, states),
-                    self.words,
-                    self.importances,
-                    self.seed,
-                    self.classes,
-                    self.importance_seconds,
-                )
-            return subjects[key]
+        @cache  # the probes of a batch share its subjects, and with them all scores
+        def subject_of(start: int, stop: int) -> Subject:
+            rows = slice(start, stop)
+            return self._subject(classifier, batch.rows(rows), forward.rows(rows))
 
         example_id = batch.example_id.cpu().numpy()
         width = forward.attention.shape[1] + forward.logits.shape[1]
         for probe in self.probes:
             start = perf_counter()
-            at_once = max(1, MOST_NUMBERS // (probe.peak_buffers * width))
 
-            def measured(
+            def examine(
                 rows: slice, probe: Probe = probe
             ) -> tuple[slice, list[Measurement | Note]]:
-                found: list[Measurement | Note] = []
-                for one in probe.examine(subject(rows), self.draws[probe.name]):
-                    if isinstance(one, Measurement):
-                        step = None if one.step is None else one.step.detach().double().cpu()
-                        one = one._replace(value=one.value.detach().double().cpu(), step=step)
-                    found.append(one)
-                return rows, found
+                results = probe.examine(subject_of(rows.start, rows.stop), self.draws[probe.name])
+                return rows, [_on_cpu(result) for result in results]
 
-            notes = self.notes[probe.name]
-            for rows, results in classifier.halving(
-                f"probe {probe.name}", batch, measured, rows_at_once=at_once
-            ):
-                for one in results:
-                    if isinstance(one, Note):
-                        notes[one.name] = (
-                            one.combine(notes[one.name], one.value)
-                            if one.name in notes
-                            else one.value
-                        )
-                        continue
-                    step = None if one.step is None else one.step.numpy()
-                    self.rows[probe.name].add(
-                        one.metric, example_id[rows], one.value.numpy(), step, one.site
-                    )
+            parts = classifier.halving(
+                f"probe {probe.name}",
+                batch,
+                examine,
+                rows_at_once=max(1, MOST_NUMBERS // (probe.peak_buffers * width)),
+            )
+            for rows, results in parts:
+                for result in results:
+                    self._collect(probe.name, result, example_id[rows])
             self.seconds[probe.name] += perf_counter() - start
+
+    def _subject(self, classifier: Model, batch: Batch, outputs: Outputs) -> Subject:
+        return Subject(
+            classifier=classifier,
+            batch=batch,
+            outputs=outputs,
+            readout=classifier.readout(batch, outputs),
+            words=self.words,
+            importances=self.importances,
+            seed=self.seed,
+            classes=self.classes,
+            seconds=self.importance_seconds,
+        )
+
+    def _collect(
+        self, probe: str, result: Measurement | Note, example_id: Int[np.ndarray, " batch"]
+    ) -> None:
+        if isinstance(result, Measurement):
+            step = None if result.step is None else result.step.numpy()
+            value = result.value.numpy()
+            self.rows[probe].add(result.metric, example_id, value, step, result.site)
+            return
+
+        notes = self.notes[probe]
+        if result.name in notes:
+            notes[result.name] = result.combine(notes[result.name], result.value)
+        else:
+            notes[result.name] = result.value
+
+
+def _on_cpu(result: Measurement | Note) -> Measurement | Note:
+    if isinstance(result, Note):
+        return result
+    step = None if result.step is None else result.step.detach().double().cpu()
+    return result._replace(value=result.value.detach().double().cpu(), step=step)
