@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.files import DamagedRun, Record, damaged, read_sealed, record_of
+from attnprobe.results.files import DamagedRun, Record, damaged, is_record, read_sealed, record_of
 
 WHOLE_SPLIT = -1
 """`example_id` of a number that is about the whole split (accuracy, a count) and not about one
@@ -94,6 +94,23 @@ def is_run_name(name: str) -> bool:
     return NAMES.fullmatch(name) is not None
 
 
+def refuse_other_names(names: Iterable[str], source: Path) -> None:
+    """Check the names of files that a file of a run lists, before any is read, moved or removed.
+
+    Args:
+        names: as they were read.
+        source: the file that lists them.
+
+    Raises:
+        DamagedRun: for a name that no file of a run has: an absolute path, `..`, another's file.
+    """
+    for name in names:
+        if not is_run_name(name):
+            raise DamagedRun(
+                f"{source} names the file {name[:200]!r}, which no run has: it was changed"
+            )
+
+
 table_file = "tables/{}.parquet".format
 """The name of a probe's table in its run."""
 examples_file = "examples/{}.parquet".format
@@ -157,14 +174,17 @@ class RunDirectory:
         return content
 
     def read_listing(self, file: str) -> dict[str, Any]:
-        """The manifest or training.json, whose `files` lists others of the run, each of a name that
-        a run's files have; or a `DamagedRun`."""
+        """Read the manifest or training.json, whose `files` lists others of the run.
+
+        Raises:
+            DamagedRun: if the file is not as it was written, lists a name that no file of a run
+                has, or something else than records.
+        """
         content = read_sealed(self / file)
-        for name in content["files"]:
-            if not is_run_name(name):
-                raise DamagedRun(
-                    f"{self / file} names the file {name[:200]!r}, which no run has: it was changed"
-                )
+        files = content.get("files")
+        if not (isinstance(files, dict) and all(is_record(record) for record in files.values())):
+            raise damaged(self / file, f"files is {str(files)[:80]}, expected a record by name")
+        refuse_other_names(files, self / file)
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:

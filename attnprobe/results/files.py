@@ -35,6 +35,16 @@ class Record(TypedDict):
     bytes: int
 
 
+def is_record(value: Any) -> bool:
+    """Whether a value that was read from a file is a `Record`."""
+    return (
+        isinstance(value, dict)
+        and set(value) == {"sha256", "bytes"}
+        and isinstance(value["sha256"], str)
+        and isinstance(value["bytes"], int)
+    )
+
+
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML's safe loader, to which a date is text."""
 

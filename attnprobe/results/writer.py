@@ -28,12 +28,15 @@ from attnprobe.results.directory import (
     TRAINED,
     RunDirectory,
     is_run_name,
+    refuse_other_names,
 )
 from attnprobe.results.files import (
     SEAL,
     DamagedRun,
     Record,
+    damaged,
     is_derived,
+    is_record,
     open_regular,
     read_sealed,
     record_of,
@@ -60,6 +63,14 @@ def _left_as_it_is(
     path: Path, reason: str = "is there and attnprobe did not write it"
 ) -> UserError:
     return UserError(f"{path} {reason}: it was left as it is. Move it away, or give another name")
+
+
+def _is_plain_name(value: Any) -> bool:
+    """Whether a value that was read from a list names something within the list's folder."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        return False
+    path = PurePosixPath(value)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def own_target(path: Path) -> Path:
@@ -90,18 +101,37 @@ class OwnFolder:
         self.written = list[str]()
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _left_as_it_is(path, "is no folder")
-        own = (
-            read_sealed(path / LISTED)
-            if os.path.lexists(path / LISTED)
-            else {"files": [], "last": []}
-        )
-        self.known = set(own["files"])
-        self.last = list(own["last"])
-        self.records = dict(own.get("records", {}))
+        listing = self._read_listing()
+        self.known = set(listing["files"])
+        self.last = list(listing["last"])
+        self.records = dict(listing.get("records", {}))
         for name, record in self.records.items():
             with suppress(DamagedRun):  # it is gone, or what is there is refused when it is written
                 if record_of(path / name) != record:
                     raise _left_as_it_is(path / name, "was changed since attnprobe wrote it")
+
+    def _read_listing(self) -> dict[str, Any]:
+        """What the last call listed; empty lists where no call has written here.
+
+        Raises:
+            DamagedRun: if the list is not as it was written, or holds anything but names of files
+                in this folder and records.
+        """
+        path = self.path / LISTED
+        if not os.path.lexists(path):
+            return {"files": [], "last": []}
+        listing = read_sealed(path)
+        for key in ("files", "last"):
+            names = listing.get(key)
+            if not (isinstance(names, list) and all(_is_plain_name(name) for name in names)):
+                raise damaged(path, f"{key} is {str(names)[:80]}, expected names of files")
+        records = listing.get("records", {})
+        if not (
+            isinstance(records, dict)
+            and all(_is_plain_name(name) and is_record(record) for name, record in records.items())
+        ):
+            raise damaged(path, f"records is {str(records)[:80]}, expected a record by name")
+        return listing
 
     def __truediv__(self, name: str) -> Path:
         """The path of a file that is going to be written; a `UserError` where one is that attnprobe
@@ -178,10 +208,21 @@ class OwnRunDirectory(RunDirectory):
         self.settle()
 
     def checked(self, name: str) -> Path:
-        """The path of something of the run, to be written or removed; a `UserError` where it, or a
-        folder on the way to it, is something else than the run makes: a link, a device, a folder in
-        place of a file."""
-        parts = PurePosixPath(name).parts
+        """The path of something of the run, to be written or removed.
+
+        Args:
+            name: relative to the run, of a folder with `/` at its end.
+
+        Raises:
+            UserError: if it leads out of the run, or it, or a folder on the way to it, is something
+                else than the run makes: a link, a device, a folder in place of a file.
+        """
+        relative = PurePosixPath(name)
+        parts = relative.parts
+        if relative.is_absolute() or ".." in parts or "\0" in name:
+            raise UserError(
+                f"{name[:200]!r} is no name in {self.path}: expected one within the run"
+            )
         for number in range(1, len(parts) + 1):
             path = self.path.joinpath(*parts[:number])
             is_folder = number < len(parts) or name.endswith("/")
@@ -262,17 +303,35 @@ class OwnRunDirectory(RunDirectory):
         return content
 
     def _records(self) -> dict[str, list[Record]]:
-        """What the run's files hold, by its lists; a list that is not as it was written says
-        nothing."""
+        """What the run's files hold, by its lists.
+
+        A list that is not as it was written, or that names anything but files of a run, says
+        nothing: a folder from elsewhere must not choose what is removed here.
+        """
         found: dict[str, list[Record]] = {}
         with suppress(DamagedRun):
-            found = read_sealed(self / STAGING / JOURNAL)
-            del found[SEAL]
+            found = self._read_journal()
         for listing in (TRAINED, MANIFEST):
             with suppress(UserError):
                 for name, record in self.read_listing(listing)["files"].items():
                     found.setdefault(name, []).append(record)
         return found
+
+    def _read_journal(self) -> dict[str, list[Record]]:
+        """The records of the files that are about to be replaced or removed, by name.
+
+        Raises:
+            DamagedRun: if the journal is missing, is not as it was written, names a file that no
+                run has, or lists something else than records.
+        """
+        path = self / STAGING / JOURNAL
+        journal = read_sealed(path)
+        del journal[SEAL]
+        refuse_other_names(journal, path)
+        for name, records in journal.items():
+            if not (isinstance(records, list) and all(is_record(record) for record in records)):
+                raise damaged(path, f"{name!r} has {str(records)[:80]}, expected a list of records")
+        return journal
 
     def _is_own(self, name: str, records: Mapping[str, list[Record]]) -> bool:
         """Whether what is in the place of a file was written by the run."""

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from attnprobe.results.directory import RunDirectory
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import MARKER, STAGING, RunDirectory
 from attnprobe.results.files import (
     DamagedRun,
     read_json,
@@ -13,6 +14,7 @@ from attnprobe.results.files import (
     record_of,
     write_sealed,
 )
+from attnprobe.results.writer import JOURNAL, LISTED, OwnFolder, OwnRunDirectory
 from attnprobe.runs.settings import Settings
 from tests.small_runs import composed
 
@@ -130,3 +132,86 @@ def test_listed_files_lie_within_the_run(tmp_path, name):
     write_sealed({"files": {name: {"sha256": "", "bytes": 0}}}, tmp_path / "manifest.json")
     with pytest.raises(DamagedRun, match=r"manifest\.json names the file"):
         RunDirectory(tmp_path).manifest()
+
+
+def strangers_run(directory, journal):
+    """A folder that looks like a run which was killed while it replaced the files of its journal."""
+    directory.mkdir()
+    (directory / MARKER).write_text("")
+    (directory / STAGING).mkdir()
+    write_sealed(journal, directory / STAGING / JOURNAL)
+    return OwnRunDirectory(directory)
+
+
+@pytest.mark.parametrize("spelling", ["absolute", "parent", "parent in a run's folder"])
+def test_a_strangers_journal_removes_nothing_outside_the_run(tmp_path, spelling):
+    home = tmp_path / "home"
+    (home / "emptydir").mkdir(parents=True)
+    victim = home / ".bashrc"
+    victim.write_text("export A=1")
+    prefix = {
+        "absolute": str(home),
+        "parent": "../home",
+        "parent in a run's folder": "tables/../../home",
+    }[spelling]
+    records = [record_of(victim)]
+    run = strangers_run(
+        tmp_path / "r", {f"{prefix}/.bashrc": records, f"{prefix}/emptydir/x": records}
+    )
+    run.mark()
+    run.clear()
+    run.discard()
+    assert victim.read_text() == "export A=1"
+    assert (home / "emptydir").is_dir()
+
+
+def test_a_journal_of_the_runs_own_names_removes_the_files_that_it_records(tmp_path):
+    run = strangers_run(tmp_path / "r", {})
+    table = tmp_path / "r" / "tables" / "a.parquet"
+    table.parent.mkdir()
+    table.write_text("old")
+    (table.parent / "mine.txt").write_text("mine")
+    write_sealed({"tables/a.parquet": [record_of(table)]}, tmp_path / "r" / STAGING / JOURNAL)
+    run.clear()
+    assert not table.exists()
+    assert (table.parent / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("records", [5, None, {}, "x", [5], [{}], [{"sha256": 1, "bytes": "1"}]])
+def test_a_journal_that_holds_no_records_says_nothing(tmp_path, records):
+    run = strangers_run(tmp_path / "r", {"tables/a.parquet": records})
+    table = tmp_path / "r" / "tables" / "a.parquet"
+    table.parent.mkdir()
+    table.write_text("mine")
+    run.clear()
+    assert table.read_text() == "mine"
+
+
+@pytest.mark.parametrize("files", [5, None, {"tables/a.parquet": 5}, {"/etc/passwd": {}}, [{}]])
+def test_a_manifest_that_lists_no_records_is_damaged(tmp_path, files):
+    write_sealed({"files": files}, tmp_path / "manifest.json")
+    with pytest.raises(DamagedRun, match=r"manifest\.json"):
+        RunDirectory(tmp_path).read_listing("manifest.json")
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../a", "tables/../../a", "a\0b"])
+def test_a_path_that_leads_out_of_the_run_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match="expected one within the run"):
+        OwnRunDirectory(tmp_path).checked(name)
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        {"files": 5, "last": []},
+        {"files": [{}], "last": []},
+        {"files": ["../a"], "last": []},
+        {"files": [], "last": ["/etc/passwd"]},
+        {"files": [], "last": [], "records": {"a": 5}},
+        {"last": []},
+    ],
+)
+def test_a_list_of_written_files_that_is_none_is_damaged(tmp_path, listing):
+    write_sealed(listing, tmp_path / LISTED)
+    with pytest.raises(DamagedRun, match=r"attnprobe-files"):
+        OwnFolder(tmp_path)
