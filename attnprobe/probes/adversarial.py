@@ -543,8 +543,11 @@ CLAIMS = (
         statement="For most texts no very different attention gives the same prediction",
         source=f"{SOURCE}, asked the other way round and of the exact optimum",
         measure=Measure(("optimum_jsd", "upper_bound"), _near_share),
-        quantity=f"share of the texts without such an attention, JSD > {FAR} nats within ε; more than half is asked for. "
-        "That a search found none is no proof: what is not proved counts against the lower end",
+        quantity=(
+            f"share of the texts without such an attention, JSD > {FAR} nats within ε; more than "
+            "half is asked for. That a search found none is no proof: what is not proved counts "
+            "against the lower end"
+        ),
         threshold=0.5,
         speaks="for",
         level="state",
@@ -564,7 +567,10 @@ CLAIMS = (
             ends=(-LN2, LN2),
         ),
         # 0.01 nats is the smallest relevant difference, far below what the figures can show
-        quantity="JSD of the farthest attention known minus that of the one found, nats; more than 0.01 is asked for",
+        quantity=(
+            "JSD of the farthest attention known minus that of the one found, nats; more than "
+            "0.01 is asked for"
+        ),
         threshold=0.01,
         level="state",
     ),
@@ -576,11 +582,13 @@ READING = Reading(
     claims=CLAIMS,
     title="Adversarial attention: how different can it be with the same prediction?",
     about=(
-        "How far can another attention be and keep the prediction? The prediction may move by ε (TVD). How far is said in "
-        "nats of JSD: 0 is the same attention, and near ln 2 = 0.69 wholly other words would do as well. The paper's search "
-        "stands beside the true maximum (two classes), or beside bounds. The share solved exactly is among the numbers. "
-        "Where the decoder is not linear there is only the search, and a bound that any attention keeps. That such an "
-        "attention exists does not mean that a model would learn it (Wiegreffe & Pinter 2019): see the spread over seeds."
+        "How far can another attention be and keep the prediction? The prediction may move by ε "
+        "(TVD). How far is said in nats of JSD: 0 is the same attention, and near ln 2 = 0.69 "
+        "wholly other words would do as well. The paper's search stands beside the true maximum "
+        "(two classes), or beside bounds. The share solved exactly is among the numbers. Where "
+        "the decoder is not linear there is only the search, and a bound that any attention "
+        "keeps. That such an attention exists does not mean that a model would learn it "
+        "(Wiegreffe & Pinter 2019): see the spread over seeds."
     ),
     maps=(
         HeatMap(

@@ -1,9 +1,8 @@
-"""How far do importances agree with each other, between what chance gives and what each of them
-reaches with itself?"""
+"""How far do importances agree with each other, between chance and agreement with themselves?"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -59,11 +58,10 @@ METRICS = (
 
 @dataclass
 class AgreementMatrix(RankingProbe):
-    """Every two importances compared per example over the content positions, in size where they
-    have a sign.
+    """Every two importances compared per example, in size where they have a sign.
 
-    Each metric stands for every pair (`…_X_and_Y`, in the order of the importances), and per
-    importance X for a floor, `…_floor_X`: X against itself in random order; and for a ceiling,
+    Each metric stands for every pair (`…_X_and_Y`, in the order of the importances). Each
+    importance X has a floor, `…_floor_X`: X against itself in random order; and a ceiling,
     `…_ceiling_X`: X against itself with other random numbers, 1 for one that draws none.
 
     Attributes:
@@ -88,168 +86,193 @@ class AgreementMatrix(RankingProbe):
         super().__post_init__()
         if len(self.uses) < 2:
             raise UserError(
-                f"probe.agreement_matrix.importances={list(self.uses)}: expected two or more to compare, such as "
-                f"[attention, gradient_input]"
+                f"probe.agreement_matrix.importances={list(self.uses)}: expected two or more to "
+                f"compare, such as [attention, gradient_input]"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the agreement of every pair, and of each importance with itself."""
         content = subject.batch.content
-        other = subject.redrawn()
-        sizes = {
-            name: values.double()
-            for name, values in strengths(subject, self.scores(subject)).items()
-        }
-        noise = draws.uniform(1, content, subject.batch.example_id)
-        pairs = {f"{a}_and_{b}": (sizes[a], sizes[b]) for a, b in combinations(sizes, 2)}
-        for name, scores in sizes.items():
-            again = (
-                strengths(other, [name])[name].double()
-                if subject.importance(name).drawn
-                else scores
-            )
-            pairs[f"floor_{name}"] = scores, permute_attention(scores, content, noise)[0]
-            pairs[f"ceiling_{name}"] = scores, again
         top = torch.full(content.shape[:1], self.top, device=content.device)
-        for names, (a, b) in pairs.items():
-            undefined = undefined_in(a, content) | undefined_in(b, content)
-            for metric, values in {
-                "tau": kendall_tau(a, b, content),
-                "weighted_tau": weighted_tau(a, b, content),
-                "rbo": rank_biased_overlap(a, b, content),
-                "top_overlap": top_overlap(a, b, top, content),
-            }.items():
-                yield Measurement(
-                    f"{metric}_{names}", values.masked_fill(undefined.to(values.device), torch.nan)
-                )
+        for ending, (first, second) in self.comparisons(subject, draws).items():
+            undefined = undefined_in(first, content) | undefined_in(second, content)
+            statistics = {
+                "tau": kendall_tau(first, second, content),
+                "weighted_tau": weighted_tau(first, second, content),
+                "rbo": rank_biased_overlap(first, second, content),
+                "top_overlap": top_overlap(first, second, top, content),
+            }
+            for metric, values in statistics.items():
+                defined = values.masked_fill(undefined.to(values.device), torch.nan)
+                yield Measurement(f"{metric}_{ending}", defined)
         yield from self.notes(subject)
+
+    def comparisons(
+        self, subject: Subject, draws: Draws
+    ) -> dict[str, tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]]:
+        """The two scores that are compared, by what their metrics end in."""
+        content = subject.batch.content
+        redrawn = subject.redrawn()
+        noise = draws.uniform(1, content, subject.batch.example_id)
+        sizes = strengths(subject, self.scores(subject))
+        sizes = {name: scores.double() for name, scores in sizes.items()}
+
+        compared = {}
+        for first, second in combinations(sizes, 2):
+            compared[f"{first}_and_{second}"] = (sizes[first], sizes[second])
+        for name, scores in sizes.items():
+            again = scores
+            if subject.importance(name).drawn:
+                again = strengths(redrawn, [name])[name].double()
+            shuffled = permute_attention(scores, content, noise)[0]
+            compared[f"floor_{name}"] = (scores, shuffled)
+            compared[f"ceiling_{name}"] = (scores, again)
+        return compared
 
 
 def weighted_tau(
     a: Float[Tensor, "batch seq"], b: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
-    """scipy's weighted τ of each row's content, ranked by either in turn; NaN where it is
-    undefined."""
-    found = torch.full(a.shape[:1], torch.nan, dtype=torch.float64)
+    """scipy's weighted τ of each row's content, −1 to 1, ranked by either in turn.
+
+    Returns:
+        NaN for a row of fewer than two content positions, and where scipy's is undefined.
+    """
+    taus = torch.full(a.shape[:1], torch.nan, dtype=torch.float64)
     for row, inside in enumerate(content.cpu()):
         if inside.sum() > 1:
-            left, right = (scores[row].cpu()[inside].numpy() for scores in (a, b))
-            found[row] = float(stats.weightedtau(left, right, rank=True).statistic)
-    return found
+            left = a[row].cpu()[inside].numpy()
+            right = b[row].cpu()[inside].numpy()
+            taus[row] = float(stats.weightedtau(left, right, rank=True).statistic)
+    return taus
 
 
 KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
+"""Metric → its heading in the table."""
 
 
-def _importances_and_pairs(results: pd.DataFrame) -> tuple[dict[str, Facts], list[tuple[str, str]]]:
+def _importances_and_pairs(
+    results: pd.DataFrame,
+) -> tuple[dict[str, Facts], list[tuple[str, str]]]:
+    """The importances in the table, and the pairs of which it has numbers."""
     names = importances_in(results, "agreement_matrix", "tau_floor_")
-    there = importances_in(results, "agreement_matrix", "tau_")
-    return names, [
-        (first, second) for first in names for second in names if f"{first}_and_{second}" in there
-    ]
+    endings = importances_in(results, "agreement_matrix", "tau_")
+    pairs = [pair for pair in product(names, repeat=2) if "_and_".join(pair) in endings]
+    return names, pairs
 
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     names, pairs = _importances_and_pairs(results)
-    words = {name: facts.ascii_title for name, facts in names.items()}
-    of_pairs = (
-        Headline(f"tau_{one}_and_{other}", f"tau({words[one]}, {words[other]})")
-        for one, other in pairs
-    )
-    return (
-        *of_pairs,
-        *(Headline(f"tau_ceiling_{one}", f"tau({words[one]}, itself redrawn)") for one in names),
-    )
+    titles = {name: facts.ascii_title for name, facts in names.items()}
+    headlines = [
+        Headline(f"tau_{first}_and_{second}", f"tau({titles[first]}, {titles[second]})")
+        for first, second in pairs
+    ]
+    headlines += [
+        Headline(f"tau_ceiling_{name}", f"tau({titles[name]}, itself redrawn)") for name in names
+    ]
+    return tuple(headlines)
 
 
 def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Every pair, and each one's floor and ceiling."""
+    """Every pair's agreement, then each importance's floor and ceiling."""
     names, pairs = _importances_and_pairs(results)
-    wanted = [(first, names[second].title, f"{first}_and_{second}") for first, second in pairs]
-    wanted += [
-        (one, f"itself, {how} ({end})", f"{end}_{one}")
-        for end, how in (("floor", "shuffled"), ("ceiling", "redrawn"))
-        for one in names
-    ]
-    lines = (
-        (
-            {"importance": names[one].title, "against": other},
-            {words: f"{kind}_{end}" for kind, words in KINDS.items()},
-        )
-        for one, other, end in wanted
-    )
+    lines = []
+
+    def add(name: str, against: str, ending: str) -> None:
+        cells = {"importance": names[name].title, "against": against}
+        lines.append((cells, {heading: f"{kind}_{ending}" for kind, heading in KINDS.items()}))
+
+    for first, second in pairs:
+        add(first, names[second].title, f"{first}_and_{second}")
+    for name in names:
+        add(name, "itself, shuffled (floor)", f"floor_{name}")
+    for name in names:
+        add(name, "itself, redrawn (ceiling)", f"ceiling_{name}")
     return mean_table(results, "agreement_matrix", lines)
 
 
 MOST_NUMBERED = 12
-"""Importances up to which the cells of the heat map have their numbers; of more they are in its
-notes and in the table."""
-
-
-def clustered(matrix: np.ndarray) -> list[int]:
-    """An order that puts together what agrees: average linkage on 1 − agreement.
-
-    >>> clustered(np.array([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]]))
-    [1, 0, 2]
-    """
-    apart = 1 - np.nan_to_num((matrix + matrix.T) / 2)
-    np.fill_diagonal(apart, 0)
-    if len(matrix) < 3:
-        return list(range(len(matrix)))
-    return [
-        int(one)
-        for one in leaves_list(linkage(squareform(apart.clip(min=0), checks=False), "average"))
-    ]
+"""Most importances for which the heat map has room for numbers; the table has them anyway."""
 
 
 def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Mean τ of every pair, importances that agree next to each other; on the diagonal each with
-    itself redrawn."""
-    there, pairs = _importances_and_pairs(results)
-    names = list(there)
-    words = [facts.title for facts in there.values()]
-    metrics = [
-        *(f"tau_{first}_and_{second}" for first, second in pairs),
-        *(f"tau_ceiling_{one}" for one in names),
-    ]
+    """Mean τ of every pair, importances that agree next to each other.
+
+    The diagonal compares each importance with itself redrawn.
+    """
+    facts, pairs = _importances_and_pairs(results)
+    names = list(facts)
+    metrics = [f"tau_{first}_and_{second}" for first, second in pairs]
+    metrics += [f"tau_ceiling_{name}" for name in names]
     crowded = len(names) > MOST_NUMBERED
-    height = 0.8 + (0.16 if crowded else 0.28) * len(names)
-    columns = 1 if crowded else 2
     figure, panels = facet_grid(
-        results, "agreement_matrix", metrics, panel_height=height, columns=columns
+        results,
+        "agreement_matrix",
+        metrics,
+        panel_height=0.8 + (0.16 if crowded else 0.28) * len(names),
+        columns=1 if crowded else 2,
     )
     if crowded:
         figure.set_figwidth(TEXT_WIDTH)
+
     for panel, facet in panels:
-        means = facet.rows[metrics].mean()
-        matrix = np.diag([float(means[f"tau_ceiling_{one}"]) for one in names])
-        for first, second in pairs:
-            a = names.index(first)
-            b = names.index(second)
-            matrix[a, b] = matrix[b, a] = means[f"tau_{first}_and_{second}"]
+        matrix = _mean_taus(facet.rows, names, pairs)
         order = clustered(matrix)
-        words_of = (lambda tau: "") if crowded else in_cell
         colours = cells(
             panel,
             matrix[np.ix_(order, order)],
-            words_of,
+            _no_number if crowded else in_cell,
             size=6,
             dark=0.6,
             cmap="RdBu_r",
             vmin=-1,
             vmax=1,
         )
-        angle, side = (90, "center") if crowded else (35, "right")
-        panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
-        panel.set_yticks(range(len(names)), [words[one] for one in order])
+        titles = [facts[names[place]].title for place in order]
+        rotation = {"rotation": 90, "ha": "center"} if crowded else {"rotation": 35, "ha": "right"}
+        panel.set_xticks(range(len(names)), titles, **rotation)
+        panel.set_yticks(range(len(names)), titles)
         if crowded:
             panel.tick_params(axis="both", labelsize=5.5)
         title(panel, counted(facet.title, len(facet.rows)), 1.5 * 72)
     around(figure)
-    bar = figure.colorbar(
-        colours, ax=[panel for panel, _ in panels], aspect=30, pad=0.02
-    )  # one scale for all panels
+
+    # one scale for all panels
+    bar = figure.colorbar(colours, ax=[panel for panel, _ in panels], aspect=30, pad=0.02)
     bar.set_label("Kendall's τ")
     return figure
+
+
+def _mean_taus(
+    rows: pd.DataFrame, names: list[str], pairs: list[tuple[str, str]]
+) -> Float[np.ndarray, "importances importances"]:
+    matrix = np.diag([float(rows[f"tau_ceiling_{name}"].mean()) for name in names])
+    for first, second in pairs:
+        row = names.index(first)
+        column = names.index(second)
+        tau = rows[f"tau_{first}_and_{second}"].mean()
+        matrix[row, column] = tau
+        matrix[column, row] = tau
+    return matrix
+
+
+def _no_number(tau: float) -> str:
+    return ""
+
+
+def clustered(matrix: np.ndarray) -> list[int]:
+    """An order that puts what agrees side by side: average linkage on 1 − agreement.
+
+    >>> clustered(np.array([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]]))
+    [1, 0, 2]
+    """
+    if len(matrix) < 3:
+        return list(range(len(matrix)))
+    distance = 1 - np.nan_to_num((matrix + matrix.T) / 2)
+    np.fill_diagonal(distance, 0)
+    tree = linkage(squareform(distance.clip(min=0), checks=False), "average")
+    return [int(leaf) for leaf in leaves_list(tree)]
 
 
 CLAIMS = (
@@ -272,16 +295,18 @@ READING = Reading(
     closing=_headlines,
     title="Agreement of all importances: who ranks the words alike?",
     about=(
-        "Every importance against every other one, mean of the texts. Kendall's τ-b counts all pairs alike, weighted "
-        "τ counts the top more. Overlap says what the lists of the top words have in common. A method against itself "
-        "in random order is the floor; against itself with other random numbers the ceiling, 1 where none are drawn. "
-        "Agreement does not say who is right."
+        "Every importance against every other one, mean of the texts. Kendall's τ-b counts all "
+        "pairs alike, weighted τ counts the top more. Overlap says what the lists of the top "
+        "words have in common. A method against itself in random order is the floor; against "
+        "itself with other random numbers the ceiling, 1 where none are drawn. Agreement does "
+        "not say who is right."
     ),
     tables=(
         Tabulation(
             "agreement_matrix",
-            "Agreement of importances per text, mean over the n texts with 95 % bootstrap intervals: Kendall's tau-b, "
-            "weighted tau, rank-biased overlap (p = 0.9), overlap of the top words; each one's floor and ceiling below.",
+            "Agreement of importances per text, mean over the n texts with 95 % bootstrap "
+            "intervals: Kendall's tau-b, weighted tau, rank-biased overlap (p = 0.9), overlap of "
+            "the top words; each one's floor and ceiling below.",
             agreement_table,
         ),
     ),

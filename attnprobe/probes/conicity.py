@@ -33,39 +33,43 @@ METRICS = (
 
 @dataclass
 class Conicity(Probe):
-    """The mean cosine of a text's states with their mean: near 1 they all point the same way, and
-    it hardly matters which of them is attended to. Vectors in random directions, as many and as
-    long, have what chance gives (`conicity_null`), which is far from 0 in short texts. NaN where
-    the states have no mean direction."""
+    """Mean cosine of a text's states with their mean, beside that of random directions.
+
+    Near 1 all states point the same way, and it hardly matters which of them is attended to. As
+    many vectors of the same lengths in random directions give what chance gives (`conicity_null`),
+    which is far from 0 in short texts. NaN where the states have no mean direction.
+    """
 
     name = "conicity"
     metrics = METRICS
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the conicity of the states and of random directions, −1 to 1."""
         content = subject.outputs.content
         states = subject.outputs.hidden.double()
         yield Measurement("conicity", conicity(states, content))
-        noise = (
-            draws.normal(states.shape[-1], content, subject.batch.example_id)
-            .movedim(0, -1)
-            .to(states)
-        )
-        random = F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True)
-        yield Measurement("conicity_null", conicity(random, content))
+
+        noise = draws.normal(states.shape[-1], content, subject.batch.example_id)
+        directions = F.normalize(noise.movedim(0, -1).to(states), dim=-1)
+        lengths = states.norm(dim=-1, keepdim=True)
+        yield Measurement("conicity_null", conicity(directions * lengths, content))
 
 
 def conicity(
     states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
-    """Mean cosine of the content's states with their mean; NaN without a state or where the mean,
-    or a state, is 0."""
+    """Mean cosine of the content's states with their mean, −1 to 1.
+
+    Returns:
+        NaN for a text without a state, and where the mean or a state is 0.
+    """
     count = content.sum(-1, keepdim=True)
-    kept = torch.where(content.unsqueeze(-1), states, 0)
-    middle = kept.sum(1) / torch.where(count > 0, count, torch.nan)
-    lengths = states.norm(dim=-1) * middle.norm(dim=-1, keepdim=True)
-    cosines = torch.einsum("bsh,bh->bs", kept, middle) / torch.where(
-        lengths > 0, lengths, torch.nan
-    )
+    inside = torch.where(content.unsqueeze(-1), states, 0)
+    mean = inside.sum(1) / torch.where(count > 0, count, torch.nan)
+
+    lengths = states.norm(dim=-1) * mean.norm(dim=-1, keepdim=True)
+    products = torch.einsum("bsh,bh->bs", inside, mean)
+    cosines = products / torch.where(lengths > 0, lengths, torch.nan)
     return torch.where(content, cosines, 0).sum(-1) / count.squeeze(-1)
 
 
@@ -74,9 +78,10 @@ READING = Reading(
     order=14,
     title="Conicity: are the states that attention chooses from alike?",
     about=(
-        "The mean cosine of a text's states with their mean. Near 1 all states point the same way: whichever of them is "
-        "attended to, much the same comes out, and a weight says little of its word. As many vectors in random directions "
-        "are shown beside it; of few vectors these are far from 0 too."
+        "The mean cosine of a text's states with their mean. Near 1 all states point the same "
+        "way: whichever of them is attended to, much the same comes out, and a weight says "
+        "little of its word. As many vectors in random directions are shown beside it; of few "
+        "vectors these are far from 0 too."
     ),
     headlines=(
         Headline("conicity", "mean cosine of the states with their mean"),

@@ -100,15 +100,15 @@ class Correlation(RankingProbe):
         super().__post_init__()
         if set(self.uses) <= {"attention"}:
             raise UserError(
-                f"probe.correlation.importances={list(self.uses)}: expected one or more to compare with attention, such as "
-                f"[attention, gradient]"
+                f"probe.correlation.importances={list(self.uses)}: expected one or more to "
+                "compare with attention, such as [attention, gradient]"
             )
         if wrong := [
             list(pair) for pair in self.ceilings if len(set(pair)) != 2 or "attention" in pair
         ]:
             raise UserError(
-                f"probe.correlation.ceilings: {wrong[0]}: expected two importances, neither of them attention, such as "
-                f"[gradient, leave_one_out]"
+                f"probe.correlation.ceilings: {wrong[0]}: expected two importances, neither of "
+                "them attention, such as [gradient, leave_one_out]"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -350,7 +350,10 @@ CLAIMS = (
             value=np.subtract,
             ends=(-2, 2),
         ),
-        quantity="τ(attention, leave-one-out) minus τ(gradient, leave-one-out), mean of the examples, −2 to 2",
+        quantity=(
+            "τ(attention, leave-one-out) minus τ(gradient, leave-one-out), mean of the examples, "
+            "−2 to 2"
+        ),
     ),
 )
 """Whether attention agrees more than an attention without meaning would is asked by the probe
@@ -393,10 +396,11 @@ READING = Reading(
     closing=_headlines,
     title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
     about=(
-        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), "
-        "mean over the texts. Gradient against leave-one-out is shown as a ceiling, a shuffled attention as a floor. "
-        "Low agreement does not say which of the two is wrong. Neither gradients nor leave-one-out is the truth. And "
-        "τ over all words is ruled by the many weights near 0, and by the length of the text (Neely et al. 2021). So "
+        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) "
+        "to 1 (the same), mean over the texts. Gradient against leave-one-out is shown as a "
+        "ceiling, a shuffled attention as a floor. Low agreement does not say which of the two "
+        "is wrong. Neither gradients nor leave-one-out is the truth. And τ over all words is "
+        "ruled by the many weights near 0, and by the length of the text (Neely et al. 2021). So "
         "this is called agreement, not faithfulness."
     ),
     columns=(

@@ -506,7 +506,10 @@ CLAIMS = (
             value=_ahead_of_midpoint,
             ends=(-1, 1),
         ),
-        quantity="the middle of random and optimal minus the share of the items removed by attention, mean of the examples",
+        quantity=(
+            "the middle of random and optimal minus the share of the items removed by attention, "
+            "mean of the examples"
+        ),
         speaks="for",
         smallest=0.02,
     ),
@@ -520,16 +523,25 @@ CLAIMS = (
             "never_flips",
             value=lambda regret, never_flips: np.where(never_flips == 0, regret < 1, np.nan),
         ),
-        quantity="share of the examples that can flip with a regret of no item; more than half is asked for",
+        quantity=(
+            "share of the examples that can flip with a regret of no item; more than half is "
+            "asked for"
+        ),
         threshold=0.5,
         speaks="for",
     ),
     claim(
         name="attention_beats_gradient",
-        statement="Attention's order needs fewer items than the gradient's more often than the other way round",
+        statement=(
+            "Attention's order needs fewer items than the gradient's more often than the other "
+            "way round"
+        ),
         source=SOURCE,
         measure=flips_of("removed_count_attention", "removed_count_gradient", value=_fewer),
-        quantity="difference of the shares of the examples that either flips, paired, ties counted for neither, −1 to 1",
+        quantity=(
+            "difference of the shares of the examples that either flips, paired, ties counted "
+            "for neither, −1 to 1"
+        ),
         speaks="for",
         smallest=0.02,
     ),
@@ -537,7 +549,10 @@ CLAIMS = (
     # neither way.
     claim(
         name="random_is_worst",
-        statement="A random order needs more items than attention, gradient and gradient × attention each do",
+        statement=(
+            "A random order needs more items than attention, gradient and gradient × attention "
+            "each do"
+        ),
         source=SOURCE,
         quantity=f"the least of three: {SHARES}",
         measure=least(
@@ -549,7 +564,10 @@ CLAIMS = (
     ),
     claim(
         name="gradient_attention_is_best",
-        statement="Gradient × attention needs fewer items than attention, gradient and a random order each do",
+        statement=(
+            "Gradient × attention needs fewer items than attention, gradient and a random order "
+            "each do"
+        ),
         source=SOURCE,
         quantity=f"the least of three: {SHARES}",
         measure=least(
@@ -595,12 +613,13 @@ READING = Reading(
     ),
     title="Erasing in order: how many items until the decision flips?",
     about=(
-        "We remove words in a ranking's order and scale up the rest, until the decision changes. In the hierarchical "
-        "models sentences stand for words. The fewer, the better the ranking: the number is the share that had to "
-        "go, 0 to 1. Beside it is the smallest set that flips the decision at all, found exactly; regret is how many "
-        "words more a ranking needs. Decisions that no set flips are counted apart. Caution: the decoder was not "
-        "trained on a state with half of its weights erased. And where the encoder reads context, a state also tells "
-        "of its neighbours."
+        "We remove words in a ranking's order and scale up the rest, until the decision changes. "
+        "In the hierarchical models sentences stand for words. The fewer, the better the "
+        "ranking: the number is the share that had to go, 0 to 1. Beside it is the smallest set "
+        "that flips the decision at all, found exactly; regret is how many words more a ranking "
+        "needs. Decisions that no set flips are counted apart. Caution: the decoder was not "
+        "trained on a state with half of its weights erased. And where the encoder reads "
+        "context, a state also tells of its neighbours."
     ),
     maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
     columns=(
@@ -617,18 +636,20 @@ READING = Reading(
     tables=(
         Tabulation(
             "erasure_rankings",
-            "Share of the items (0 to 1) that each ranking removes until the decision flips, over the examples that it "
-            "flips, and over all n that some set flips (an order that does not flip one needs all of its items); regret: "
-            "items more than the smallest flipping set. Means with 95 % bootstrap intervals over the examples "
-            "(Serrano & Smith 2019, section 5).",
+            "Share of the items (0 to 1) that each ranking removes until the decision flips, "
+            "over the examples that it flips, and over all n that some set flips (an order that "
+            "does not flip one needs all of its items); regret: items more than the smallest "
+            "flipping set. Means with 95 % bootstrap intervals over the examples (Serrano & "
+            "Smith 2019, section 5).",
             _rank_table,
             ("never_flips", "removed_fraction_*", "regret_*"),
         ),
         Tabulation(
             "erasure_pairs",
-            "Two rankings compared example by example: share of all examples in which the first needs fewer items (with "
-            "Wilson's 95 % interval), as many, more, and in which neither flips the decision; matched-pairs rank-biserial "
-            "correlation, 1 where the first always needs fewer.",
+            "Two rankings compared example by example: share of all examples in which the first "
+            "needs fewer items (with Wilson's 95 % interval), as many, more, and in which "
+            "neither flips the decision; matched-pairs rank-biserial correlation, 1 where the "
+            "first always needs fewer.",
             pair_table,
             ("content_length", "removed_count_*"),
         ),

@@ -1,5 +1,7 @@
-"""Does the prediction rest on the words that an importance ranks first? (DeYoung et al. 2020,
-section 4.2)"""
+"""Does the prediction rest on the words that an importance ranks first?
+
+DeYoung et al. 2020, section 4.2.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +11,10 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import MinLen
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
@@ -110,11 +114,12 @@ METRICS = (
 
 @dataclass
 class Faithfulness(RankingProbe):
-    """Take out the most important words, or all others, and see what becomes of the predicted
-    class's probability p.
+    """Remove the most important words, or all others, and follow the predicted class's p.
 
-    Per importance and operator (`attnprobe.importance.word_removal.OPERATORS`). A share is rounded
-    up to whole words. NaN where an importance is undefined, and where no word would be left.
+    p is the predicted class's probability. Each importance is tested with each operator
+    (`attnprobe.importance.word_removal.OPERATORS`). Of a signed importance the highest scores are
+    those that speak for the decision. A share is rounded up to whole words. NaN where an importance
+    is undefined, and where no word would be left.
 
     Attributes:
         operators: ways in which words go.
@@ -127,7 +132,8 @@ class Faithfulness(RankingProbe):
 
     name = "faithfulness"
     metrics = METRICS
-    of_words = one_decision = True
+    of_words = True
+    one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
     operators: Annotated[Sequence[Literal[tuple(word_removal.OPERATORS)]], MinLen(1)] = (
         "delete",
@@ -137,64 +143,106 @@ class Faithfulness(RankingProbe):
     thresholds: Annotated[Sequence[Share], MinLen(1)] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
     def refuse(self, classifier: Model) -> None:
+        """Also refuse the operator `mask` for a model without a mask token."""
         super().refuse(classifier)
         word_removal.refuse_mask(self.name, self.operators, word_removal.OPERATORS, classifier)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        content = subject.batch.content
-        whole = subject.readout.prediction()
-        decision = whole.argmax(-1, keepdim=True)
-        probability = whole.gather(-1, decision).squeeze(-1)
+        """Yield every importance's curves under every operator, and their summaries."""
+        decision = subject.readout.prediction().argmax(-1, keepdim=True)
+        probability = subject.readout.prediction().gather(-1, decision).squeeze(-1)
         yield Measurement("probability", probability)
-        shares = sorted({*self.thresholds, *GRID})
-        step = torch.tensor(shares, dtype=torch.float64)
-        chosen, grid = (torch.isin(step, step.new_tensor(some)) for some in (self.thresholds, GRID))
+
+        shares = torch.tensor(sorted({*self.thresholds, *GRID}), dtype=torch.float64)
         for name, scores in self.scores(subject).items():
-            undefined = undefined_in(scores, content)
-            filled = scores.nan_to_num(nan=0)
+            undefined = undefined_in(scores, subject.batch.content)
             for operator in self.operators:
-                top = torch.stack(
-                    [word_removal.top_words(filled, content, share) for share in shares]
+                ending = f"{name}_by_{operator}"
+                curves = self.curves(subject, scores.nan_to_num(nan=0), operator, shares)
+                deletion = (probability.unsqueeze(-1) - curves.without).masked_fill(
+                    undefined.unsqueeze(-1), torch.nan
                 )
-                # p without and with only the top words [2, shares, batch]; the decision flips
-                # without them
-                predicted = word_removal.predictions_keeping(
-                    subject, torch.stack([content & ~top, top]), operator
+                insertion = (probability.unsqueeze(-1) - curves.alone).masked_fill(
+                    undefined.unsqueeze(-1), torch.nan
                 )
-                values = (
-                    predicted.gather(-1, decision.expand(*predicted.shape[:-1], 1))
-                    .squeeze(-1)
-                    .permute(2, 0, 1)
-                )
-                flips = (predicted[0].argmax(-1) != decision.squeeze(-1)) & ~predicted[
-                    0
-                ].isnan().any(-1)
-                drops = (probability[:, None, None] - values).masked_fill(
-                    undefined[:, None, None], torch.nan
-                )
-                on_grid = F.pad(drops[..., grid], (1, 1))
-                at = F.pad(step.to(drops.device)[grid], (1, 1))
-                at[-1] = 1
-                end = f"{name}_by_{operator}"
-                yield Measurement(f"deletion_{end}", drops[:, 0], step)
-                yield Measurement(f"insertion_{end}", drops[:, 1], step)
-                yield Measurement(f"comprehensiveness_{end}", drops[:, 0, chosen].mean(-1))
-                yield Measurement(f"sufficiency_{end}", drops[:, 1, chosen].mean(-1))
-                yield Measurement(
-                    f"deletion_area_{end}", torch.trapezoid(on_grid[:, 0, :-1], at[:-1]) / at[-2]
-                )
-                yield Measurement(
-                    f"insertion_area_{end}",
-                    torch.trapezoid(on_grid[:, 1, 1:], at[1:]) / (1 - at[1]),
-                )
-                first = torch.where(
-                    flips.any(0), step.to(flips.device)[flips.double().argmax(0)], torch.nan
-                )
-                yield Measurement(f"flip_share_{end}", first.masked_fill(undefined, torch.nan))
+                yield Measurement(f"deletion_{ending}", deletion, shares)
+                yield Measurement(f"insertion_{ending}", insertion, shares)
+                for metric, value in self.summaries(deletion, insertion, shares).items():
+                    yield Measurement(f"{metric}_{ending}", value)
+                first_flip = curves.first_flip(shares).masked_fill(undefined, torch.nan)
+                yield Measurement(f"flip_share_{ending}", first_flip)
+
             if subject.importance(name).complete:
-                gap = (scores.sum(-1) - subject.cached(subject.importance(name).total)).abs()
-                yield Measurement(f"completeness_gap_{name}", gap)
+                total = subject.cached(subject.importance(name).total)
+                yield Measurement(f"completeness_gap_{name}", (scores.sum(-1) - total).abs())
         yield from self.notes(subject)
+
+    def curves(
+        self,
+        subject: Subject,
+        scores: Float[Tensor, "batch tokens"],
+        operator: str,
+        shares: Float[Tensor, "shares"],
+    ) -> "Curves":
+        """p and the decision as a growing share of the words goes, the highest-scored first."""
+        content = subject.batch.content
+        top = torch.stack(
+            [word_removal.top_words(scores, content, share) for share in shares.tolist()]
+        )
+        kept_words = torch.stack([content & ~top, top])
+        predicted = word_removal.predictions_keeping(subject, kept_words, operator)
+
+        decision = subject.readout.prediction().argmax(-1)
+        index = decision.unsqueeze(-1).expand(*predicted.shape[:-1], 1)
+        p = predicted.gather(-1, index).squeeze(-1)
+        defined = ~predicted[0].isnan().any(-1)
+        flips = (predicted[0].argmax(-1) != decision) & defined
+        return Curves(without=p[0].T, alone=p[1].T, flips=flips.T)
+
+    def summaries(
+        self,
+        deletion: Float[Tensor, "batch shares"],
+        insertion: Float[Tensor, "batch shares"],
+        shares: Float[Tensor, "shares"],
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """Metric → one number for each text's curve: ERASER's AOPC, and the curve's mean height.
+
+        The deletion curve starts from the whole text, where nothing has fallen yet; the insertion
+        curve ends there. A mean height is the area under the trapezoids divided by their width.
+        """
+        at_threshold = torch.isin(shares, shares.new_tensor(self.thresholds))
+        on_grid = torch.isin(shares, shares.new_tensor(GRID))
+        grid = shares[on_grid].to(deletion.device)
+        from_nothing = F.pad(grid, (1, 0), value=0.0)
+        to_everything = F.pad(grid, (0, 1), value=1.0)
+        falling = F.pad(deletion[:, on_grid], (1, 0))
+        rising = F.pad(insertion[:, on_grid], (0, 1))
+        return {
+            "comprehensiveness": deletion[:, at_threshold].mean(-1),
+            "sufficiency": insertion[:, at_threshold].mean(-1),
+            "deletion_area": torch.trapezoid(falling, from_nothing) / grid[-1],
+            "insertion_area": torch.trapezoid(rising, to_everything) / (1 - grid[0]),
+        }
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What is predicted of each text as a growing share of its words goes.
+
+    Attributes:
+        without: p without the top words, NaN where it is undefined.
+        alone: p with the top words alone, NaN where it is undefined.
+        flips: without the top words the decision is another one.
+    """
+
+    without: Float[Tensor, "batch shares"]
+    alone: Float[Tensor, "batch shares"]
+    flips: Bool[Tensor, "batch shares"]
+
+    def first_flip(self, shares: Float[Tensor, "shares"]) -> Float[Tensor, "batch"]:
+        """The smallest of the shares whose deletion changes the decision; NaN where none does."""
+        smallest = shares.to(self.flips.device)[self.flips.double().argmax(-1)]
+        return torch.where(self.flips.any(-1), smallest, torch.nan)
 
 
 COMPLETE = 1e-3
@@ -202,48 +250,56 @@ COMPLETE = 1e-3
 
 
 def measured(results: pd.DataFrame) -> list[tuple[str, str]]:
-    """(importance, operator) of every AOPC in the table, importances in the order in which the
-    probe took them."""
+    """(importance, operator) of every AOPC in the table.
+
+    The importances come in the order in which the probe took them; those of which the runs say
+    nothing follow in alphabetical order.
+    """
     pairs = importances_and_operators(results, "faithfulness", "comprehensiveness_")
-    said = list(results.attrs.get("importances", {}).get("faithfulness", {}))
-    return sorted(pairs, key=lambda one: (said.index(one[0]) if one[0] in said else len(said), one))
+    order = list(results.attrs.get("importances", {}).get("faithfulness", {}))
+
+    def rank(pair: tuple[str, str]) -> tuple[int, tuple[str, str]]:
+        name = pair[0]
+        return (order.index(name) if name in order else len(order)), pair
+
+    return sorted(pairs, key=rank)
 
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     headlines = []
     for name, operator in measured(results):
-        end = f"{name}_by_{operator}"
-        words = facts_of(name, results, "faithfulness").ascii_title
+        ending = f"{name}_by_{operator}"
+        heading = f"{facts_of(name, results, 'faithfulness').ascii_title}, {operator}"
         headlines += [
-            Headline(f"comprehensiveness_{end}", f"comprehensiveness (AOPC): {words}, {operator}"),
-            Headline(f"sufficiency_{end}", "  sufficiency (AOPC, lower is better)"),
-            Headline(f"flip_share_{end}", "  share of the words at the first flip"),
+            Headline(f"comprehensiveness_{ending}", f"comprehensiveness (AOPC): {heading}"),
+            Headline(f"sufficiency_{ending}", "  sufficiency (AOPC, lower is better)"),
+            Headline(f"flip_share_{ending}", "  share of the words at the first flip"),
         ]
     for name, facts in importances_in(results, "faithfulness", "completeness_gap_").items():
-        headlines.append(
-            Headline(f"completeness_gap_{name}", f"completeness gap: {facts.ascii_title}")
-        )
+        gap = f"completeness gap: {facts.ascii_title}"
+        headlines.append(Headline(f"completeness_gap_{name}", gap))
     return tuple(headlines)
 
 
 def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
-    """AOPCs and heights of curves, by importance and operator."""
+    """AOPCs and mean heights of curves, by importance and operator."""
     kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")
-    lines = (
-        (
-            {"importance": facts_of(name, results, "faithfulness").title, "operator": operator},
-            {kind.replace("_", " "): f"{kind}_{name}_by_{operator}" for kind in kinds},
-        )
-        for name, operator in measured(results)
-    )
+    lines = []
+    for name, operator in measured(results):
+        facts = facts_of(name, results, "faithfulness")
+        cells = {"importance": facts.title, "operator": operator}
+        columns = {kind.replace("_", " "): f"{kind}_{name}_by_{operator}" for kind in kinds}
+        lines.append((cells, columns))
     return mean_table(results, "faithfulness", lines)
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Filled: the fall without the top words (comprehensiveness). Hollow: the fall with these alone
-    (sufficiency). Bars are 95 % bootstrap intervals, one panel per data set, model and operator.
-    The farther apart the two, the better."""
-    return interval_figure(
+    """Filled: the fall without the top words (comprehensiveness).
+
+    Hollow: the fall with these alone (sufficiency). Bars are 95 % bootstrap intervals, one panel
+    per data set, model and operator. The farther apart the two, the better.
+    """
+    figure, _ = interval_figure(
         faithfulness_table(results),
         ["data and model", "operator"],
         [facts_of(name, results, "faithfulness") for name, _ in measured(results)],
@@ -253,12 +309,14 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             Line2D([], [], ls="", marker="o", color=INK, label="comprehensiveness"),
             Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="sufficiency"),
         ],
-    )[0]
+    )
+    return figure
 
 
 def _than_random(name: str, statement: str, metric: str, *, larger: bool) -> Claim:
-    # attention's number beyond a random order's, or the other way round
-    pair = ["attention", "random"] if larger else ["random", "attention"]
+    """Attention's number beyond a random order's, or the other way round."""
+    first, second = ("attention", "random") if larger else ("random", "attention")
+    difference = f"{first} minus {second}".replace("random", "random order")
     return Claim(
         name=name,
         criterion="erasure",
@@ -267,10 +325,12 @@ def _than_random(name: str, statement: str, metric: str, *, larger: bool) -> Cla
         speaks="for",
         level="word",
         measure=mean_of(
-            *(f"{metric}_{one}_by_delete" for one in pair), value=np.subtract, ends=(-2, 2)
+            f"{metric}_{first}_by_delete",
+            f"{metric}_{second}_by_delete",
+            value=np.subtract,
+            ends=(-2, 2),
         ),
-        quantity=f"{metric} (AOPC, words deleted), {' minus '.join(pair).replace('random', 'random order')}, mean of the "
-        "texts, −2 to 2",
+        quantity=f"{metric} (AOPC, words deleted), {difference}, mean of the texts, −2 to 2",
     )
 
 
@@ -291,7 +351,10 @@ CLAIMS = (
     Claim(
         name="integrated_gradients_add_up",
         criterion="erasure",
-        statement=f"For nearly all texts the integrated gradients add up to the prediction to within {COMPLETE} of the logit",
+        statement=(
+            "For nearly all texts the integrated gradients add up to the prediction to within "
+            f"{COMPLETE} of the logit"
+        ),
         source="Sundararajan et al. 2017, proposition 1",
         measure=share_of(
             "completeness_gap_integrated_gradients", value=as_truth(lambda gap: gap <= COMPLETE)
@@ -308,18 +371,21 @@ READING = Reading(
     closing=_headlines,
     title="Faithfulness: does the prediction rest on the words that are called important?",
     about=(
-        "Take out the top words of an importance: how far does the prediction fall (comprehensiveness, high is good)? "
-        "Keep only them: how far then (sufficiency, low is good)? Both are means over several shares of the words, "
-        "ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. A text without "
-        "words is unlike those that the model was trained on, and a fall may say no more than that."
+        "Take out the top words of an importance: how far does the prediction fall "
+        "(comprehensiveness, high is good)? Keep only them: how far then (sufficiency, low is "
+        "good)? Both are means over several shares of the words, ERASER's AOPC. How words are "
+        "taken out decides much of the number, so several ways are compared. A text without "
+        "words is unlike those that the model was trained on, and a fall may say no more than "
+        "that."
     ),
     headlines=(Headline("probability", "probability of the predicted class"),),
     tables=(
         Tabulation(
             "faithfulness",
-            "Fall of the predicted class's probability without the highest-scored words (comprehensiveness) and with these "
-            "alone (sufficiency), means over the thresholds, and the mean heights of the deletion and insertion curves; "
-            "means over the n texts with 95 % bootstrap intervals (DeYoung et al. 2020; Samek et al. 2017).",
+            "Fall of the predicted class's probability without the highest-scored words "
+            "(comprehensiveness) and with these alone (sufficiency), means over the thresholds, "
+            "and the mean heights of the deletion and insertion curves; means over the n texts "
+            "with 95 % bootstrap intervals (DeYoung et al. 2020; Samek et al. 2017).",
             faithfulness_table,
         ),
     ),

@@ -41,8 +41,11 @@ METRICS = (
 
 @dataclass
 class Gradient(Probe):
-    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content
-    positions; where all gradients are 0 they are undefined (NaN)."""
+    """Gradient × input of the predicted probabilities, as shares of a text's sum.
+
+    The shares of a text sum to 1 over its content positions; where all its gradients are 0 they are
+    undefined (NaN).
+    """
 
     name = "gradient"
     metrics = METRICS
@@ -50,19 +53,23 @@ class Gradient(Probe):
 
     @property
     def uses(self) -> Sequence[str]:
+        """The importances whose gradients it stores."""
         return ("gradient", "gradient_through_attention", "attention_gradient")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield every gradient by position, and the largest share of the first."""
         content = subject.outputs.content
-        gradients = subject.cached(gradients_of)
         step = positions(content)
+        gradients = subject.cached(gradients_of)
         shares = normalised(gradients.embedding.double(), content)
         yield Measurement("gradient", shares, step)
-        for metric, values in (
-            ("gradient_through_attention", gradients.embedding_through_attention),
-            ("hidden_gradient", gradients.hidden),
-            ("hidden_gradient_through_attention", gradients.hidden_through_attention),
-        ):
+
+        variants = {
+            "gradient_through_attention": gradients.embedding_through_attention,
+            "hidden_gradient": gradients.hidden,
+            "hidden_gradient_through_attention": gradients.hidden_through_attention,
+        }
+        for metric, values in variants.items():
             yield Measurement(metric, normalised(values.double(), content), step)
         yield Measurement("attention_gradient", subject.scores("attention_gradient"), step)
         yield Measurement("max_gradient", shares.amax(-1))
@@ -73,10 +80,11 @@ READING = Reading(
     order=30,
     title="Gradients: what the prediction reacts to",
     about=(
-        "The gradient of the predicted probability by each token's word vector, times that vector, as a share of the "
-        "text's sum: 0 to 1 per token. A large share on one token means that the prediction reacts to it most. "
-        "Attention is compared with this measure, but it is not the truth. A gradient describes small changes only, "
-        "and it fades where the model is very sure."
+        "The gradient of the predicted probability by each token's word vector, times that "
+        "vector, as a share of the text's sum: 0 to 1 per token. A large share on one token "
+        "means that the prediction reacts to it most. Attention is compared with this measure, "
+        "but it is not the truth. A gradient describes small changes only, and it fades where "
+        "the model is very sure."
     ),
     maps=(
         HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),

@@ -86,9 +86,10 @@ class Identifiable(Probe):
         super().refuse(classifier)
         if not classifier.is_summed:
             raise UserError(
-                "probe identifiable needs an attention that enters the prediction through one sum alone, and this model's is "
-                "not known to (of pretrained ones: the last layer, rows=pooled, with short_way=true where it agrees): leave "
-                "it out of probe=[…]"
+                "probe identifiable needs an attention that enters the prediction through one "
+                "sum alone, and this model's is not known to (of pretrained ones: the last "
+                "layer, rows=pooled, with short_way=true where it agrees): leave it out of "
+                "probe=[…]"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -236,11 +237,13 @@ READING = Reading(
     order=25,
     title="Identifiability: which attentions give the identical output?",
     about=(
-        "The rows of attention enter the prediction through weighted sums alone. Every other attention with the same sums "
-        "gives the same prediction to the last digit, whatever follows. Linear programmes find the least and the greatest "
-        "weight of the most attended words among all of these. Where there is no other one, the attention is determined by "
-        "what the model computes with it; that is no proof that it explains anything. Where the most attended word could "
-        "have had no weight at all, nothing that the model computes says that it was attended to."
+        "The rows of attention enter the prediction through weighted sums alone. Every other "
+        "attention with the same sums gives the same prediction to the last digit, whatever "
+        "follows. Linear programmes find the least and the greatest weight of the most attended "
+        "words among all of these. Where there is no other one, the attention is determined by "
+        "what the model computes with it; that is no proof that it explains anything. Where the "
+        "most attended word could have had no weight at all, nothing that the model computes "
+        "says that it was attended to."
     ),
     headlines=(
         Headline("unique", "share of texts whose attention is unique"),
@@ -258,9 +261,10 @@ READING = Reading(
     tables=(
         Tabulation(
             "identifiable",
-            "By length: share of texts for which no other attention has the identical output, with 95 % bootstrap interval; "
-            "mean free directions; mean weight of the most attended word, its least and greatest at identical output; share "
-            "in which it could have had none; JSD (nats) of another attention with identical output, at least.",
+            "By length: share of texts for which no other attention has the identical output, "
+            "with 95 % bootstrap interval; mean free directions; mean weight of the most "
+            "attended word, its least and greatest at identical output; share in which it could "
+            "have had none; JSD (nats) of another attention with identical output, at least.",
             lengths_table,
         ),
     ),

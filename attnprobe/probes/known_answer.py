@@ -206,14 +206,16 @@ READING = Reading(
     order=5,
     title="Known answer: does the model decide by the known reason, and is the attention on it?",
     about=(
-        "For data whose reason is known (planted, the testbed, a rationale). First, is the reason the model's own? "
-        "Its accuracy is shown on the texts as they are, and on three altered ones. Change the reason to that of "
-        "another class: a model that uses it follows. Take the reason out: only chance is left, if it is all there "
-        "is to know. Leave the reason alone: it should be enough. Then, how right is the attention? Of the words: "
-        "the share of the attention on the reason, the precision of the top words and the average precision, each "
-        "minus what chance would reach (0: chance). Of the states: how far the weights agree with what the linear "
-        "decoder takes from each state. An LSTM that reads everything and attends to the last word can be right at "
-        "the one level and wrong at the other."
+        "For data whose reason is known (planted, the testbed, a rationale). First, is the "
+        "reason the model's own? Its accuracy is shown on the texts as they are, and on three "
+        "altered ones. Change the reason to that of another class: a model that uses it follows. "
+        "Take the reason out: only chance is left, if it is all there is to know. Leave the "
+        "reason alone: it should be enough. Then, how right is the attention? Of the words: the "
+        "share of the attention on the reason, the precision of the top words and the average "
+        "precision, each minus what chance would reach (0: chance). Of the states: how far the "
+        "weights agree with what the linear decoder takes from each state. An LSTM that reads "
+        "everything and attends to the last word can be right at the one level and wrong at the "
+        "other."
     ),
     headlines=(
         Headline("correct", "accuracy"),
