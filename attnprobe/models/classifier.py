@@ -158,16 +158,33 @@ class AttentionClassifier(TrainedModel):
     ) -> Outputs:
         """Encode, attend, decode, on request from other word vectors; `attention` takes the place
         of the model's own."""
-        hidden, content, within = self.encoder.states(
-            self.inputs(batch) if inputs is None else inputs, batch
-        )
+        vectors = self.inputs(batch) if inputs is None else inputs
+        return self._attended(batch, *self.encoder.states(vectors, batch), attention)
+
+    def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch tokens"], Outputs]:
+        """As the base class has it, with each distinct word looked up once."""
+        distinct, which = batch.ids.unique(return_inverse=True)
+        words = self.embedding(distinct).detach()
+        scale = torch.ones_like(which, dtype=words.dtype).requires_grad_()
+        states = self.encoder.scaled_states(words, which, scale, batch)
+        return scale, self._attended(batch, *states, None)
+
+    def _attended(
+        self,
+        batch: Batch,
+        hidden: Float[Tensor, "batch seq hidden"],
+        content: Bool[Tensor, "batch seq"],
+        word_attention: Float[Tensor, "batch tokens"] | None,
+        attention: Float[Tensor, "batch seq"] | None,
+    ) -> Outputs:
+        """Attend and decode, from what the encoder's `states` returned."""
         query = self.query(batch, hidden)
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         else:
             scores = attention.log()
         logits = self.decoder.decode(hidden, attention, query, batch.candidates)
-        return Outputs(logits, attention, scores, hidden, content, query, within)
+        return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
     def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
         logits = self.decoder.decode(outputs.hidden, attention, outputs.query, batch.candidates)

@@ -12,6 +12,7 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Dropout, Size
 from attnprobe.models.base import Unit
+from attnprobe.models.recurrence import scaled_bidirectional
 
 Embedded = Float[Tensor, "batch tokens embed"]
 States = Float[Tensor, "batch tokens hidden"]
@@ -39,6 +40,23 @@ class TextEncoder(nn.Module, metaclass=Checked):
         """Hidden states, zero on padding; which of them attention may be given to; and the
         attention over the words of each sentence, where there is one."""
         return self(embeddings, batch.mask, batch.content), batch.content, None
+
+    def scaled_states(
+        self,
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
+        scale: Float[Tensor, "batch tokens"],
+        batch: Batch,
+    ) -> tuple[
+        Float[Tensor, "batch seq hidden"],
+        Bool[Tensor, "batch seq"],
+        Float[Tensor, "batch tokens"] | None,
+    ]:
+        """As `states`, with each token's vector `words[which]` multiplied by its factor.
+
+        To be differentiated by the factors, and by nothing else.
+        """
+        return self.states(words[which] * scale.unsqueeze(-1), batch)
 
 
 class Encoder(TextEncoder):
@@ -88,6 +106,20 @@ class LSTMEncoder(RecurrentEncoder):
     network = nn.LSTM
     forwards: nn.LSTM
     backwards: nn.LSTM
+
+    def scaled_states(
+        self,
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
+        scale: Float[Tensor, "batch tokens"],
+        batch: Batch,
+    ) -> tuple[States, Tokens, None]:
+        """As the base class has it, in less than half the time."""
+        if type(self) is not LSTMEncoder:  # a subclass may read its texts in another way
+            return super().scaled_states(words, which, scale, batch)
+        order = reversed_positions(batch.mask)
+        states = scaled_bidirectional(self.forwards, self.backwards, words, which, scale, order)
+        return self.dropout(states * batch.mask.unsqueeze(-1)), batch.content, None
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """The last state: forward direction at the last token, backward direction at the first."""

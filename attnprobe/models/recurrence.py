@@ -1,0 +1,141 @@
+"""An LSTM of both directions, differentiated by one factor per input and by nothing else.
+
+Gradient × input of a token is the derivative of the prediction by a factor s that multiplies the
+token's vector x. The factor may as well multiply what the vector adds to the gates, since
+W (s x) = s (W x): the products W x are computed once for each distinct word, and the backward pass
+never returns to the vectors, which is most of the work of PyTorch's own.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+def scaled_bidirectional(
+    forwards: nn.LSTM,
+    backwards: nn.LSTM,
+    words: Float[Tensor, "distinct embed"],
+    which: Int[Tensor, "batch tokens"],
+    scale: Float[Tensor, "batch tokens"],
+    order: Int[Tensor, "batch tokens"],
+) -> Float[Tensor, "batch tokens hidden"]:
+    """Compute the states of both directions as a function of the factors.
+
+    Args:
+        forwards: of one layer, as `backwards`.
+        backwards: reads each text from its end.
+        words: the distinct input vectors.
+        which: the row of `words` that is read at each token.
+        scale: the factor of each token's vector; the only argument that is differentiated.
+        order: the position that each step of `backwards` reads (`reversed_positions`).
+
+    Returns:
+        The states, as `RecurrentEncoder` has them, but for padding, which is not made zero.
+    """
+    products = []
+    biases = []
+    recurrent_weights = []
+    for network in (forwards, backwards):
+        products.append(words @ network.weight_ih_l0.detach().t())
+        biases.append((network.bias_ih_l0 + network.bias_hh_l0).detach())
+        recurrent_weights.append(network.weight_hh_l0.detach())
+
+    # the second network reads in its own order, from its own half of the products
+    scales = torch.stack([scale, scale.gather(1, order)])
+    rows = torch.stack([which, which.gather(1, order) + len(words)])
+    states = _ScaledLSTM.apply(
+        scales.permute(2, 0, 1),
+        rows.permute(2, 0, 1),
+        torch.cat(products),
+        torch.stack(biases).unsqueeze(1),
+        torch.stack(recurrent_weights),
+    )
+    left, right = states.permute(1, 2, 0, 3)
+    return torch.cat([left, right.gather(1, order.unsqueeze(-1).expand_as(right))], -1)
+
+
+class _ScaledLSTM(torch.autograd.Function):
+    """Factors of the inputs → hidden states, of several networks side by side.
+
+    By the equations of `torch.nn.LSTM`, its gates in PyTorch's order (input i, forget f, candidate
+    g, output o): c = f c' + i g and h = o tanh(c), with c' the cell before. All that the backward
+    pass needs of a step is computed with the step.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scale: Float[Tensor, "steps networks batch"],
+        rows: Int[Tensor, "steps networks batch"],
+        products: Float[Tensor, "rows four_hidden"],
+        bias: Float[Tensor, "networks 1 four_hidden"],
+        recurrent: Float[Tensor, "networks four_hidden hidden"],
+    ) -> Float[Tensor, "steps networks batch hidden"]:
+        hidden = products.new_empty(*rows.shape, recurrent.shape[-1])
+        # ∂c/∂ the arguments of i, f and g, and ∂h/∂ that of o
+        gate_slopes = products.new_empty(*rows.shape, products.shape[-1])
+        forgets = torch.empty_like(hidden)  # ∂c/∂c'
+        cell_slopes = torch.empty_like(hidden)  # ∂h/∂c
+        cell = torch.zeros_like(hidden[0])
+        transposed = recurrent.transpose(1, 2).contiguous()
+
+        for step in range(len(rows)):
+            gates = _at(products, rows[step]).mul_(scale[step].unsqueeze(-1)).add_(bias)
+            if step:
+                gates.baddbmm_(hidden[step - 1], transposed)
+            i, f, g, o = gates.chunk(4, -1)
+            for gate in (i, f, o):
+                gate.sigmoid_()
+            g.tanh_()
+
+            i_slope, f_slope, g_slope, o_slope = gate_slopes[step].chunk(4, -1)
+            torch.addcmul(i, i, i, value=-1, out=i_slope).mul_(g)
+            torch.addcmul(f, f, f, value=-1, out=f_slope).mul_(cell)
+            torch.mul(g, g, out=g_slope).neg_().add_(1).mul_(i)
+            forgets[step] = f
+
+            cell = (f * cell).addcmul_(i, g)
+            squashed = cell.tanh()
+            torch.addcmul(o, o, o, value=-1, out=o_slope).mul_(squashed)
+            torch.mul(o, squashed, out=hidden[step])
+            torch.addcmul(o, hidden[step], squashed, value=-1, out=cell_slopes[step])
+
+        ctx.save_for_backward(gate_slopes, forgets, cell_slopes, rows, products, recurrent)
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, hidden_gradients: Float[Tensor, "steps networks batch hidden"]
+    ) -> tuple[Float[Tensor, "steps networks batch"], None, None, None, None]:
+        gate_slopes, forgets, cell_slopes, rows, products, recurrent = ctx.saved_tensors
+        scale_gradients = gate_slopes.new_empty(rows.shape)
+        gate_gradients = torch.empty_like(gate_slopes[0])
+        by_gate = gate_gradients.chunk(4, -1)
+        state_gradient = torch.zeros_like(forgets[0])
+        cell_gradient = torch.zeros_like(forgets[0])
+
+        for step in reversed(range(len(rows))):
+            state_gradient = state_gradient + hidden_gradients[step]
+            cell_gradient.addcmul_(state_gradient, cell_slopes[step])
+            i_slope, f_slope, g_slope, o_slope = gate_slopes[step].chunk(4, -1)
+            torch.mul(i_slope, cell_gradient, out=by_gate[0])
+            torch.mul(f_slope, cell_gradient, out=by_gate[1])
+            torch.mul(g_slope, cell_gradient, out=by_gate[2])
+            torch.mul(o_slope, state_gradient, out=by_gate[3])
+            # the factor multiplies the word's product W x
+            scale_gradients[step] = _at(products, rows[step]).mul_(gate_gradients).sum(-1)
+            cell_gradient *= forgets[step]
+            state_gradient = torch.bmm(gate_gradients, recurrent)
+
+        return scale_gradients, None, None, None, None
+
+
+def _at(
+    products: Float[Tensor, "rows four_hidden"], rows: Int[Tensor, "networks batch"]
+) -> Float[Tensor, "networks batch four_hidden"]:
+    """Look up the rows of one step; faster than `products[rows]`."""
+    return products.index_select(0, rows.flatten()).view(*rows.shape, -1)

@@ -1,0 +1,73 @@
+"""Gradient × input of an LSTM as the derivative by a factor, against PyTorch's own backward
+pass."""
+
+import pytest
+import torch
+
+from attnprobe.models.encoders import LSTMEncoder, TextEncoder
+from tests.toys import toy_batch, toy_classifier
+
+LENGTHS = [6, 1, 9, 4]
+
+
+@pytest.fixture
+def case():
+    batch = toy_batch(LENGTHS)
+    classifier = toy_classifier("lstm", "additive", spread=3).double()
+    distinct, which = batch.ids.unique(return_inverse=True)
+    return classifier.encoder, classifier.embedding.weight.detach()[distinct], which, batch
+
+
+def test_states_and_their_derivative_are_those_of_pytorch(case):
+    encoder, words, which, batch = case
+    weight = torch.randn(*batch.ids.shape, encoder.size, dtype=words.dtype)
+    factors = torch.linspace(0.5, 1.5, batch.ids.numel(), dtype=words.dtype).view_as(batch.ids)
+
+    scale = factors.clone().requires_grad_()
+    states, content, word_attention = encoder.scaled_states(words, which, scale, batch)
+    (gradient,) = torch.autograd.grad((states * weight).sum(), scale)
+
+    # every vector multiplied, and the network's own pass over it
+    expected_scale = factors.clone().requires_grad_()
+    expected = TextEncoder.scaled_states(encoder, words, which, expected_scale, batch)[0]
+    (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), expected_scale)
+
+    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        gradient[batch.mask], expected_gradient[batch.mask], atol=1e-12, rtol=1e-10
+    )
+    assert gradient[batch.mask].abs().min() > 1e-6
+    assert (gradient[~batch.mask] == 0).all()
+    assert content is batch.content
+    assert word_attention is None
+
+
+def test_with_factors_of_one_the_states_are_the_encoders(case):
+    encoder, words, which, batch = case
+    ones = torch.ones_like(batch.ids, dtype=words.dtype)
+    states = encoder.scaled_states(words, which, ones, batch)[0]
+    expected = encoder.states(words[which], batch)[0]
+    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
+    encoder, words, which, batch = case
+
+    class Halved(LSTMEncoder):
+        def forward(self, embeddings, mask, content):
+            return super().forward(embeddings, mask, content) / 2
+
+    halved = Halved(encoder.forwards.input_size, encoder.size // 2).to(words.dtype)
+    halved.load_state_dict(encoder.state_dict())
+    ones = torch.ones_like(batch.ids, dtype=words.dtype)
+    states = halved.scaled_states(words, which, ones, batch)[0]
+    expected = encoder.scaled_states(words, which, ones, batch)[0] / 2
+    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_parameters_are_left_alone(case):
+    encoder, words, which, batch = case
+    scale = torch.ones_like(batch.ids, dtype=words.dtype).requires_grad_()
+    encoder.scaled_states(words, which, scale, batch)[0].sum().backward()
+    assert scale.grad is not None
+    assert all(parameter.grad is None for parameter in encoder.parameters())
