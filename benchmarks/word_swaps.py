@@ -36,10 +36,11 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.batch import Batch
+from attnprobe.evidence.deciding_words import LEAST_PLACEMENT, PLACEMENT_METRICS, placement_of
 from attnprobe.models.base import Model
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.leave_one_out import LeaveOneOut
-from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
+from attnprobe.probes.swaps import Swaps
 from attnprobe.runs.composition import composing
 from attnprobe.runs.run import run
 from benchmarks.timing import processor
@@ -204,12 +205,14 @@ def asked_with_all(
                 None, model, {"outputs": model.predict_step(batch)}, batch, start
             )
         columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
-        evidence = placement_of(*(np.concatenate(columns[one].values)[None] for one in PARTS))
+        evidence = placement_of(
+            *(np.concatenate(columns[one].values)[None] for one in PLACEMENT_METRICS)
+        )
         said = "open"
         if evidence.unasked or evidence.rare:
             said = "not asked"
-        elif evidence.low > SMALLEST or evidence.high <= SMALLEST:
-            said = "yes" if evidence.low > SMALLEST else "no"
+        elif evidence.low > LEAST_PLACEMENT or evidence.high <= LEAST_PLACEMENT:
+            said = "yes" if evidence.low > LEAST_PLACEMENT else "no"
         rows.append(
             {
                 "passes": passes,

@@ -25,6 +25,12 @@ from hydra.utils import instantiate
 from attnprobe.core.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.claims import Claim, put_to_test
+from attnprobe.evidence.deciding_words import (
+    LEAST_PLACEMENT,
+    PLACEMENT_CLAIM,
+    PLACEMENT_METRICS,
+    placement_of,
+)
 from attnprobe.evidence.evidence import (
     CANNOT_DECIDE,
     FAILS,
@@ -35,9 +41,9 @@ from attnprobe.evidence.evidence import (
 )
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes import agreement, known_answer, skill, swaps
+from attnprobe.probes import agreement, known_answer, skill
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
+from attnprobe.probes.swaps import Swaps
 from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
@@ -51,7 +57,7 @@ FIRST_PART = Path(__file__).parent / "words_first_part.csv"
 rows are not kept."""
 LEAVE_ONE_OUT = "agrees_with_leave_one_out"
 RECORDED = {
-    ("erasure", swaps.READING.claims[0].name): "table",
+    ("erasure", PLACEMENT_CLAIM.name): "table",
     ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT,
 }
 """Criterion and claim about words → the column of what was said."""
@@ -321,7 +327,9 @@ def asked(
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
     numbers = found_by(runner, "swaps")[0]
     parts = found_by(runner, "known_answer")[0] if others else {}
-    found: dict[str, Any] = {name: numbers[name].tolist() for name in PARTS} | {"others": {}}
+    found: dict[str, Any] = {name: numbers[name].tolist() for name in PLACEMENT_METRICS} | {
+        "others": {}
+    }
     for name, claims in CLAIMS.items() if others else ():
         found["others"] |= found_by(runner, name, claims)[1]
     if "state_change_own" in parts:
@@ -386,12 +394,14 @@ def judged(folder: Path) -> pd.DataFrame:
             )
         for name in ("null", "table"):
             if name in facts:
-                evidence = placement_of(*(np.array(facts[name][part])[None] for part in PARTS))
+                evidence = placement_of(
+                    *(np.array(facts[name][part])[None] for part in PLACEMENT_METRICS)
+                )
                 said = (
                     "yes"
-                    if evidence.low > SMALLEST
+                    if evidence.low > LEAST_PLACEMENT
                     else "no"
-                    if evidence.high <= SMALLEST
+                    if evidence.high <= LEAST_PLACEMENT
                     else "open"
                 )
                 row[name] = "not asked" if evidence.unasked or evidence.rare else said

@@ -30,6 +30,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attnprobe.evidence import deciding_words
 from attnprobe.evidence.claims import Claim, Finding, put_to_test, with_ceilings
 from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.evidence.reading import importances_in, present, readings
@@ -43,7 +44,6 @@ from attnprobe.findings.verdicts import (
     POOR,
     UNASKED,
     UNTESTED,
-    WORD,
     YES,
     answer_of,
     encoder_of,
@@ -362,7 +362,7 @@ def answer(own: pd.DataFrame) -> Answer:
     card: list[Any] = [*own[own["primary"]].itertuples(index=False)]
     rows = [(str(LINES.get((row.criterion, row.level), row.statement)), row) for row in card]
     better = own[(own["claim"] == BETTER.name) & (own["answer"] == YES)]
-    word = next(row for row in card if (row.criterion, row.level) == WORD)
+    word = next(row for row in card if (row.criterion, row.level) == deciding_words.LINE)
     return Answer(
         chip,
         sentence,

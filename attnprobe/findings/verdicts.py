@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnprobe.evidence import deciding_words
 from attnprobe.evidence.claims import Finding
 from attnprobe.evidence.evidence import (
     CANNOT_DECIDE,
@@ -167,14 +168,12 @@ CARD = (
     ("agreement", "word", "agrees with leave-one-out", "probe=[agreement]"),
     ("exclusivity", "state", "no other attention would do", "probe=[adversarial]"),
     ("erasure", "state", "top state decides", "probe=[skill]"),
-    ("erasure", "word", "on the words that decide", "probe=[swaps]"),
+    (*deciding_words.LINE, deciding_words.ON_CARD, deciding_words.TESTED_BY),
     ("leak", "model", "weights carry the label", "+experiment=wiegreffe"),
     ("plausibility", "word", "on the words that people mark", "probe=[plausibility]"),
 )
 LINES = {(criterion, level): words for criterion, level, words, _ in CARD}
 """Criterion and level of every line → what a yes says."""
-WORD = ("erasure", "word")
-"""The line that the answer goes by."""
 TESTED_BY = {(criterion, level): setting for criterion, level, _, setting in CARD}
 """The setting that adds the test of each line: the reason of a row that was not tested."""
 NEEDS_MARKS = "data.rationale=COLUMN"
@@ -193,9 +192,6 @@ MECHANISMS = {
     "ImposedAttention": "imposed by a teacher",
 }
 """What attention that knows nothing of the words is, or was made to be, by its class."""
-MOSTLY = 0.5
-"""Reach, and share of the texts, from which attention on the words that decide is said to be mostly
-on them."""
 READ, CARE, NO, UNSHOWN, POOR = CHIPS = ("Read it", "With care", "No", "Not shown", "Do not read")
 """The answer to "may I read this attention?" in two words; `answer_of` has the rule."""
 YES, REFUTED, OPEN, UNASKED = ANSWERS = ("yes", "no", "open", "untested")
@@ -433,9 +429,9 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
             UNSHOWN,
             "Equal weights classify as well here, so nothing shows that these weights mean anything.",
         )
-    word = lines[WORD]
+    word = lines[deciding_words.LINE]
     this = f"this attention ({mechanism})" if mechanism else "this attention"
-    whether = f"whether {this} points at the words that decide"
+    whether = deciding_words.WHETHER.format(attention=this)
     if word.answer == UNASKED:
         return UNSHOWN, f"{whether[0].upper()}{whether[1:]} was not tested."
     if word.answer == OPEN:
@@ -447,39 +443,35 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
     this = f"{this[0].upper()}{this[1:]}"
     if word.answer == REFUTED:
         if lines["erasure", "state"].answer == YES:
-            return NO, f"{this} points at states that decide, but not at words."
-        return NO, f"{this} does not point at the words that decide."
+            return NO, f"{deciding_words.NO_BUT_STATES.format(attention=this)}."
+        return NO, f"{deciding_words.NO.format(attention=this)}."
     others = card[~card["primary"].astype(bool)]
-    detail = dict(
-        zip(others["claim"], zip(others["value"], others["threshold"], strict=True), strict=True)
-    )
-    thin = (
-        min(detail.get(one, (1.0,))[0] for one in ("weight_reaches", "most_texts_are_pointed_at"))
-        < MOSTLY
-    )
-    moved, least = detail.get("weights_move_the_prediction", (np.inf, 0))
-    bare = detail.get("every_class_has_such_words", (1.0,))[0] < MOSTLY
+    details = dict(zip(others["claim"], others["value"], strict=True))
+    leans = deciding_words.only_leans(details)
+    sentence = deciding_words.YES_LEANS if leans else deciding_words.YES_MOSTLY
+    sentence = sentence.format(attention=this)
     seed = lines["stability", "model"].answer
     against = [
         LINES.get(one, one[0])
         for one, row in lines.items()
         if row.answer == REFUTED and one[0] not in NEUTRAL
     ]
-    on = "only leans towards" if thin else "is mostly on"
-    doubts = (
-        ("but equal weights would predict the same", moved < least),
-        ("but one class goes by no words", bare),
-        ("but another seed attends elsewhere", seed == REFUTED),
-        (f"but “{''.join(against[:1])}”: no", bool(against)),
-        ("but this test is unproven on such models", not word.ticked),
-        ("another seed is untested", seed == UNASKED),
-        ("another seed is open", seed == OPEN),
-    )
-    doubt = next((words for words, holds in doubts if holds), "")
-    if not doubt and not thin:
-        return READ, f"{this} {on} the words that decide, also with another seed."
+    doubts = deciding_words.doubts(details)
+    if seed == REFUTED:
+        doubts.append("but another seed attends elsewhere")
+    if against:
+        doubts.append(f"but “{against[0]}”: no")
+    if not word.ticked:
+        doubts.append("but this test is unproven on such models")
+    if seed == UNASKED:
+        doubts.append("another seed is untested")
+    if seed == OPEN:
+        doubts.append("another seed is open")
+    doubt = doubts[0] if doubts else ""
+    if not doubt and not leans:
+        return READ, f"{sentence}, also with another seed."
     beside = f"; {doubt}".replace("; but", ", but") if doubt and not mechanism else ""
-    return CARE, f"{this} {on} the words that decide{beside}."
+    return CARE, f"{sentence}{beside}."
 
 
 def in_a_word(verdict: str) -> str:

@@ -25,7 +25,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import even
-from attnprobe.importance.word_swaps import AT_ONCE, in_single
+from attnprobe.importance.word_swaps import POSITIONS_AT_ONCE, in_float32
 from attnprobe.probes.base import Measurement, Probe, Subject
 
 KINDS = ("words_attention", "words_equal", "states_attention", "states_equal")
@@ -95,7 +95,7 @@ class Readouts(Probe):
             )
         if self._told is None:
             device = subject.batch.content.device
-            self._told = self._of_split(in_single(subject.classifier), self._split, device)
+            self._told = self._of_split(in_float32(subject.classifier), self._split, device)
         rows = [self._split.row_of(number) for number in subject.batch.example_id.tolist()]
         for name, told in self._told.items():
             yield Measurement(name, torch.from_numpy(told[rows]))
@@ -145,7 +145,7 @@ def _features(
         "words_equal": [],
     }
     states: dict[str, np.ndarray] = {}
-    for some in map(np.array, short_enough(split.words.lengths[rows], most=AT_ONCE)):
+    for some in map(np.array, short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE)):
         with torch.no_grad():
             outputs = run(split[rows[some].tolist()].to(device))
         weights = {"attention": outputs.attention.double(), "equal": even(outputs.content).double()}

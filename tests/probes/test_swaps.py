@@ -8,20 +8,19 @@ from attnprobe.core.batch import Outputs, Task
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.evidence.claims import put_to_test
-from attnprobe.findings.verdicts import NONE, judge
+from attnprobe.evidence.deciding_words import placement_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import (
     Swapper,
     donors_of,
-    drawn_by,
-    effects,
+    effects_of_words,
+    order_by_weight,
     prefixes,
     rearranged,
 )
 from attnprobe.models.base import Model
-from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
-from tests.probes.tables import subject_of, table, values
+from attnprobe.probes.swaps import Swaps
+from tests.probes.tables import subject_of, values
 from tests.toys import rows_of, toy_batch, toy_classifier
 
 
@@ -148,7 +147,7 @@ def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
 
 def test_orders_by_weights_are_draws_without_replacement():
     weights = torch.tensor([0.5, 0.3, 0.2])
-    keys = drawn_by(weights, 40_000, torch.Generator().manual_seed(0))
+    keys = order_by_weight(weights, 40_000, torch.Generator().manual_seed(0))
     order = keys.argsort(-1, descending=True)
     for first in range(3):
         share = float((order[:, 0] == first).double().mean())
@@ -173,12 +172,12 @@ def test_the_effects_are_those_of_least_squares():
     chosen = torch.rand(50, 7, generator=generator) < 0.5
     truth = torch.randn(7, generator=generator, dtype=torch.float64)
     sides = 2 * chosen.double() - 1
-    exact = effects(chosen, sides @ truth, ridge=1e-9)
+    exact = effects_of_words(chosen, sides @ truth, ridge=1e-9)
     assert torch.allclose(exact, truth, atol=1e-8)
     noisy = torch.randn(50, generator=generator, dtype=torch.float64)
     padded = np.vstack([sides.numpy(), np.sqrt(0.1) * np.eye(7)])
     expected = np.linalg.lstsq(padded, np.r_[noisy.numpy(), np.zeros(7)], rcond=None)[0]
-    assert effects(chosen, noisy).numpy() == pytest.approx(expected, abs=1e-10)
+    assert effects_of_words(chosen, noisy).numpy() == pytest.approx(expected, abs=1e-10)
 
 
 def test_the_same_weights_go_where_the_effects_are():
@@ -281,54 +280,3 @@ def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
             assert own.tolist() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
     assert together["swap_gain"][:3].isfinite().all()
     assert together["swap_gain"][3].isnan()
-
-
-def columns(gain, scale, bound, texts=60, spread=0.05):
-    draw = np.random.default_rng(0)
-    return (np.array([one + spread * draw.standard_normal(texts)]) for one in (gain, scale, bound))
-
-
-@pytest.mark.parametrize(("passes", "cited"), [(400, True), (200, False)])
-def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, cited):
-    claim, (gain, scale, bound) = READING.claims[0], columns(0.55, 0.6, 0.8)
-    numbers = {
-        "swap_gain": gain,
-        "swap_scale": scale,
-        "swap_bound": bound,
-        "swap_passes": np.full_like(gain, passes),
-    }
-    (finding,) = put_to_test(
-        (claim,), table("swaps", {metric: column[0] for metric, column in numbers.items()})
-    )
-    row = judge([("test-swaps", finding)], encoder="lstm").set_index("claim").loc[claim.name]
-    assert row["verdict"] == "meets"
-    assert bool(row["ticked"]) is cited
-    assert (row["track_record"] != NONE) is cited
-
-
-def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
-    gain, scale, bound = columns(0.3, 0.6, 0.8)
-    bound[0, :10] = 0.05
-    gain[0, :10] = -1.0  # nothing to point at
-    gain[0, 10] = np.nan
-    has = (bound > LEAST_BOUND) & ~np.isnan(gain)
-    evidence = placement_of(gain, scale, bound)
-    expected = (gain[has] / bound[has]).sum() / (scale[has] / bound[has]).sum()
-    assert evidence.value == pytest.approx(expected, abs=1e-12)
-    assert evidence.n == has.sum()
-    assert evidence.low < 0.5 < evidence.high
-
-
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        ((0.3, 0.6, 0.05), "nothing to point at"),
-        ((0.0, 0.01, 0.8), "too even"),
-        ((0.5, 0.01, 0.8), "too even"),
-    ],
-)
-def test_placement_is_not_asked_where_nothing_could_be_gained_and_stays_on_its_scale(parts, said):
-    assert said in placement_of(*columns(*parts)).unasked
-    for gain in (0.9, -0.9):
-        evidence = placement_of(*columns(gain, 0.4, 0.8))
-        assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from attnprobe.evidence import deciding_words
+
 
 class Term(NamedTuple):
     """A word of the page: the key in its link, its title in the definitions, its forms in the
@@ -142,11 +144,7 @@ MEANS = {
         "erasing the state with the most weight costs the decision more than under an attention without meaning",
         "that the word there matters",
     ),
-    ("erasure", "word"): (
-        "more of the prediction stays with the words that it ranks first than with the others, when they change places with "
-        "another text's",
-        "that it says how much each word decides",
-    ),
+    deciding_words.LINE: (deciding_words.YES_MEANS, deciding_words.YES_DOES_NOT_MEAN),
     ("leak", "model"): (
         "a model without context tells the label better with this attention imposed than with equal weights",
         "that the attention is on words that decide: wrong weights that tell the label do as well",
