@@ -76,13 +76,13 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     sentences = []
     if total["removals_checked"]:
         sentences.append(
-            f"Leave-one-out was checked: {total['removals_checked']:,} texts without a word were read again in full. The "
-            f"largest difference in TVD was {error}."
+            f"Leave-one-out was checked: {total['removals_checked']:,} texts without a word were "
+            f"read again in full. The largest difference in TVD was {error}."
         )
     if total["texts_remeasured"]:
         sentences.append(
-            f"{total['texts_remeasured']:,} texts were measured again without approximation, for the numbers of some were "
-            f"off by up to {before} at first."
+            f"{total['texts_remeasured']:,} texts were measured again without approximation, for "
+            f"the numbers of some were off by up to {before} at first."
         )
     if total["texts_reencoded"]:
         sentences.append(
@@ -97,9 +97,10 @@ READING = Reading(
     noted=checked,
     title="Leave-one-out: what the prediction loses with each token",
     about=(
-        "How far the prediction moves when one word is taken out and the rest is read again: TVD, 0 (not at all) to "
-        "1. It is the other measure that attention is compared with. It is no ground truth either: a word that is "
-        "said twice can be left out once at no cost, and a text with a gap is not one that the model was trained on."
+        "How far the prediction moves when one word is taken out and the rest is read again: TVD, "
+        "0 (not at all) to 1. It is the other measure that attention is compared with. It is no "
+        "ground truth either: a word that is said twice can be left out once at no cost, and a "
+        "text with a gap is not one that the model was trained on."
     ),
     maps=(
         HeatMap(

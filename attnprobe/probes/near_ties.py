@@ -32,8 +32,8 @@ METRICS = (
     Metric(
         "tau_moved",
         TAU,
-        "of the weights with themselves, each multiplied by 1 + `tolerance` · normal noise: as much as "
-        "any measure can agree with weights that are only known so well",
+        "of the weights with themselves, each multiplied by 1 + `tolerance` · normal noise: as "
+        "much as any measure can agree with weights that are only known so well",
         higher_is_better=True,
     ),
     Metric(
@@ -108,9 +108,10 @@ READING = Reading(
     order=52,
     title="Near ties: how firm is the order of the weights?",
     about=(
-        "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every "
-        "weight is moved by about a hundredth of itself (a setting). Then the weights are compared with what they "
-        "were. No measure can agree better with an order that is only known so well."
+        "Rank correlations count every pair of positions alike, also those whose weights hardly "
+        "differ. Here every weight is moved by about a hundredth of itself (a setting). Then the "
+        "weights are compared with what they were. No measure can agree better with an order that "
+        "is only known so well."
     ),
     headlines=(
         Headline("near_ties", "pairs of weights that are nearly level"),

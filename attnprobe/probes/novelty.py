@@ -45,8 +45,8 @@ METRICS = (
     Metric(
         "novelty_p",
         P_VALUE,
-        "share of the held-out texts that are no nearer to another held-out text than this text is: "
-        "even from 0 to 1 for texts like these",
+        "share of the held-out texts that are no nearer to another held-out text than this text "
+        "is: even from 0 to 1 for texts like these",
     ),
     Metric(
         "novelty_p_without_{importance}_by_{operator}",
@@ -90,7 +90,8 @@ class Novelty(RankingProbe):
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         if "validation" not in splits:
             raise UserError(
-                "probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: FILE}'"
+                "probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: "
+                "FILE}'"
             )
         self._held_out = splits["validation"]
         self._known = None
@@ -102,7 +103,8 @@ class Novelty(RankingProbe):
             if self._known is None:
                 if self._held_out is None:
                     raise UserError(
-                        "probe novelty compares with held-out texts, which only a run has: leave it out here"
+                        "probe novelty compares with held-out texts, which only a run has: leave "
+                        "it out here"
                     )
                 split = self._held_out
                 device = batch.ids.device
@@ -196,17 +198,18 @@ READING = Reading(
     order=66,
     title="Novelty: are texts without words like those that the model knows?",
     about=(
-        "What erasing words does to a prediction says little if the model has never seen such a text. So each text "
-        "is compared with held-out ones, by what the attention gives the decoder. The p-value is the share of "
-        "held-out texts whose nearest neighbour is as far. It is even from 0 to 1 for texts like these; of whole "
-        "test texts 5 % are below 0.05."
+        "What erasing words does to a prediction says little if the model has never seen such a "
+        "text. So each text is compared with held-out ones, by what the attention gives the "
+        "decoder. The p-value is the share of held-out texts whose nearest neighbour is as far. "
+        "It is even from 0 to 1 for texts like these; of whole test texts 5 % are below 0.05."
     ),
     headlines=(Headline("novelty_p", "p-value of the whole texts (0.5 is expected)"),),
     tables=(
         Tabulation(
             "novelty",
-            "Shares of n texts that are unlike held-out ones (p < 0.05), whole, without the highest-scored words and with "
-            "these alone, and mean p-values with 95 % bootstrap intervals.",
+            "Shares of n texts that are unlike held-out ones (p < 0.05), whole, without the "
+            "highest-scored words and with these alone, and mean p-values with 95 % bootstrap "
+            "intervals.",
             novelty_table,
         ),
     ),

@@ -158,12 +158,13 @@ READING = Reading(
     mark="place_low_",
     title="Limits of all orders: how good is each order of removal, at any length?",
     about=(
-        "Positions are removed from the attention one by one, in each importance's order. How far does the "
-        "decision's probability fall, on average (AOPC)? The answer stands between the worst (0) and the best (1) "
-        "that any order can reach. No order passes the certified limits; orders that were found show how near to "
-        "them one can come. The place is known up to the gap between the two, and exactly where there is none. No "
-        "claim is made of attention's own place. Its largest weights have made the decision, so removing them first "
-        "comes near to the best order, whether they mean something or not."
+        "Positions are removed from the attention one by one, in each importance's order. How far "
+        "does the decision's probability fall, on average (AOPC)? The answer stands between the "
+        "worst (0) and the best (1) that any order can reach. No order passes the certified "
+        "limits; orders that were found show how near to them one can come. The place is known up "
+        "to the gap between the two, and exactly where there is none. No claim is made of "
+        "attention's own place. Its largest weights have made the decision, so removing them "
+        "first comes near to the best order, whether they mean something or not."
     ),
     of_importance=(
         Headline("aopc_{importance}", "AOPC: {title}"),
@@ -180,9 +181,9 @@ READING = Reading(
     tables=(
         Tabulation(
             "order_limits",
-            "Each importance's AOPC over n texts, attention removed and renormalised, and its place between the worst (0) "
-            "and the best (1) of all orders: certainly no lower and no higher than this. Means with 95 % bootstrap "
-            "intervals.",
+            "Each importance's AOPC over n texts, attention removed and renormalised, and its "
+            "place between the worst (0) and the best (1) of all orders: certainly no lower and "
+            "no higher than this. Means with 95 % bootstrap intervals.",
             partial(
                 means_by_importance,
                 probe="order_limits",

@@ -7,9 +7,10 @@ READING = Reading(
     order=0,
     title="How well the classifier does",
     about=(
-        "Accuracy: the share of texts that the model gets right (of several labels: all of them). Macro F1 and the area "
-        "under the ROC curve are 1 at best too. They say nothing about attention. But where a model has learnt little, its "
-        "attention explains little. And two models compare only where they do about equally well."
+        "Accuracy: the share of texts that the model gets right (of several labels: all of them). "
+        "Macro F1 and the area under the ROC curve are 1 at best too. They say nothing about "
+        "attention. But where a model has learnt little, its attention explains little. And two "
+        "models compare only where they do about equally well."
     ),
     headlines=(
         Headline("accuracy", "accuracy", published="accuracy", proportion_of="examples"),

@@ -112,7 +112,10 @@ CLAIMS = (
         level="state",
         smallest=SAME,
         statement="Shuffling the attention weights over the words moves the prediction",
-        quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
+        quantity=(
+            f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no "
+            "relevant difference"
+        ),
     ),
 )
 
@@ -122,10 +125,11 @@ READING = Reading(
     claims=CLAIMS,
     title="Permutation: does it matter which words get the weights?",
     about=(
-        "Each text's weights are shuffled over its words, many times. How far does the prediction move? The number is the "
-        "median TVD, from 0 (it stays) to 1. Near 0, attending to other words predicts the same. Caution: in an LSTM "
-        "every state knows the whole sentence, so shuffling may change little even if attention is right. And an even "
-        "attention has nothing to shuffle: see the largest weight."
+        "Each text's weights are shuffled over its words, many times. How far does the prediction "
+        "move? The number is the median TVD, from 0 (it stays) to 1. Near 0, attending to other "
+        "words predicts the same. Caution: in an LSTM every state knows the whole sentence, so "
+        "shuffling may change little even if attention is right. And an even attention has "
+        "nothing to shuffle: see the largest weight."
     ),
     columns=(Column("median_tvd", "moved by shuffling the weights"),),
     headlines=(

@@ -186,14 +186,20 @@ CLAIMS = (
         name="top_token_in_rationale",
         statement="The most attended word is in the rationale more often than a random one",
         measure=beyond_chance("top_in_rationale_attention", "rationale_share"),
-        quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
+        quantity=(
+            "share of the texts whose top word is in the rationale, on a scale on which chance is "
+            "0 and always is 1"
+        ),
     ),
     more_than_chance(
         name="mass_on_rationale",
         primary=True,
         statement="More attention lies on the rationale than a uniform attention would put there",
         measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
-        quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
+        quantity=(
+            "attention on the rationale, on a scale on which a uniform attention has 0 and all of "
+            "it on the rationale 1"
+        ),
     ),
     claim(
         name="gradient_is_more_plausible",
@@ -300,10 +306,11 @@ READING = Reading(
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
     about=(
-        "The rationale is the words that a person, or the maker of the data, calls the reason. How often does the top "
-        "word of each importance lie in it? And what share of each importance lies on it, 0 to 1? The rationale's "
-        "share of the text is what chance would reach. This says that an explanation looks right, not that the model "
-        "reasons that way (Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks wrong."
+        "The rationale is the words that a person, or the maker of the data, calls the reason. "
+        "How often does the top word of each importance lie in it? And what share of each "
+        "importance lies on it, 0 to 1? The rationale's share of the text is what chance would "
+        "reach. This says that an explanation looks right, not that the model reasons that way "
+        "(Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks wrong."
     ),
     columns=(
         Column(
@@ -322,9 +329,10 @@ READING = Reading(
     tables=(
         Tabulation(
             "plausibility",
-            "F1 (of as many words as the rationale has), average precision and mass on the rationale, each minus chance, and "
-            "where several people marked the texts against what at least half of all annotators but one marked; the last "
-            "line is one annotator against the others. Means over the n texts with 95 % bootstrap intervals.",
+            "F1 (of as many words as the rationale has), average precision and mass on the "
+            "rationale, each minus chance, and where several people marked the texts against what "
+            "at least half of all annotators but one marked; the last line is one annotator "
+            "against the others. Means over the n texts with 95 % bootstrap intervals.",
             plausibility_table,
         ),
     ),

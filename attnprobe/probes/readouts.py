@@ -91,7 +91,8 @@ class Readouts(Probe):
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         if self._split is None:
             raise UserError(
-                "probe readouts fits on the other texts of a split, which only a run has: leave it out here"
+                "probe readouts fits on the other texts of a split, which only a run has: leave "
+                "it out here"
             )
         if self._told is None:
             device = subject.batch.content.device
@@ -217,9 +218,10 @@ READING = Reading(
     order=7,
     title="Read-outs: do the weights tell more than equal ones, with nothing trained again?",
     about=(
-        "Logistic regressions are fitted on four descriptions of each text: its words by their weight, its words alike, its "
-        "states by their weight, and the same states alike. Each text is told by a fit on other texts. Where weights tell "
-        "no more than equal ones, a reader of this very model loses nothing without them. A model that is trained with equal "
+        "Logistic regressions are fitted on four descriptions of each text: its words by their "
+        "weight, its words alike, its states by their weight, and the same states alike. Each "
+        "text is told by a fit on other texts. Where weights tell no more than equal ones, a "
+        "reader of this very model loses nothing without them. A model that is trained with equal "
         "weights from the start may differ, for its states adapt: that is another claim."
     ),
     claims=(

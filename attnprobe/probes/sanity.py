@@ -132,8 +132,8 @@ class Sanity(RankingProbe):
             name not in weights or weights[name].shape != one.shape for name, one in wanted.items()
         ):
             raise UserError(
-                f"probe.sanity.twin={self.twin}: expected a run of the same model on the same data, trained with "
-                f"training=coin_flips; its weights have other sizes"
+                f"probe.sanity.twin={self.twin}: expected a run of the same model on the same "
+                "data, trained with training=coin_flips; its weights have other sizes"
             )
         self._twin = {name: weights[name] for name in wanted}
 
@@ -333,7 +333,10 @@ CLAIMS = (
             value=np.subtract,
             ends=(-2, 2),
         ),
-        quantity=f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} is asked for",
+        quantity=(
+            f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} "
+            "is asked for"
+        ),
     ),
 )
 
@@ -344,10 +347,11 @@ READING = Reading(
     mark="random_weights_similarity_",
     title="Sanity: does an importance depend on what the model has learnt?",
     about=(
-        "The model's weights are put into random order, from the output down to the word vectors, and every importance is "
-        "asked again of the same texts. One whose ranking of the words stays explains words or architecture, not "
-        "this model: word counts and positions must fail, gradients must not. A twin that was trained on labels by a coin is "
-        "compared as well. A method that passes need not be right; one that fails cannot be."
+        "The model's weights are put into random order, from the output down to the word vectors, "
+        "and every importance is asked again of the same texts. One whose ranking of the words "
+        "stays explains words or architecture, not this model: word counts and positions must "
+        "fail, gradients must not. A twin that was trained on labels by a coin is compared as "
+        "well. A method that passes need not be right; one that fails cannot be."
     ),
     of_importance=(
         Headline("random_weights_similarity_{importance}", "left under random weights: {title}"),
@@ -355,10 +359,11 @@ READING = Reading(
     tables=(
         Tabulation(
             "sanity",
-            "Spearman's correlation of every importance (its size) in the trained model with itself in models that are "
-            "random from the output down to each part, means over the n texts; with all weights random, with labels by a "
-            "coin, in random order and redrawn with 95 % bootstrap intervals. It depends on the model where, by the whole "
-            "interval, less than half of its ceiling is left (Adebayo et al. 2018).",
+            "Spearman's correlation of every importance (its size) in the trained model with "
+            "itself in models that are random from the output down to each part, means over the n "
+            "texts; with all weights random, with labels by a coin, in random order and redrawn "
+            "with 95 % bootstrap intervals. It depends on the model where, by the whole interval, "
+            "less than half of its ceiling is left (Adebayo et al. 2018).",
             sanity_table,
         ),
     ),

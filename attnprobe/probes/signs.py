@@ -65,8 +65,9 @@ class Signs(RankingProbe):
         for name, scores in self.scores(subject).items():
             if not subject.importance(name).signed:
                 raise UserError(
-                    f"probe.signs.importances: {name} has no sign: expected importances whose score below 0 speaks against "
-                    f"the decision, such as [contribution,gradient_input]"
+                    f"probe.signs.importances: {name} has no sign: expected importances whose "
+                    "score below 0 speaks against the decision, such as "
+                    "[contribution,gradient_input]"
                 )
             opposed = (scores < 0).to(attention)
             undefined = undefined_in(scores, content)
@@ -86,12 +87,13 @@ READING = Reading(
     order=12,
     title="Signs: does attention point at what speaks against the decision?",
     about=(
-        "A weight is never below 0, so that attention cannot say that a word speaks against the decision. Where a measure "
-        "has a sign, this is how often the most attended item is one that does, and how much attention lies on such items. "
-        "Beside it stands the share of the items that speak against the decision: what the same weights in random order "
-        "have. No claim is made: the weights themselves made the decision, so that on average less lies on what speaks "
-        "against it, whether they mean something or not. Nor is a large number a fault of the attention alone: the model "
-        "may have to read such words."
+        "A weight is never below 0, so that attention cannot say that a word speaks against the "
+        "decision. Where a measure has a sign, this is how often the most attended item is one "
+        "that does, and how much attention lies on such items. Beside it stands the share of the "
+        "items that speak against the decision: what the same weights in random order have. No "
+        "claim is made: the weights themselves made the decision, so that on average less lies on "
+        "what speaks against it, whether they mean something or not. Nor is a large number a "
+        "fault of the attention alone: the model may have to read such words."
     ),
     headlines=tuple(
         headline

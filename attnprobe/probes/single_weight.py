@@ -328,7 +328,10 @@ claim = partial(Claim, criterion="erasure", level="state")
 CLAIMS = (
     claim(
         name="top_flips_more_than_random",
-        statement="Erasing the most attended item flips the decision more often than erasing a random other one",
+        statement=(
+            "Erasing the most attended item flips the decision more often than erasing a random "
+            "other one"
+        ),
         source=f"{SOURCE} (table 2)",
         measure=mean_of(
             "flip_top_attention", "flip_random_attention", value=np.subtract, ends=(-1, 1)
@@ -351,7 +354,10 @@ CLAIMS = (
         statement="The order of the weights is by and large the order of what erasing each of them does",
         source=f"{SOURCE}, asked of every item and not of the top one alone",
         measure=mean_of("tau_attention_effect", ends=(-1, 1)),
-        quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
+        quantity=(
+            "Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than "
+            f"{IN_ORDER} is asked for"
+        ),
         speaks="for",
         threshold=IN_ORDER,
     ),
@@ -368,7 +374,10 @@ CLAIMS = (
         name="small_differences_do_little",
         source=f"{SOURCE} (figure 3)",
         threshold=0.5,
-        statement=f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which of them is erased",
+        statement=(
+            f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which "
+            "of them is erased"
+        ),
         measure=share_of(
             *SCATTER,
             value=lambda delta, weight: np.where(
@@ -392,10 +401,11 @@ READING = Reading(
     ),
     title="Erasing one weight: does the most attended item matter most?",
     about=(
-        "Set the largest weight to 0 and scale up the others. Does the decision change? How far does the prediction "
-        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the top "
-        "word matters more. In the hierarchical models sentences stand for words. In a long text no single word may "
-        "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
+        "Set the largest weight to 0 and scale up the others. Does the decision change? How far "
+        "does the prediction move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word "
+        "minus that of a random one: above 0 the top word matters more. In the hierarchical "
+        "models sentences stand for words. In a long text no single word may matter, whatever the "
+        "attention, and a state without one weight is one that the decoder was not trained on."
     ),
     maps=(
         HeatMap(
@@ -416,9 +426,10 @@ READING = Reading(
     tables=(
         Tabulation(
             "single_weight_flips",
-            "Does erasing one item flip the decision? Shares of the examples of two items or more: the top item and a "
-            "random other one both do, only the top one does, only the random one, neither (Serrano & Smith 2019, "
-            "table 2; the random item averaged over all others).",
+            "Does erasing one item flip the decision? Shares of the examples of two items or "
+            "more: the top item and a random other one both do, only the top one does, only the "
+            "random one, neither (Serrano & Smith 2019, table 2; the random item averaged over "
+            "all others).",
             flip_table,
             ("flip_top_*", "flip_random_*"),
         ),

@@ -78,8 +78,8 @@ class Sites(RankingProbe):
         super().refuse(classifier)
         if len(classifier.sites) < 2:
             raise UserError(
-                "probe sites compares the layers and heads of a network, and this model has one attention: leave it out of "
-                "probe=[…], or take model=pretrained"
+                "probe sites compares the layers and heads of a network, and this model has one "
+                "attention: leave it out of probe=[…], or take model=pretrained"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -223,7 +223,8 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     ]
     if not panels:
         raise UserError(
-            "the table of probe sites names no layer: expected sites such as 'layer 2, head 11'; measure it again"
+            "the table of probe sites names no layer: expected sites such as 'layer 2, head 11'; "
+            "measure it again"
         )
     deepest = max(int(table["layer"].max()) for _, table, _ in panels)
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
@@ -262,11 +263,12 @@ READING = Reading(
     title="Layers and heads: which attention is which?",
     order=57,
     about=(
-        "Each layer's attention, and each of its heads, is looked at by itself on the same texts. It has one weight "
-        "per word: from the row that the prediction is read from, or from all rows (model.rows). It is exchanged "
-        "there and nowhere else. How far does the prediction move with the same weights in other places? With even "
-        "weights? Without its own top word? A head that nothing depends on may show anything; one with most of its "
-        "weight on special tokens (or the other text of a pair) says little about words. Below them, how each ranks "
+        "Each layer's attention, and each of its heads, is looked at by itself on the same texts. "
+        "It has one weight per word: from the row that the prediction is read from, or from all "
+        "rows (model.rows). It is exchanged there and nowhere else. How far does the prediction "
+        "move with the same weights in other places? With even weights? Without its own top word? "
+        "A head that nothing depends on may show anything; one with most of its weight on special "
+        "tokens (or the other text of a pair) says little about words. Below them, how each ranks "
         "the words against other importances, which are the same for all."
     ),
     maps=(
@@ -279,9 +281,10 @@ READING = Reading(
     tables=(
         Tabulation(
             "sites",
-            "Every layer and head (counted from 0; all: the mean of its heads), mean over the n texts: TVD of the "
-            "predictions with permuted, even, and top-less attention there, share of decisions that flip, largest weight, "
-            "evenness, share on no word of the text, Kendall's tau-b with other importances.",
+            "Every layer and head (counted from 0; all: the mean of its heads), mean over the n "
+            "texts: TVD of the predictions with permuted, even, and top-less attention there, "
+            "share of decisions that flip, largest weight, evenness, share on no word of the "
+            "text, Kendall's tau-b with other importances.",
             sites_table,
         ),
     ),

@@ -169,8 +169,8 @@ STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "Leave-one-out, beside the same weights in random order and at best (attnprobe)"
 
 QUANTITY = (
-    "skill: 0 in the same model under its own weights in random order, 1 at best; up to {} is no relevant difference, and "
-    f"it is not asked where the best is not ahead by {LEAST_GAIN}"
+    "skill: 0 in the same model under its own weights in random order, 1 at best; up to {} is no "
+    f"relevant difference, and it is not asked where the best is not ahead by {LEAST_GAIN}"
 )
 claim = partial(
     Claim, criterion="erasure", speaks="for", smallest=SMALLEST, quantity=QUANTITY.format(SMALLEST)
@@ -182,23 +182,32 @@ CLAIMS = (
         name="top_state_decides",
         measure=skill_of("state_drop", reach=2.0),
         primary=True,  # a difference, from −1 to 1
-        statement="Erasing the most attended state costs the decision more than it does under an attention without meaning",
+        statement=(
+            "Erasing the most attended state costs the decision more than it does under an "
+            "attention without meaning"
+        ),
     ),
     of_word(
         name="top_word_decides",
         measure=skill_of("word_distance"),
-        statement="Deleting the most attended word moves the prediction farther than deleting a random one",
+        statement=(
+            "Deleting the most attended word moves the prediction farther than deleting a random "
+            "one"
+        ),
     ),
     of_state(
         name="top_state_flips",
         measure=skill_of("state_flip"),
-        statement="Erasing the most attended state flips the decision more often than it does under an attention without "
-        "meaning",
+        statement="Erasing the most attended state flips the decision more often than it does under an "
+        "attention without meaning",
     ),
     of_word(
         name="top_word_flips",
         measure=skill_of("word_flip"),
-        statement="Deleting the most attended word flips the decision more often than deleting a random one",
+        statement=(
+            "Deleting the most attended word flips the decision more often than deleting a random "
+            "one"
+        ),
     ),
     of_word(
         name="weights_follow_words",
@@ -225,11 +234,12 @@ READING = Reading(
     title="Skill: does what it points at decide?",
     claims=CLAIMS,
     about=(
-        "A large weight is erased with its item, so any attention moves the prediction. So the same model is asked again "
-        "with its own weights in random order, and at its best. Skill is where its attention stands between the two: 0 is as "
-        "good as meaningless, 1 as good as possible. For states, the item's state is erased and the rest renormalised. For "
-        "words, the word is deleted and the text read again. The two may differ where the encoder reads context. A heat map "
-        "is read as the second."
+        "A large weight is erased with its item, so any attention moves the prediction. So the "
+        "same model is asked again with its own weights in random order, and at its best. Skill "
+        "is where its attention stands between the two: 0 is as good as meaningless, 1 as good as "
+        "possible. For states, the item's state is erased and the rest renormalised. For words, "
+        "the word is deleted and the text read again. The two may differ where the encoder reads "
+        "context. A heat map is read as the second."
     ),
     headlines=tuple(
         Headline(f"{statistic}_{kind}", f"  {words}{ending}" if ending else words)

@@ -137,10 +137,11 @@ READING = Reading(
     mark="soft_comprehensiveness_",
     title="Soft erasure: does the prediction rest on words as much as their scores say?",
     about=(
-        "The numbers of each word's vector are erased at random. The higher the word's score, the more of them go "
-        "(comprehensiveness), or the more of them stay (sufficiency). So no threshold decides which words count, and "
-        "half of the numbers go whatever the scores are. Both are in shares of what is lost without any word; high "
-        "is good. Scores that are all alike have 1 for the sum of the two."
+        "The numbers of each word's vector are erased at random. The higher the word's score, the "
+        "more of them go (comprehensiveness), or the more of them stay (sufficiency). So no "
+        "threshold decides which words count, and half of the numbers go whatever the scores are. "
+        "Both are in shares of what is lost without any word; high is good. Scores that are all "
+        "alike have 1 for the sum of the two."
     ),
     of_importance=(
         Headline("soft_comprehensiveness_{importance}", "soft comprehensiveness: {title}"),
@@ -149,8 +150,9 @@ READING = Reading(
     tables=(
         Tabulation(
             "soft_erasure",
-            "Soft comprehensiveness and sufficiency of each importance over n texts (Zhao & Aletras 2023), in shares of the "
-            "fall of probability without any word; high is good. Means with 95 % bootstrap intervals.",
+            "Soft comprehensiveness and sufficiency of each importance over n texts (Zhao & "
+            "Aletras 2023), in shares of the fall of probability without any word; high is good. "
+            "Means with 95 % bootstrap intervals.",
             partial(
                 means_by_importance,
                 probe="soft_erasure",

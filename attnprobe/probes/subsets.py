@@ -269,10 +269,16 @@ CLAIMS = (
         level="word",
         speaks="for",
         source=SOURCE,
-        statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
+        statement=(
+            "Removing words by their attention comes nearer to the best of all orders than to the "
+            "worst"
+        ),
         measure=mean_of("aopc_normalised_attention", ends=(0, 1)),
         threshold=0.5,
-        quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
+        quantity=(
+            "AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is "
+            "asked for"
+        ),
     ),
 )
 
@@ -283,10 +289,11 @@ READING = Reading(
     mark=MARK,
     title="Every subset: how near do orders and attributions come to the exact answer?",
     about=(
-        "Each short text is predicted in all 2^n versions with some words replaced. Three things follow from these "
-        "without any guess. The best and the worst order of removal: each importance's AOPC lies between them (0 to "
-        "1). The Shapley values: several attributions aim at them. And the fewest words without which the decision "
-        "differs. Longer texts are left out, so this is about the short ones."
+        "Each short text is predicted in all 2^n versions with some words replaced. Three things "
+        "follow from these without any guess. The best and the worst order of removal: each "
+        "importance's AOPC lies between them (0 to 1). The Shapley values: several attributions "
+        "aim at them. And the fewest words without which the decision differs. Longer texts are "
+        "left out, so this is about the short ones."
     ),
     of_importance=(
         Headline("aopc_normalised_{importance}", "AOPC between its limits (0 to 1): {title}"),
@@ -303,12 +310,14 @@ READING = Reading(
     tables=(
         Tabulation(
             "subsets",
-            "Each importance against all subsets of the words of the n short texts: its AOPC, where that lies between the "
-            "worst (0) and the best (1) of all orders; Kendall's tau with the exact Shapley values, the share of texts in "
-            "which both have the same highest word, and half the sum of their differences as shares of the text's sum (0 to "
-            "1), all three by size where the importance has no sign, so that such rows are comparable among themselves; and "
-            "for attributions that estimate these values the error, differences over sizes. Random scores are the level of "
-            "chance. Means over texts with 95 % bootstrap intervals over texts; one model.",
+            "Each importance against all subsets of the words of the n short texts: its AOPC, "
+            "where that lies between the worst (0) and the best (1) of all orders; Kendall's tau "
+            "with the exact Shapley values, the share of texts in which both have the same "
+            "highest word, and half the sum of their differences as shares of the text's sum (0 "
+            "to 1), all three by size where the importance has no sign, so that such rows are "
+            "comparable among themselves; and for attributions that estimate these values the "
+            "error, differences over sizes. Random scores are the level of chance. Means over "
+            "texts with 95 % bootstrap intervals over texts; one model.",
             subsets_table,
         ),
     ),

@@ -65,10 +65,10 @@ READING = Reading(
     order=60,
     title="Against the teacher",
     about=(
-        "How different is the same model trained again, or another one, the teacher? TVD of the predictions, 0 to 1, "
-        "and JSD of the attentions, 0 to 0.69 nats. Between two seeds of one model the JSD says how stable attention "
-        "is. An adversary is trained to imitate the teacher. There it says how far attention can go while the "
-        "predictions stay."
+        "How different is the same model trained again, or another one, the teacher? TVD of the "
+        "predictions, 0 to 1, and JSD of the attentions, 0 to 0.69 nats. Between two seeds of one "
+        "model the JSD says how stable attention is. An adversary is trained to imitate the "
+        "teacher. There it says how far attention can go while the predictions stay."
     ),
     headlines=(
         Headline("tvd", "TVD of the predictions to the teacher's"),

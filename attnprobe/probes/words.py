@@ -199,11 +199,12 @@ READING = Reading(
     order=58,
     title="Words: what does the model lean on that attention hides?",
     about=(
-        "Over all texts, word by word: how much attention does it get, in shares of an even one? And what does leaving it "
-        "out do to the prediction, beside the other words of the same texts? Above are words that matter more than their "
-        "neighbours and get no more than an even share. Below are words that get more attention and matter less. Of the "
-        f"words that are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word counts from {FEWEST} "
-        "texts on."
+        "Over all texts, word by word: how much attention does it get, in shares of an even one? "
+        "And what does leaving it out do to the prediction, beside the other words of the same "
+        "texts? Above are words that matter more than their neighbours and get no more than an "
+        "even share. Below are words that get more attention and matter less. Of the words that "
+        f"are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word counts "
+        f"from {FEWEST} texts on."
     ),
     drawings=(Drawing("words_leaning", leaning, STEPS, words=True, optional=("content_length",)),),
 )
