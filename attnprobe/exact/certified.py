@@ -26,17 +26,18 @@ Several labels have another outer polytope (`attnprobe.exact.regions`); all else
 """
 
 import heapq
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax
 
 from attnprobe.exact.checks import Content, Logits, PerText, Weights
 from attnprobe.exact.linear_programme import Programme, Simplex
-from attnprobe.exact.regions import Incumbent, Region, term
+from attnprobe.exact.regions import Incumbent, Region, jsd_terms
 
 NEGLIGIBLE = 1e-7
 """Gap in nats at which no further programme is worth its time."""
@@ -46,9 +47,42 @@ classes)."""
 POLISHINGS = 4
 """Programmes that an example may take beyond its effort, to move the attention found to the rim of
 the true region."""
+BISECTIONS = 45
+"""Halvings of a pair's interval: to 3e-14 of its length."""
 PAIR_TESTS = 100_000
 """How many (pair, constraint) combinations one example may cost: all pairs up to 129 positions at 4
 classes."""
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Solution of one linear programme that bounds the JSD from above.
+
+    Attributes:
+        bound: upper bound on the JSD, in nats.
+        attention: the programme's solution.
+        looseness: how far each position's chord is above its term of the JSD there.
+    """
+
+    bound: float
+    attention: Float[np.ndarray, "seq"]
+    looseness: Float[np.ndarray, "seq"]
+
+
+@dataclass(order=True)
+class Box:
+    """A node of the search: attentions between `lowest` and `highest`; the loosest is split first.
+
+    Attributes:
+        priority: minus the upper bound on the JSD within the box.
+        ticket: settles ties, in the order in which boxes were made.
+    """
+
+    priority: float
+    ticket: int
+    lowest: Float[np.ndarray, "seq"] = field(compare=False)
+    highest: Float[np.ndarray, "seq"] = field(compare=False)
+    relaxation: Relaxation = field(compare=False)
 
 
 class Polytope:
@@ -56,17 +90,17 @@ class Polytope:
 
     def __init__(self, example: Region) -> None:
         self.example = example
-        pairs, self.extra = (
-            example.outer_of_classes() if example.exclusive else example.outer_of_labels()
-        )
-        limits = np.concatenate([np.atleast_1d(limit) for _, limit in pairs]) + example.ranges()[2]
-        total = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
-        self.rows = np.vstack([*(row for row, _ in pairs), total])
+        outer = example.outer_polytope()
+        self.extra = outer.extra_bounds
+        limits = np.concatenate([np.atleast_1d(limit) for _, limit in outer.constraints])
+        limits = limits + example.logit_bounds().rounding
+        sum_of_weights = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
+        self.rows = np.vstack([*(row for row, _ in outer.constraints), sum_of_weights])
         self.limits = np.r_[limits, example.mass]
         floor = np.r_[np.full(len(limits), -np.inf), example.mass]
-        nothing = np.zeros(len(total))
+        unset = np.zeros(len(sum_of_weights))
         self.programme = Programme(
-            self.rows, floor, self.limits, nothing, nothing, simplex=Simplex.DUAL
+            self.rows, floor, self.limits, unset, unset, simplex=Simplex.DUAL
         )
 
     def highest(self) -> Float[np.ndarray, "seq"]:
@@ -74,84 +108,100 @@ class Polytope:
         example = self.example
         odds, room = example.halfspaces()
         # a_t odds_t + (mass − a_t) · (lowest odds) ≤ room
-        least = odds.min(0, initial=np.inf)
-        above = odds - least
-        left = room - example.mass * least
-        share = np.divide(left, above, out=np.full_like(above, np.inf), where=above > 0).min(
-            1, initial=np.inf
-        )
-        return np.clip(share, 0, example.mass)
+        lowest_odds = odds.min(0, initial=np.inf)
+        excess = odds - lowest_odds
+        remaining = room - example.mass * lowest_odds
+        share = np.divide(remaining, excess, out=np.full_like(excess, np.inf), where=excess > 0)
+        return np.clip(share.min(1, initial=np.inf), 0, example.mass)
 
     def maximise(
-        self, lowest: np.ndarray, highest: np.ndarray
-    ) -> tuple[float, Float[np.ndarray, "seq"], Float[np.ndarray, "seq"]] | None:
-        """Upper bound on the JSD over l ≤ a ≤ u, the programme's solution, and how far each chord
-        is above its term there; None where nothing is feasible."""
-        width = highest - lowest
+        self, lowest: Float[np.ndarray, "seq"], highest: Float[np.ndarray, "seq"]
+    ) -> Relaxation | None:
+        """Bound the JSD over lowest ≤ a ≤ highest from above; None where nothing is feasible."""
         seq = len(self.example.alpha)
         alpha = self.example.alpha
-        # the line through f(α, ·) at both ends of [l, u]; flat where they coincide
-        start = term(alpha, lowest)
-        slope = np.divide(
-            term(alpha, highest) - start, width, out=np.zeros_like(width), where=width > 0
-        )
+        # the line through f(α, ·) at both ends of the interval; flat where they coincide
+        width = highest - lowest
+        start = jsd_terms(alpha, lowest)
+        rise = jsd_terms(alpha, highest) - start
+        slope = np.divide(rise, width, out=np.zeros_like(width), where=width > 0)
         intercept = start - slope * lowest
+
         cost = np.r_[-slope, np.zeros(len(self.extra))]
         self.programme.bound(np.r_[lowest, self.extra[:, 0]], np.r_[highest, self.extra[:, 1]])
         solution = self.programme.minimise(cost)  # it starts from its last solution
         if solution is None:
             return None
+
         if solution.at is None:  # the box alone still gives a bound
             price = np.r_[np.zeros(len(self.limits) - 1), -slope.max()]
-            a = (lowest + highest) / 2
+            attention = (lowest + highest) / 2
         else:
             price = solution.price
-            a = np.clip(solution.at[:seq], lowest, highest)
+            attention = np.clip(solution.at[:seq], lowest, highest)
         bound = float(intercept.sum() - self.programme.bound_below(cost, price))
-        return bound, a, intercept + slope * a - term(alpha, a)
+        looseness = intercept + slope * attention - jsd_terms(alpha, attention)
+        return Relaxation(bound, attention, looseness)
 
 
 def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
-    """An upper bound; improves `best` on the way."""
+    """Bound the JSD of a region from above, and improve `best` on the way.
+
+    Args:
+        example: one text.
+        best: offered every solution that the search meets.
+        effort: most programmes to solve.
+
+    Returns:
+        The bound, in nats.
+    """
     polytope = Polytope(example)
     lowest = np.zeros_like(example.alpha)
     highest = polytope.highest()
     root = polytope.maximise(lowest, highest)
-    spent = 1
     if root is None:
         return np.inf  # the model's own attention is inside: the solver is mistaken
-    feasible = best.offer_all(_repaired(example, root[1]))
+    solved = 1
+    feasible = best.offer_all(_repaired(example, root.attention))
     for share in SHRINKINGS:
-        if feasible or spent >= effort:
+        if feasible or solved >= effort:
             break
-        inner = Polytope(replace(example, epsilon=share * example.epsilon)).maximise(
-            lowest, highest
-        )
-        spent += 1
-        feasible = inner is not None and best.offer_all(_repaired(example, inner[1]))
+        inner = Polytope(replace(example, epsilon=share * example.epsilon))
+        relaxation = inner.maximise(lowest, highest)
+        solved += 1
+        if relaxation is not None:
+            feasible = best.offer_all(_repaired(example, relaxation.attention))
 
-    ticket = count()  # settles ties in the heap
-    parts = [(-root[0], next(ticket), lowest, highest, root)]
-    while parts and spent + 2 <= effort and -parts[0][0] > best.jsd + NEGLIGIBLE:
-        # the position at which the chord is farthest above its term
-        lowest, highest, (_, a, loss) = parts[0][2:]
-        split = int(loss.argmax())
-        if loss[split] < NEGLIGIBLE / 10:
-            break  # the chords are tight here: what is left is the polytope's distance from the true TVD
-        bound = heapq.heappop(parts)[0]
-        below = highest.copy()
-        above = lowest.copy()
-        below[split] = above[split] = a[split]
-        for low, high in ((lowest, below), (above, highest)):
-            high = np.minimum(
-                high, example.mass - (low.sum() - low)
-            )  # the others have at least their minimum
-            result = polytope.maximise(low, high) if (high >= low).all() else None
-            if result is not None:
-                best.offer_all(_repaired(example, result[1]))
-                heapq.heappush(parts, (max(-result[0], bound), next(ticket), low, high, result))
-        spent += 2
-    return max([best.jsd, *(-part[0] for part in parts)])
+    tickets = count()
+    boxes = [Box(-root.bound, next(tickets), lowest, highest, root)]
+    while boxes and solved + 2 <= effort and -boxes[0].priority > best.jsd + NEGLIGIBLE:
+        split = int(boxes[0].relaxation.looseness.argmax())
+        if boxes[0].relaxation.looseness[split] < NEGLIGIBLE / 10:
+            # the chords are tight here: what remains is the polytope's distance from the true TVD
+            break
+        box = heapq.heappop(boxes)
+        for low, high in _halves(box, split, example.mass):
+            relaxation = polytope.maximise(low, high) if (high >= low).all() else None
+            if relaxation is not None:
+                best.offer_all(_repaired(example, relaxation.attention))
+                priority = max(-relaxation.bound, box.priority)
+                heapq.heappush(boxes, Box(priority, next(tickets), low, high, relaxation))
+        solved += 2
+    return max([best.jsd, *(-box.priority for box in boxes)])
+
+
+def _halves(
+    box: Box, split: int, mass: float
+) -> Iterator[tuple[Float[np.ndarray, "seq"], Float[np.ndarray, "seq"]]]:
+    """The two parts of a box below and above its solution at one position."""
+    threshold = box.relaxation.attention[split]
+    highest_below = box.highest.copy()
+    highest_below[split] = threshold
+    lowest_above = box.lowest.copy()
+    lowest_above[split] = threshold
+    for low, high in ((box.lowest, highest_below), (lowest_above, box.highest)):
+        # every other position has at least its minimum
+        yield low, np.minimum(high, mass - (low.sum() - low))
 
 
 def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray, "samples seq"]:
@@ -159,24 +209,45 @@ def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray,
 
     The polytope is a little larger than the true region. Within the few positions in use, least
     squares finds the change of weights that undoes the change of the logits; one goes along it as
-    far as the weights stay positive."""
+    far as the weights stay positive.
+    """
     used = np.flatnonzero(a > 1e-9 * example.mass)
     a = np.where(a > 1e-9 * example.mass, a, 0)
     if a.sum() > 0:
         a = a * (example.mass / a.sum())
     moved = a @ example.shift
-    centred = example.shift[used] - example.shift[used].mean(0)  # directions that keep the sum
+    directions = example.shift[used] - example.shift[used].mean(0)  # those that keep the sum
     if example.exclusive:  # what all logits have in common changes nothing
         moved = moved - moved.mean()
-        centred = centred - centred.mean(-1, keepdims=True)
-    change = np.linalg.lstsq(
-        np.vstack([centred.T, np.ones(len(used))]), np.r_[-moved, 0], rcond=None
-    )[0]
+        directions = directions - directions.mean(-1, keepdims=True)
+
+    equations = np.vstack([directions.T, np.ones(len(used))])
+    change = np.linalg.lstsq(equations, np.r_[-moved, 0], rcond=None)[0]
     steps = np.linspace(0, 1, 65)[:, None]
     weights = a[used] + steps * change
-    result = np.zeros((len(steps), len(a)))
-    result[:, used] = np.maximum(weights, 0)
-    return result[(weights >= 0).all(1)]
+    path = np.zeros((len(steps), len(a)))
+    path[:, used] = np.maximum(weights, 0)
+    return path[(weights >= 0).all(1)]
+
+
+@dataclass(frozen=True)
+class PairEnds:
+    """Pairs of positions that share the whole mass, each at one end of its feasible interval.
+
+    Attributes:
+        first: position that has the share.
+        second: position that has the rest.
+        end: the share at the end of the interval, by the constraints on the weights alone.
+        middle: the share at the interval's middle.
+    """
+
+    first: Int[np.ndarray, "pairs"]
+    second: Int[np.ndarray, "pairs"]
+    end: Float[np.ndarray, "pairs"]
+    middle: Float[np.ndarray, "pairs"]
+
+    def __getitem__(self, index: np.ndarray) -> "PairEnds":
+        return PairEnds(self.first[index], self.second[index], self.end[index], self.middle[index])
 
 
 def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
@@ -184,17 +255,43 @@ def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
 
     Within the constraints on the weights a pair's shares form an interval; JSD is convex, so its
     ends bound the pair. Where an end misses the true distance, bisection from the interval's middle
-    finds the last share that does not."""
+    finds the last share that does not.
+
+    Args:
+        example: one text.
+        known: a JSD that a pair must promise to exceed, in nats.
+    """
+    pairs = _pair_ends(example)
+    promise = _promise(example, pairs)
+    order = np.argsort(-promise, kind="stable")[:64]
+    pairs = pairs[order[promise[order] > known]]
+
+    share = np.where(_pair_within(example, pairs, pairs.end), pairs.end, pairs.middle)
+    reachable = _pair_within(example, pairs, share)
+    pairs = pairs[reachable]
+    inside = share[reachable]
+    outside = pairs.end
+    for _ in range(BISECTIONS):
+        trial = (inside + outside) / 2
+        is_within = _pair_within(example, pairs, trial)
+        inside = np.where(is_within, trial, inside)
+        outside = np.where(is_within, outside, trial)
+
+    attentions = np.zeros((len(inside), len(example.alpha)))
+    rows = np.arange(len(inside))
+    attentions[rows, pairs.first] = inside * example.mass
+    attentions[rows, pairs.second] = (1 - inside) * example.mass
+    return attentions
+
+
+def _pair_ends(example: Region) -> PairEnds:
+    """Both ends of each pair's interval by the constraints on the weights alone; the lower ends of
+    all pairs come first."""
     odds, limit = example.halfspaces()
-    chosen = np.arange(len(example.alpha))
-    budget = max(8, int(np.sqrt(2 * PAIR_TESTS / max(len(limit), 1))))
-    if (
-        len(chosen) > budget
-    ):  # of a long text the least attended half, and the half that is nearest to feasible alone
-        light = np.argsort(example.alpha, kind="stable")[: budget // 2]
-        near = np.argsort(np.ptp(example.shift, axis=1), kind="stable")[: budget // 2]
-        chosen = np.union1d(light, near)
-    first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
+    candidates = _pair_candidates(example, len(limit))
+    pair_rows, pair_columns = np.triu_indices(len(candidates), 1)
+    first = candidates[pair_rows]
+    second = candidates[pair_columns]
     odds = example.mass * odds
     # share · odds[first] + (1 − share) · odds[second] ≤ limit
     slope = odds[first] - odds[second]
@@ -202,86 +299,100 @@ def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = room / slope
     least = np.where(slope < 0, crossing, 0).max(1, initial=0)
-    most = np.where(slope > 0, crossing, 1).min(1, initial=1)
-    possible = (least <= most) & ~((slope == 0) & (room < 0)).any(1)
-    ends = np.concatenate([least, most])
-    middle = np.tile((least + most) / 2, 2)
-    first = np.tile(first, 2)
-    second = np.tile(second, 2)
-    possible = np.tile(possible, 2)
-    promise = np.full(len(ends), -np.inf)
-    share = ends[possible]
-    i = first[possible]
-    j = second[possible]
-    empty = example.alpha * np.log(2) / 2
-    alpha = example.alpha  # the JSD's term of a position without weight
-    of_i = term(alpha[i], share * example.mass) - empty[i]
-    of_j = term(alpha[j], (1 - share) * example.mass) - empty[j]
-    promise[possible] = example.mass * np.log(2) / 2 + (of_i + of_j)
-    order = np.argsort(-promise, kind="stable")[:64]
-    order = order[promise[order] > known]
-    i = first[order]
-    j = second[order]
-    good = middle[order]
-    bad = ends[order]
+    greatest = np.where(slope > 0, crossing, 1).min(1, initial=1)
 
-    def within(share: np.ndarray) -> np.ndarray:
-        moved = share[:, None] * example.shift[i] + (1 - share)[:, None] * example.shift[j]
-        return example.within(example.mass * moved, well=True)
+    is_possible = (least <= greatest) & ~((slope == 0) & (room < 0)).any(1)
+    ends = PairEnds(
+        first=np.tile(first, 2),
+        second=np.tile(second, 2),
+        end=np.concatenate([least, greatest]),
+        middle=np.tile((least + greatest) / 2, 2),
+    )
+    return ends[np.tile(is_possible, 2)]
 
-    good = np.where(within(bad), bad, good)
-    start = within(good)
-    i = i[start]
-    j = j[start]
-    good = good[start]
-    bad = bad[start]
-    for _ in range(45):
-        trial = (good + bad) / 2
-        works = within(trial)
-        good = np.where(works, trial, good)
-        bad = np.where(works, bad, trial)
-    result = np.zeros((len(good), len(example.alpha)))
-    rows = np.arange(len(good))
-    result[rows, i], result[rows, j] = good * example.mass, (1 - good) * example.mass
-    return result
+
+def _pair_candidates(example: Region, constraints: int) -> Int[np.ndarray, "candidates"]:
+    """Positions whose pairs are tried: all, or of a long text those with the least attention and
+    those that are nearest to feasible by themselves."""
+    seq = len(example.alpha)
+    budget = max(8, int(np.sqrt(2 * PAIR_TESTS / max(constraints, 1))))
+    if seq <= budget:
+        return np.arange(seq)
+    lightest = np.argsort(example.alpha, kind="stable")[: budget // 2]
+    nearest = np.argsort(np.ptp(example.shift, axis=1), kind="stable")[: budget // 2]
+    return np.union1d(lightest, nearest)
+
+
+def _promise(example: Region, pairs: PairEnds) -> Float[np.ndarray, "pairs"]:
+    """JSD of each pair at its end, in nats, whether that end is feasible or not."""
+    alpha = example.alpha
+    unattended = alpha * np.log(2) / 2  # the JSD's term of a position without weight
+    first_gain = jsd_terms(alpha[pairs.first], pairs.end * example.mass) - unattended[pairs.first]
+    second_weight = (1 - pairs.end) * example.mass
+    second_gain = jsd_terms(alpha[pairs.second], second_weight) - unattended[pairs.second]
+    return example.mass * np.log(2) / 2 + (first_gain + second_gain)
+
+
+def _pair_within(
+    example: Region, pairs: PairEnds, share: Float[np.ndarray, "pairs"]
+) -> Bool[np.ndarray, "pairs"]:
+    """Whether pairs with these shares stay within the true distance, whatever the last digits."""
+    first_part = share[:, None] * example.shift[pairs.first]
+    second_part = (1 - share)[:, None] * example.shift[pairs.second]
+    return example.within(example.mass * (first_part + second_part), well=True)
 
 
 def _polish(example: Region, best: Incumbent) -> None:
     """Climb from the incumbent within the positions it uses, by linear programmes on the gradient.
 
     The JSD is convex, so it never falls on the way towards a programme's solution; the prediction
-    is linearised, and a step that leaves the true region is shortened."""
-    classes = example.shift.shape[1]
+    is linearised, and a step that leaves the true region is shortened.
+    """
     steps = np.r_[np.linspace(1, 0.05, 20), np.geomspace(0.05, 1e-4, 20)[1:]][:, None]
     for _ in range(POLISHINGS):
-        a = best.attention
-        before = best.jsd
-        used = np.flatnonzero(a > 0)
-        away, effect, budget = example.linearised(a @ example.shift)
-        effect = effect[used]
-        gradient = np.log(2 * a[used] / (example.alpha[used] + a[used])) / 2
-        both = np.r_[effect.T, -effect.T]
-        rows = np.c_[both, np.tile(-np.eye(classes), (2, 1))]
-        rows = np.r_[rows, np.r_[np.zeros(len(used)), np.ones(classes)][None]]
-        moved = (
-            away - a[used] @ effect
-        )  # what the linearised prediction adds to effect · new weights
-        ceiling = np.r_[-moved, moved, budget, example.mass]
-        floor = np.r_[np.full(len(ceiling) - 1, -np.inf), example.mass]
-        rows = np.r_[rows, np.r_[np.ones(len(used)), np.zeros(classes)][None]]
-        variables = np.zeros(len(used) + classes)
-        programme = Programme(
-            rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL
-        )
-        solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
-        if solution is None or solution.at is None:
+        attention = best.attention
+        jsd = best.jsd
+        target = _ascent_target(example, attention)
+        if target is None:
             return
-        target = np.zeros_like(a)
-        weights = solution.at[: len(used)].clip(min=0)
-        target[used] = weights * (example.mass / weights.sum())
-        best.offer_all(a + steps * (target - a))
-        if best.jsd < before + NEGLIGIBLE:
+        best.offer_all(attention + steps * (target - attention))
+        if best.jsd < jsd + NEGLIGIBLE:
             return
+
+
+def _ascent_target(
+    example: Region, attention: Float[np.ndarray, "seq"]
+) -> Float[np.ndarray, "seq"] | None:
+    """The attention on the same positions that maximises the JSD's linearisation.
+
+    A linear programme over (new weights w, slacks d): |q − p| ≤ d per class, Σ d ≤ budget and
+    Σ w = mass. None where the solver finds nothing.
+    """
+    classes = example.shift.shape[1]
+    used = np.flatnonzero(attention > 0)
+    weights = attention[used]
+    linear = example.linearised(attention @ example.shift)
+    effect = linear.effect[used]
+    gradient = np.log(2 * weights / (example.alpha[used] + weights)) / 2
+
+    offset = linear.change - weights @ effect  # q − p = offset + w · effect
+    both_signs = np.r_[effect.T, -effect.T]
+    within_slack = np.c_[both_signs, np.tile(-np.eye(classes), (2, 1))]
+    sum_of_slacks = np.r_[np.zeros(len(used)), np.ones(classes)]
+    sum_of_weights = np.r_[np.ones(len(used)), np.zeros(classes)]
+    rows = np.vstack([within_slack, sum_of_slacks, sum_of_weights])
+    ceiling = np.r_[-offset, offset, linear.budget, example.mass]
+    floor = np.r_[np.full(len(ceiling) - 1, -np.inf), example.mass]
+    variables = np.zeros(len(used) + classes)
+    programme = Programme(rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL)
+    solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
+    if solution is None or solution.at is None:
+        return None
+
+    target = np.zeros_like(attention)
+    new_weights = solution.at[: len(used)].clip(min=0)
+    target[used] = new_weights * (example.mass / new_weights.sum())
+    return target
 
 
 def certified_interval(
@@ -298,49 +409,71 @@ def certified_interval(
     Args:
         attention: sums to 1 exactly; float64, as `attnprobe.exact.checks.checked` gives it and the
             logits.
+        position_logits: the model's logits with all attention on one position.
+        content: positions whose weights may change.
         epsilon: 0 or more; infinite where everything is allowed.
         effort: how many linear programmes the bound of an example may take (about 0.3 ms each at 6
             classes and 30 positions). 0 takes none and leaves the unconstrained maximum as the
             bound.
         exclusive: one class per text; else any of the labels.
     """
-    arrays = (tensor.cpu().numpy() for tensor in (attention, position_logits, content))
     farthest = attention.clone()
     bounds = []
-    for row, (weights, logits, keep) in enumerate(zip(*arrays, strict=True)):
-        alpha = weights[keep]
-        kept = logits[keep]
-        mass = float(alpha.sum())
-        matters = keep | (weights > 0)  # sums over padding would round differently in another batch
-        own = weights[matters] @ logits[matters]
-        shift = kept - (alpha @ kept / mass if mass > 0 else kept.mean(0))
-        region = Region(
-            alpha, shift, mass, epsilon, log_softmax(own) if exclusive else own, exclusive
-        )
+    arrays = (tensor.cpu().numpy() for tensor in (attention, position_logits, content))
+    for row, (weights, logits, is_content) in enumerate(zip(*arrays, strict=True)):
+        region = _region_of(weights, logits, is_content, epsilon, exclusive=exclusive)
         best, bound = _interval(region, effort)
         farthest[row, content[row]] = torch.from_numpy(best).to(farthest)
         bounds.append(bound)
     return farthest, attention.new_tensor(bounds)
 
 
+def _region_of(
+    weights: Float[np.ndarray, "seq"],
+    logits: Float[np.ndarray, "seq classes"],
+    is_content: Bool[np.ndarray, "seq"],
+    epsilon: float,
+    *,
+    exclusive: bool,
+) -> Region:
+    """The region of one text, without its padding: sums over padding would round differently in
+    another batch."""
+    alpha = weights[is_content]
+    content_logits = logits[is_content]
+    mass = float(alpha.sum())
+    counts = is_content | (weights > 0)
+    own = weights[counts] @ logits[counts]
+    mean = alpha @ content_logits / mass if mass > 0 else content_logits.mean(0)
+    return Region(
+        alpha=alpha,
+        shift=content_logits - mean,
+        mass=mass,
+        epsilon=epsilon,
+        own=log_softmax(own) if exclusive else own,
+        exclusive=exclusive,
+    )
+
+
 def _interval(example: Region, effort: int) -> tuple[Float[np.ndarray, "seq"], float]:
     """Best attention found and upper bound for one text."""
     alpha = example.alpha
     mass = np.array(example.mass)
-    # with everything on one position; the best of these is the optimum without any constraint
-    value = example.mass * np.log(2) / 2 + (term(alpha, mass) - alpha * np.log(2) / 2)
-    free = float(value.max())
+    # JSD with everything on one position; the best of these is the optimum without any constraint
+    gain = jsd_terms(alpha, mass) - alpha * np.log(2) / 2
+    single = example.mass * np.log(2) / 2 + gain
+    unconstrained = float(single.max())
+
     best = Incumbent(example, alpha)
-    farthest = int(
-        np.where(example.within(mass * example.shift, well=True), value, -np.inf).argmax()
-    )
-    best.offer_all(np.eye(1, len(value), farthest) * mass)
-    if best.jsd >= free - NEGLIGIBLE:
-        return best.attention, free
+    is_within = example.within(mass * example.shift, well=True)
+    farthest = int(np.where(is_within, single, -np.inf).argmax())
+    best.offer_all(np.eye(1, len(single), farthest) * mass)
+    if best.jsd >= unconstrained - NEGLIGIBLE:
+        return best.attention, unconstrained
     best.offer_all(_pairs(example, best.jsd))
     if not effort:
-        return best.attention, free
-    bound = min(free, _branch_and_bound(example, best, effort))
+        return best.attention, unconstrained
+
+    bound = min(unconstrained, _branch_and_bound(example, best, effort))
     if bound > best.jsd + NEGLIGIBLE:
         _polish(example, best)
     return best.attention, bound

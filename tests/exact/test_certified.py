@@ -8,7 +8,7 @@ from scipy.special import expit
 from attnprobe.exact import certified as bound
 from attnprobe.exact import farthest_attention
 from attnprobe.exact.certified import Polytope, certified_interval
-from attnprobe.exact.regions import Region, slope
+from attnprobe.exact.regions import Region, secant_slope
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import (
     best_of,
@@ -183,6 +183,6 @@ def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon)
 def test_no_secant_is_flatter_than_the_flatter_end(own):
     """What the polytope rests on, by brute force."""
     for end in (-7.0, -2.0, -0.1, 0.1, 2.0, 7.0):
-        claimed = min(slope(np.array([own]), np.array([at]))[0] for at in (0.0, end))
+        claimed = min(secant_slope(np.array([own]), np.array([at]))[0] for at in (0.0, end))
         x = np.linspace(0, end, 500)[1:]
         assert claimed <= ((expit(own + x) - expit(own)) / x).min() + 1e-12
