@@ -1,5 +1,8 @@
-"""Solvers that replace a search by the optimum: over attentions, for models whose decoder is linear
-in the attended vector, and over the subsets of a short text's words, for any model."""
+"""Solvers that replace a search by the optimum.
+
+Over attentions, for models whose decoder is linear in the attended vector; and over the subsets of
+a short text's words, for any model.
+"""
 
 from attnprobe.exact.farthest import FarthestAttention, farthest_attention
 from attnprobe.exact.flipping import (

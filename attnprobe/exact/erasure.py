@@ -1,5 +1,4 @@
-"""What happens to the prediction when attended positions are erased and the other weights
-renormalised."""
+"""What the model predicts when attended positions are erased and the other weights renormalised."""
 
 from dataclasses import dataclass
 
@@ -12,21 +11,22 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.readout import Readout
-from attnprobe.exact.checks import LEAST_MASS, decide, leads, least_lead
+from attnprobe.exact.checks import LEAST_MASS, Weights, decide, leads, least_lead
 from attnprobe.exact.flipping import NEVER
 from attnprobe.measures import jensen_shannon
 
 CHUNK = 4_000_000
 """Attention weights at a time where the decoder is not linear: keeps memory small."""
 MARGIN = 1e-5
-"""How far above 0 a sum is asked to be in the second attempt, relative to its largest summand: the
-solver takes anything above -1e-6 for 0 or more."""
+"""How far above 0 a sum has to be in the second attempt, relative to its largest summand: the solver
+takes anything above -1e-6 for 0 or more."""
 
 
 @dataclass(frozen=True)
 class SingleErasures:
-    """The effect of erasing each position alone (Serrano & Smith 2019, section 4); NaN outside
-    content and where less than 1e-12 of the attention is left.
+    """The effect of erasing each position alone (Serrano & Smith 2019, section 4).
+
+    NaN outside content and where less than 1e-12 of the attention remains.
 
     Attributes:
         divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln
@@ -48,19 +48,19 @@ def decision(readout: Readout) -> Int[Tensor, "batch"]:
 
 
 def decision_margin(readout: Readout) -> Float[Tensor, "batch seq"]:
-    """z_t[decision] − z_t[runner-up]: what each position says for the decision against the next
-    likely class.
+    """z_t[decision] − z_t[runner-up]: what each position says for the decision.
 
-    With two classes, α_t times this is the order in which the smallest flipping set is found.
+    The runner-up is the class with the next largest logit. With two classes, α_t times this is the
+    order in which the smallest flipping set is found.
     """
-    logits = readout.position_logits
-    assert logits is not None
+    position_logits = readout.position_logits
+    assert position_logits is not None
     chosen = decision(readout).unsqueeze(-1)
-    whole = readout.logits(readout.attention)
-    runner_up = whole.scatter(-1, chosen, -torch.inf).argmax(-1, keepdim=True)
-    pair = torch.cat([chosen, runner_up], -1).unsqueeze(1).expand(-1, logits.shape[1], -1)
-    of_chosen, of_other = logits.gather(-1, pair).unbind(-1)
-    return of_chosen - of_other
+    logits = readout.logits(readout.attention)
+    runner_up = logits.scatter(-1, chosen, -torch.inf).argmax(-1, keepdim=True)
+    pair = torch.cat([chosen, runner_up], -1).unsqueeze(1).expand(-1, position_logits.shape[1], -1)
+    chosen_logits, runner_up_logits = position_logits.gather(-1, pair).unbind(-1)
+    return chosen_logits - runner_up_logits
 
 
 def erase_each(readout: Readout) -> SingleErasures:
@@ -77,37 +77,44 @@ def erase_each(readout: Readout) -> SingleErasures:
     chosen = decision(readout)
     mass = without(readout.attention)
     if readout.position_logits is None:
-        attention = readout.attention
-        parts = []
-        places = torch.arange(attention.shape[1], device=attention.device)
-        for position in places.split(max(1, CHUNK // attention.numel())):
-            others = attention.expand(len(position), -1, -1).clone()
-            others[torch.arange(len(position)), :, position] = 0
-            left = others.sum(-1, keepdim=True)
-            # where nothing is left the result is not used
-            parts.append(
-                readout.logits(
-                    torch.where(left > 0, others / torch.where(left > 0, left, 1), attention)
-                )
-            )
-        # the few classes as the middle axis in memory, the many positions as the last: several
-        # times faster
-        after = torch.cat(parts).transpose(0, 1).mT.contiguous()
-        flips = overtaken(after.mT, chosen)
-    else:  # logits relative to the decision's
+        logits = _logits_without_each(readout)
+        flips = overtaken(logits.mT, chosen)
+    else:
+        # relative to the decision's logit, which leaves the prediction as it is
         lead = leads(readout.position_logits, chosen)
-        kept = without(readout.attention.unsqueeze(1) * lead)
-        flips = (kept > least_lead(lead, readout.attention > 0).unsqueeze(-1)).any(1)
-        after = kept / torch.where(mass > 0, mass, 1).unsqueeze(1)
-    changed = after.softmax(1)
-    original = readout.prediction().unsqueeze(-1).expand_as(changed).contiguous()
-    divergence = jensen_shannon(original.mT, changed.mT)
+        advantage = without(readout.attention.unsqueeze(1) * lead)
+        flips = (advantage > least_lead(lead, readout.attention > 0).unsqueeze(-1)).any(1)
+        logits = advantage / torch.where(mass > 0, mass, 1).unsqueeze(1)
+
+    prediction = logits.softmax(1)
+    original = readout.prediction().unsqueeze(-1).expand_as(prediction).contiguous()
+    divergence = jensen_shannon(original.mT, prediction.mT)
     if readout.task is Task.SCORE:
         divergence = torch.full_like(divergence, torch.nan)
-    defined = readout.content & (mass >= LEAST_MASS)
+    is_defined = readout.content & (mass >= LEAST_MASS)
     return SingleErasures(
-        *(torch.where(defined, each, torch.nan) for each in (divergence, flips.double()))
+        divergence=torch.where(is_defined, divergence, torch.nan),
+        flips=torch.where(is_defined, flips.double(), torch.nan),
     )
+
+
+def _logits_without_each(readout: Readout) -> Float[Tensor, "batch classes seq"]:
+    """The logits with each position erased, from a decoder that is not linear.
+
+    Where nothing remains they are those of the whole attention, and nobody uses them.
+    """
+    attention = readout.attention
+    positions = torch.arange(attention.shape[1], device=attention.device)
+    logits = []
+    for some_positions in positions.split(max(1, CHUNK // attention.numel())):
+        erased = attention.expand(len(some_positions), -1, -1).clone()
+        erased[torch.arange(len(some_positions)), :, some_positions] = 0
+        mass = erased.sum(-1, keepdim=True)
+        renormalised = erased / torch.where(mass > 0, mass, 1)
+        logits.append(readout.logits(torch.where(mass > 0, renormalised, attention)))
+    # the few classes as the middle axis in memory, the many positions as the last: several times
+    # faster
+    return torch.cat(logits).transpose(0, 1).mT.contiguous()
 
 
 def without(values: Float[Tensor, "*batch seq"]) -> Float[Tensor, "*batch seq"]:
@@ -116,17 +123,19 @@ def without(values: Float[Tensor, "*batch seq"]) -> Float[Tensor, "*batch seq"]:
     >>> without(torch.tensor([1.0, 2.0, 4.0]))
     tensor([6., 5., 3.])
     """
-    others = torch.zeros_like(values)
-    others[..., 1:] = values[..., :-1].cumsum(-1)
-    others[..., :-1] += values[..., 1:].flip(-1).cumsum(-1).flip(-1)
-    return others
+    sums = torch.zeros_like(values)
+    sums[..., 1:] = values[..., :-1].cumsum(-1)
+    sums[..., :-1] += values[..., 1:].flip(-1).cumsum(-1).flip(-1)
+    return sums
 
 
 def overtaken(
     logits: Float[Tensor, "batch *steps classes"], chosen: Int[Tensor, "batch"]
 ) -> Bool[Tensor, "batch *steps"]:
-    """Where some class is ahead of the chosen one by more than rounding: 1e-12, or that share of
-    the largest logit."""
+    """Where some class is ahead of the chosen one by more than rounding.
+
+    That is 1e-12, or this share of the largest logit.
+    """
     index = chosen.view(-1, *[1] * (logits.ndim - 1)).expand(*logits.shape[:-1], 1)
     lead = logits.amax(-1) - logits.gather(-1, index).squeeze(-1)
     return lead > LEAST_MASS * logits.abs().amax(-1).clamp(min=1)
@@ -134,8 +143,9 @@ def overtaken(
 
 @dataclass(frozen=True)
 class ErasureCounts:
-    """How far an order had to be followed until the decision flipped (Serrano & Smith 2019, section
-    5).
+    """How far an order had to be followed until the decision flipped.
+
+    Serrano & Smith 2019, section 5.
 
     Attributes:
         count: positions erased at the first flip, 1 or more; −1 where nothing short of erasing
@@ -148,70 +158,88 @@ class ErasureCounts:
 
 
 def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]) -> ErasureCounts:
-    """Erase content positions from the highest score to the lowest, renormalising the rest after
-    each, until some class is ahead of the decision; for any number of rankings of the same texts.
+    """Erase positions from the highest score to the lowest until the decision flips.
 
-    With a linear decoder and d_t = z_t[k] − z_t[c], class k is ahead of the decision c exactly when
-    the sum of α_t d_t over what is kept is positive (renormalising does not change its sign): one
-    sum from the far end of the order gives every step of every class. Any other decoder is asked
-    once per step. Of tied scores the earlier position goes first. A tie up to rounding is not a
-    flip, nor is anything where less than 1e-12 of the attention is kept (`attnprobe.exact.checks`).
+    The rest is renormalised after each; for any number of rankings of the same texts. With a linear
+    decoder and d_t = z_t[k] − z_t[c], class k is ahead of the decision c exactly when the sum of
+    α_t d_t over what is kept is positive (renormalising does not change its sign): one sum from the
+    far end of the order gives every step of every class. Any other decoder is asked once per step.
+
+    Of tied scores the earlier position goes first. A tie up to rounding is not a flip, nor is
+    anything where less than 1e-12 of the attention is kept (`attnprobe.exact.checks`).
+
+    Args:
+        readout: of a batch of texts; only its content is erased.
+        scores: rankings of these texts; whatever they are outside content.
 
     Note:
         Erasing everything is not a flip (as in `attnprobe.exact.smallest_flipping_set`): nothing is
         left to decide by. The published code decides by the bias there and counts it as a flip.
     """
     attention = readout.attention * readout.content
-    length = readout.content.sum(-1)
-    chosen = decision(readout)
-    if (
-        readout.position_logits is not None
-    ):  # α_t d_t of every class, and what their sum must exceed
-        lead = leads(readout.position_logits, chosen)
-        advantage = lead * attention.unsqueeze(1)
-        least = least_lead(lead, readout.content).unsqueeze(-1)
-    number = torch.arange(scores.shape[-1], device=length.device)
+    length = readout.content.sum(-1, keepdim=True)
+    step = torch.arange(scores.shape[-1], device=length.device)
+    flips_at = _flips_by_asking if readout.position_logits is None else _flips_by_summing
     counts = []
     masses = []
-    every = scores.reshape(-1, *attention.shape).double().masked_fill(~readout.content, -torch.inf)
-    for order in every.sort(dim=-1, descending=True, stable=True).indices:
+    rankings = scores.reshape(-1, *attention.shape).double()
+    rankings = rankings.masked_fill(~readout.content, -torch.inf)
+    for order in rankings.sort(dim=-1, descending=True, stable=True).indices:
         # the last to go first, so that what is kept is a sum from the start
-        backwards = order.flip(-1)
-        if readout.position_logits is None:  # asked at every step until every decision has changed
-            flips = torch.zeros_like(readout.content)
-            weights = attention.gather(-1, backwards)
-            kept = weights.cumsum(-1)
-            for last in range(weights.shape[1] - 2, -1, -1):
-                defined = kept[:, last, None] >= LEAST_MASS
-                shares = weights / torch.where(defined, kept[:, last, None], 1)
-                left = torch.where((number <= last) & defined, shares, 0)
-                ahead = overtaken(
-                    readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen
-                )
-                flips[:, last] = ahead & defined.squeeze(-1)
-                if flips.any(-1).all():
-                    break
-        else:
-            ordered = advantage.gather(-1, backwards.unsqueeze(1).expand_as(advantage))
-            flips = (ordered.cumsum(-1) > least).any(1)
+        flips = flips_at(readout, attention, order.flip(-1))
         # the n-th place from the end holds the position that is removed n-th: what is kept then is
         # summed up one place before
-        flips = flips[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
-        # erasing everything is not a flip: that last column also keeps texts of one item from
+        flips = flips[:, :-1].flip(-1) & (step[1:] < length)
+        # erasing everything is not a flip; that last column also keeps texts of one position from
         # having none at all
         flips = F.pad(flips, (0, 1))
         count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
-        erased = torch.where(number < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)
+        erased = torch.where(step < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)
         counts.append(count)
         masses.append(torch.where(count > 0, erased, torch.nan))
     shape = scores.shape[:-1]
     return ErasureCounts(torch.stack(counts).reshape(shape), torch.stack(masses).reshape(shape))
 
 
+def _flips_by_summing(
+    readout: Readout, attention: Weights, backwards: Int[Tensor, "batch seq"]
+) -> Bool[Tensor, "batch seq"]:
+    """Whether a class is ahead of the decision when the first positions of an order are kept, up to
+    each place, with a linear decoder."""
+    assert readout.position_logits is not None
+    lead = leads(readout.position_logits, decision(readout))
+    advantage = lead * attention.unsqueeze(1)
+    ordered = advantage.gather(-1, backwards.unsqueeze(1).expand_as(advantage))
+    threshold = least_lead(lead, readout.content).unsqueeze(-1)
+    return (ordered.cumsum(-1) > threshold).any(1)
+
+
+def _flips_by_asking(
+    readout: Readout, attention: Weights, backwards: Int[Tensor, "batch seq"]
+) -> Bool[Tensor, "batch seq"]:
+    """The same of any decoder, which is asked at every step until every decision has changed."""
+    chosen = decision(readout)
+    flips = torch.zeros_like(readout.content)
+    weights = attention.gather(-1, backwards)
+    mass = weights.cumsum(-1)
+    place = torch.arange(weights.shape[1], device=weights.device)
+    for last in range(weights.shape[1] - 2, -1, -1):
+        kept_mass = mass[:, last, None]
+        is_defined = kept_mass >= LEAST_MASS
+        renormalised = weights / torch.where(is_defined, kept_mass, 1)
+        kept = torch.where((place <= last) & is_defined, renormalised, 0)
+        logits = readout.logits(torch.zeros_like(kept).scatter(-1, backwards, kept))
+        flips[:, last] = overtaken(logits, chosen) & is_defined.squeeze(-1)
+        if flips.any(-1).all():
+            break
+    return flips
+
+
 @dataclass(frozen=True)
 class WinningSet:
-    """What is known of the smallest set of positions whose erasure makes a class win: the optimum
-    where both are equal.
+    """What is known of the smallest set of positions whose erasure makes a class win.
+
+    The optimum where both numbers are equal.
 
     Attributes:
         size: positions of the smallest set known, 0 where the class wins already; −1 where none is
@@ -230,12 +258,12 @@ def smallest_winning_set(
     least: Float[np.ndarray, "rivals"] | float = 0.0,
     nodes: int = 1000,
 ) -> WinningSet:
-    """The fewest positions to erase so that every rival's kept sum Σ_{t∉S} margins[j, t] is above
-    `least`: the class wins.
+    """The fewest positions to erase so that a class wins against every rival.
 
-    For one rival against the decision a sort is exact (`attnprobe.exact.smallest_overtaking_sets`);
-    to win, a class must be ahead of every other one: an integer programme with a binary variable
-    per position and a constraint per other class.
+    It wins where every rival's kept sum Σ_{t∉S} margins[j, t] is above `least`. For one rival
+    against the decision a sort is exact (`attnprobe.exact.smallest_overtaking_sets`); to win, a
+    class must be ahead of every other one: an integer programme with a binary variable per position
+    and a constraint per other class.
 
     Bounds by sorting come first. From below: the rival that is hardest to beat alone. From above:
     every rival's own order, the order by each position's worst margin and the one by its mean
@@ -251,52 +279,87 @@ def smallest_winning_set(
             are: nodes and not seconds, so that the same input gives the same answer on any machine.
             0: bounds by sorting alone.
     """
-    least = np.broadcast_to(least, len(margins))[:, None]
+    thresholds = np.broadcast_to(least, len(margins))[:, None]
     count = margins.shape[1]
-
-    def first(rivals: slice, scores: np.ndarray) -> int:
-        """How many positions have to go, in the order of their scores, until every sum of the rest
-        is above `least`."""
-        order = np.argsort(scores, kind="stable")
-        kept = np.cumsum(margins[rivals][:, order[::-1]], axis=1)[:, ::-1]
-        wins = (kept > least[rivals]).all(0)
-        return int(wins.argmax()) if wins.any() else -1
-
-    bounds = [first(slice(rival, rival + 1), row) for rival, row in enumerate(margins)]
-    if min(bounds) < 0:
+    alone = [
+        _erasures_until_ahead(margins[[rival]], thresholds[[rival]], margins[rival])
+        for rival in range(len(margins))
+    ]
+    if min(alone) < 0:
         return WinningSet(-1, -1)
-    bound = max(bounds)
+    bound = max(alone)
+
     scale = np.abs(margins).max(1, keepdims=True)
     relative = margins / np.where(scale > 0, scale, 1)
-    orders = [*relative, relative.min(0), relative.mean(0)]
-    sizes = [size for scores in orders if (size := first(slice(None), scores)) >= 0]
+    sizes = []
+    for scores in (*relative, relative.min(0), relative.mean(0)):
+        size = _erasures_until_ahead(margins, thresholds, scores)
+        if size >= 0:
+            sizes.append(size)
+
     for margin in (0.0, MARGIN) if nodes else ():
         if bound in sizes:
             break
-        # as many positions as can be kept with sums of `margin` or more
-        rows = [
-            LinearConstraint(relative, margin, np.inf),
-            LinearConstraint(np.ones((1, count)), 1, np.inf),
-        ]
-        ones = np.ones(count)
-        options = {"node_limit": nodes}
-        result = milp(
-            c=-ones, integrality=ones, bounds=Bounds(0, 1), constraints=rows, options=options
-        )
+        programme = _most_kept(relative, margin, nodes)
         if margin == 0:
-            most = (
-                count
-                if result.mip_dual_bound is None
-                else int(np.floor(-result.mip_dual_bound + 1e-6))
-            )
-            if result.status == 2 or most < 1:  # infeasible
+            if programme.most < 1:
                 return WinningSet(-1, -1)
-            bound = max(bound, count - most)
-        keep = np.zeros(count, bool) if result.x is None else result.x > 0.5
-        if keep.any() and (margins[:, keep].sum(1) > least[:, 0]).all():
-            sizes.append(int((~keep).sum()))
+            bound = max(bound, count - programme.most)
+        kept = programme.kept
+        if kept.any() and (margins[:, kept].sum(1) > thresholds[:, 0]).all():
+            sizes.append(int((~kept).sum()))
+
     # single positions of next to no weight are within the solver's tolerance, and easily looked at
     if nodes and bound == count - 1 and not sizes:
-        bound = bound if (margins > least).all(0).any() else -1
+        wins_alone = (margins > thresholds).all(0).any()
+        bound = bound if wins_alone else -1
         return WinningSet(bound, bound)
     return WinningSet(min(sizes, default=-1), bound)
+
+
+def _erasures_until_ahead(
+    margins: Float[np.ndarray, "rivals seq"],
+    thresholds: Float[np.ndarray, "rivals 1"],
+    scores: Float[np.ndarray, "seq"],
+) -> int:
+    """How many positions have to go, by ascending score, until the class is ahead of all of these
+    rivals; −1 where it never is."""
+    order = np.argsort(scores, kind="stable")
+    kept = np.cumsum(margins[:, order[::-1]], axis=1)[:, ::-1]
+    is_ahead = (kept > thresholds).all(0)
+    return int(is_ahead.argmax()) if is_ahead.any() else -1
+
+
+@dataclass(frozen=True)
+class _MostKept:
+    """What the integer programme says: no more than `most` positions can be kept, 0 where none can;
+    `kept` are those of its best solution, none where it has none."""
+
+    most: int
+    kept: Bool[np.ndarray, "seq"]
+
+
+def _most_kept(relative: Float[np.ndarray, "rivals seq"], margin: float, nodes: int) -> _MostKept:
+    """Keep as many positions as possible, one or more, with every rival's sum `margin` or more."""
+    count = relative.shape[1]
+    ones = np.ones(count)
+    constraints = [
+        LinearConstraint(relative, margin, np.inf),
+        LinearConstraint(np.ones((1, count)), 1, np.inf),
+    ]
+    result = milp(
+        c=-ones,
+        integrality=ones,
+        bounds=Bounds(0, 1),
+        constraints=constraints,
+        options={"node_limit": nodes},
+    )
+    is_infeasible = result.status == 2
+    if is_infeasible:
+        most = 0
+    elif result.mip_dual_bound is None:
+        most = count
+    else:
+        most = int(np.floor(-result.mip_dual_bound + 1e-6))
+    kept = np.zeros(count, bool) if result.x is None else result.x > 0.5
+    return _MostKept(most, kept)

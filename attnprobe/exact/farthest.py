@@ -1,5 +1,7 @@
-"""The attention furthest from the model's own that leaves its prediction (nearly) as it is: the
-adversary's optimum."""
+"""The attention farthest from the model's own that leaves its prediction (nearly) as it is.
+
+It is what an adversary searches for, as an optimum.
+"""
 
 import math
 from dataclasses import dataclass
@@ -37,9 +39,13 @@ CLOSED = 1e-6
 class FarthestAttention:
     """The farthest attention found, and how much farther any could be.
 
-    `jsd` (nats) and `tvd` are those of `attention` against the given one. No attention within ε is
-    farther than `upper_bound` (nats). `is_exact` says that the gap is closed: `attention` is a
-    global optimum."""
+    Attributes:
+        attention: the attention found.
+        jsd: its divergence from the model's, in nats.
+        tvd: total variation distance between the two predictions.
+        upper_bound: no attention within ε is farther than this, in nats.
+        is_exact: the gap is closed: `attention` is a global optimum.
+    """
 
     attention: Weights
     jsd: PerText
@@ -90,29 +96,39 @@ def farthest_attention(
     """
     if not epsilon >= 0:
         raise UserError(
-            f"epsilon is {epsilon}: expected the largest allowed TVD, 0 or more; the paper's is 0.01"
+            f"epsilon is {epsilon}: "
+            f"expected the largest allowed TVD, 0 or more; the paper's is 0.01"
         )
     if effort < 0:
         raise UserError(
-            f"effort is {effort}: expected how many linear programmes a text's bound may take, 0 or more"
+            f"effort is {effort}: "
+            f"expected how many linear programmes a text's bound may take, 0 or more"
         )
     attention, position_logits, content = checked(attention, position_logits, content)
     if epsilon >= 1:
         epsilon = math.inf  # not even a prediction turned into its opposite is too far
     if position_logits.shape[-1] == 2 and exclusive:
         farthest = _farthest_two_classes(attention, position_logits, content, epsilon)
-        bound = None
+        jsd = jensen_shannon(attention, farthest, content)
+        upper_bound = jsd.clone()
     else:
         farthest, bound = certified_interval(
             attention, position_logits, content, epsilon, effort, exclusive=exclusive
         )
-    jsd = jensen_shannon(attention, farthest, content)
+        jsd = jensen_shannon(attention, farthest, content)
+        upper_bound = torch.maximum(bound, jsd)
+
     task = Task.SINGLE_LABEL if exclusive else Task.MULTI_LABEL
-    logits = ((one[..., None] * position_logits).sum(1) for one in (attention, farthest))
-    own, moved = (probabilities(one, task) for one in logits)
-    tvd = prediction_distance(own, moved, task)
-    upper_bound = jsd.clone() if bound is None else torch.maximum(bound, jsd)
-    return FarthestAttention(farthest, jsd, tvd, upper_bound, upper_bound - jsd < CLOSED)
+    prediction = probabilities((attention[..., None] * position_logits).sum(1), task)
+    moved_prediction = probabilities((farthest[..., None] * position_logits).sum(1), task)
+    tvd = prediction_distance(prediction, moved_prediction, task)
+    return FarthestAttention(
+        attention=farthest,
+        jsd=jsd,
+        tvd=tvd,
+        upper_bound=upper_bound,
+        is_exact=upper_bound - jsd < CLOSED,
+    )
 
 
 def _farthest_two_classes(
@@ -127,12 +143,63 @@ def _farthest_two_classes(
     many non-zero weights as independent tight equations: the sum alone (one position), or the sum
     and one end of the interval (two positions that meet lo or hi exactly). All of these are tried:
     O(seq²) pairs per example. With G_t(w) = f(α_t, w) − f(α_t, 0), a vertex's JSD is ½ ln 2 · m +
-    Σ_{t with weight} G_t(w_t): the first summand is the same for all and left out below."""
+    Σ_{t with weight} G_t(w_t): the first summand is the same for all and left out below.
+    """
     margin = position_logits[..., 1] - position_logits[..., 0]
     mass = torch.where(content, attention, 0).sum(-1)
     fixed = torch.where(content, 0, attention * margin).sum(-1)
     reach = fixed[:, None] + mass[:, None] * margin  # the margin with all of the mass at t
-    own = (attention * margin).sum(-1)
+    lo, hi = _margin_interval((attention * margin).sum(-1), reach, content, epsilon)
+
+    weights = torch.where(content, attention, 1)  # outside content: unused, but safe in a logarithm
+    single_gain = _single_gain(weights, mass[:, None])
+    is_feasible = content & (reach >= lo[:, None]) & (reach <= hi[:, None])
+    best_single, single = _first_largest(torch.where(is_feasible, single_gain, -torch.inf))
+
+    # both ends of the interval at once, as twice the examples
+    pairs = _best_pair(
+        _Vertices(
+            alpha=weights.repeat(2, 1),
+            reach=reach.repeat(2, 1),
+            single_gain=single_gain.repeat(2, 1),
+            content=content.repeat(2, 1),
+            mass=mass.repeat(2),
+            limit=torch.cat([lo, hi]),
+        )
+    )
+    lower_pair, upper_pair = pairs.halves()
+    takes_upper = upper_pair.gain > lower_pair.gain + TIE
+    pair = lower_pair.replaced_where(takes_upper, upper_pair)
+    limit = torch.where(takes_upper, hi, lo)
+
+    is_pair = pair.gain > best_single + TIE
+    first_reach = reach.gather(-1, pair.first[:, None])[:, 0]
+    second_reach = reach.gather(-1, pair.second[:, None])[:, 0]
+    span = torch.where(is_pair, first_reach - second_reach, 1)
+    share = torch.where(is_pair, (limit - second_reach) / span, 1)
+    first = torch.where(is_pair, pair.first, single)
+    second = torch.where(is_pair, pair.second, single)
+    farthest = torch.where(content, 0, attention)
+    farthest.scatter_add_(-1, first[:, None], (mass * share)[:, None])
+    farthest.scatter_add_(-1, second[:, None], (mass * (1 - share))[:, None])
+    # the vertices lie on the interval's rim up to rounding; without one (never seen), the model's
+    # own attention stands
+    has_vertex = is_pair | (best_single > -torch.inf)
+    return torch.where(has_vertex[:, None], farthest, attention)
+
+
+def _margin_interval(
+    own: PerText, reach: Weights, content: Content, epsilon: float
+) -> tuple[PerText, PerText]:
+    """The least and the greatest margin that keep the prediction within ε; infinite where that end
+    is out of reach.
+
+    Args:
+        own: the margin under the model's attention.
+        reach: the margin with all of the mass on one position.
+        content: where that is possible.
+        epsilon: the largest allowed change of the probability.
+    """
     p = own.sigmoid()
     q = (-own).sigmoid()  # q is not 1 − p: it keeps its digits where p rounds to 1
     inside = max(epsilon - TVD_MARGIN, 0)
@@ -142,40 +209,18 @@ def _farthest_two_classes(
     # Rounding of the margins themselves: keep away from the rim by so much, but let the model's own
     # margin in by as much; else at ε = 0 a text whose positions all have the same margin would have
     # no vertex.
-    rounding = (
-        64
-        * torch.finfo(own.dtype).eps
-        * torch.where(content, reach.abs(), 0).amax(-1).clamp(min=1e-3)
+    largest = torch.where(content, reach.abs(), 0).amax(-1).clamp(min=1e-3)
+    rounding = 64 * torch.finfo(own.dtype).eps * largest
+    return torch.minimum(lo + rounding, own - rounding), torch.maximum(
+        hi - rounding, own + rounding
     )
-    lo = torch.minimum(lo + rounding, own - rounding)
-    hi = torch.maximum(hi - rounding, own + rounding)
 
-    weights = torch.where(content, attention, 1)  # outside content: unused, but safe in a logarithm
-    # G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)]
-    whole = mass[:, None]
-    both = weights + whole
-    alone = (xlogy(weights, weights) + xlogy(whole, whole) + whole * LN2 - xlogy(both, both)) / 2
-    feasible = content & (reach >= lo[:, None]) & (reach <= hi[:, None])
-    best, first = _first_largest(torch.where(feasible, alone, -torch.inf))
-    # both ends at once, as twice the examples
-    twice = [x.repeat(2, 1) for x in (weights, reach, alone, content)]
-    pairs = _best_pair(twice[0], twice[1], twice[2], twice[3], mass.repeat(2), torch.cat([lo, hi]))
-    gain, i, j = (x.unflatten(0, (2, -1)) for x in pairs)
-    upper = (gain[1] > gain[0] + TIE).long()
-    gain, i, j = (x.gather(0, upper[None])[0] for x in (gain, i, j))
-    limit = torch.where(upper == 1, hi, lo)
-    paired = gain > best + TIE
-    reach_i = reach.gather(-1, i[:, None])[:, 0]
-    reach_j = reach.gather(-1, j[:, None])[:, 0]
-    share = torch.where(paired, (limit - reach_j) / torch.where(paired, reach_i - reach_j, 1), 1)
-    second = torch.where(paired, j, first)
-    first = torch.where(paired, i, first)
-    result = torch.where(content, 0, attention)
-    result.scatter_add_(-1, first[:, None], (mass * share)[:, None])
-    result.scatter_add_(-1, second[:, None], (mass * (1 - share))[:, None])
-    # the vertices lie on the interval's rim up to rounding; without one (never seen), the model's
-    # own attention stands
-    return torch.where((paired | (best > -torch.inf))[:, None], result, attention)
+
+def _single_gain(weights: Weights, mass: Float[Tensor, "batch 1"]) -> Weights:
+    """G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)], in nats: what all of
+    the mass on one position gains."""
+    total = weights + mass
+    return (xlogy(weights, weights) + xlogy(mass, mass) + mass * LN2 - xlogy(total, total)) / 2
 
 
 def _first_largest(x: Float[Tensor, "*any n"]) -> tuple[Float[Tensor, "*any"], Int[Tensor, "*any"]]:
@@ -184,100 +229,177 @@ def _first_largest(x: Float[Tensor, "*any n"]) -> tuple[Float[Tensor, "*any"], I
     return largest, (x >= (largest - TIE)[..., None]).byte().argmax(-1)
 
 
-def _best_pair(
-    alpha: Weights, reach: Weights, alone: Weights, content: Content, mass: PerText, limit: PerText
-) -> tuple[PerText, Place, Place]:
-    """The best pair (i above the limit, j below it) that meets the limit exactly, and its gain (−∞:
-    no pair).
+@dataclass(frozen=True)
+class _Vertices:
+    """What the gain of a pair depends on, for one end of each text's interval.
 
-    G is convex in w, so a pair gains at most max(G_i(m), G_j(m)) (`alone`). In a long text the
-    least attended positions of either side are paired first; that done, only pairs with a position
-    above the gain found need to be looked at."""
-    within_reach = content & limit.isfinite()[:, None]
-    above = within_reach & (reach > limit[:, None])
-    below = within_reach & (reach < limit[:, None])
-    long = (above.sum(-1) * below.sum(-1) > FEW_PAIRS)[:, None]
-    seeds = []
-    for side in (above, below):
-        order = alpha.masked_fill(~side, torch.inf).argsort(dim=-1, stable=True)[:, :SEEDS]
-        seeds.append(side & (~long | torch.zeros_like(side).scatter_(-1, order, True)))
-    gain, first, second = _best_of_rectangle(alpha, reach, mass, limit, *seeds)
-    strong = long & (alone > (gain + TIE)[:, None])
-    for side_i, side_j in (
-        (above & strong, below & long),
-        (above & ~strong & long, below & strong),
-    ):
-        new, i, j = _best_of_rectangle(alpha, reach, mass, limit, side_i, side_j)
-        better = new > gain + TIE
-        gain, first, second = (
-            torch.where(better, *x) for x in ((new, gain), (i, first), (j, second))
+    Attributes:
+        alpha: the model's attention; 1 outside content.
+        reach: the margin with all of the mass on one position.
+        single_gain: what that gains, in nats.
+        content: where weight may be.
+        mass: the content's.
+        limit: the margin that a pair has to meet.
+    """
+
+    alpha: Weights
+    reach: Weights
+    single_gain: Weights
+    content: Content
+    mass: PerText
+    limit: PerText
+
+    def __getitem__(self, rows: Int[Tensor, "rows"]) -> "_Vertices":
+        return _Vertices(
+            alpha=self.alpha[rows],
+            reach=self.reach[rows],
+            single_gain=self.single_gain[rows],
+            content=self.content[rows],
+            mass=self.mass[rows],
+            limit=self.limit[rows],
         )
-    return gain, first, second
 
 
-def _best_of_rectangle(
-    alpha: Weights, reach: Weights, mass: PerText, limit: PerText, above: Content, below: Content
-) -> tuple[PerText, Place, Place]:
-    """The best of all pairs (i of `above`, j of `below`) and its gain, −∞ where there is no
-    pair."""
-    best = torch.full_like(mass, -torch.inf)
-    first = torch.zeros_like(mass, dtype=torch.long)
-    second = torch.zeros_like(mass, dtype=torch.long)
+@dataclass(frozen=True)
+class _Pairs:
+    """A pair of each text: `first` above the limit, `second` below it, and the gain in nats (−∞: no
+    pair)."""
+
+    gain: PerText
+    first: Place
+    second: Place
+
+    def halves(self) -> tuple["_Pairs", "_Pairs"]:
+        """Those of the first half of the texts, and of the second."""
+        half = len(self.gain) // 2
+        return (
+            _Pairs(self.gain[:half], self.first[:half], self.second[:half]),
+            _Pairs(self.gain[half:], self.first[half:], self.second[half:]),
+        )
+
+    def replaced_where(self, condition: Bool[Tensor, "batch"], pairs: "_Pairs") -> "_Pairs":
+        """The pairs of another search, where the condition holds."""
+        return _Pairs(
+            gain=torch.where(condition, pairs.gain, self.gain),
+            first=torch.where(condition, pairs.first, self.first),
+            second=torch.where(condition, pairs.second, self.second),
+        )
+
+
+def _best_pair(texts: _Vertices) -> _Pairs:
+    """The best pair of each text that meets the limit exactly.
+
+    G is convex in w, so a pair gains at most max(G_i(m), G_j(m)) (`single_gain`). In a long text
+    the least attended positions of either side are paired first; that done, only pairs with a
+    position above the gain found need to be looked at.
+    """
+    limit = texts.limit[:, None]
+    within_reach = texts.content & limit.isfinite()
+    above = within_reach & (texts.reach > limit)
+    below = within_reach & (texts.reach < limit)
+    is_long = (above.sum(-1) * below.sum(-1) > FEW_PAIRS)[:, None]
+    pairs = _best_of_rectangle(
+        texts, _seeds(texts.alpha, above, is_long), _seeds(texts.alpha, below, is_long)
+    )
+    is_strong = is_long & (texts.single_gain > (pairs.gain + TIE)[:, None])
+    for side_above, side_below in (
+        (above & is_strong, below & is_long),
+        (above & ~is_strong & is_long, below & is_strong),
+    ):
+        rivals = _best_of_rectangle(texts, side_above, side_below)
+        pairs = pairs.replaced_where(rivals.gain > pairs.gain + TIE, rivals)
+    return pairs
+
+
+def _seeds(alpha: Weights, side: Content, is_long: Bool[Tensor, "batch 1"]) -> Content:
+    """Positions of a side that are paired first: of a long text the least attended, else all."""
+    order = alpha.masked_fill(~side, torch.inf).argsort(dim=-1, stable=True)[:, :SEEDS]
+    return side & (~is_long | torch.zeros_like(side).scatter_(-1, order, True))
+
+
+def _best_of_rectangle(texts: _Vertices, above: Content, below: Content) -> _Pairs:
+    """The best of all pairs of a position of `above` and one of `below`."""
+    best = _Pairs(
+        gain=torch.full_like(texts.mass, -torch.inf),
+        first=torch.zeros_like(texts.mass, dtype=torch.long),
+        second=torch.zeros_like(texts.mass, dtype=torch.long),
+    )
     wide = above.sum(-1)
     tall = below.sum(-1)
+    # examples with about as many pairs go together: little is lost to padding
     rows = (wide * tall).argsort(stable=True)
-    rows = rows[
-        (wide * tall)[rows] > 0
-    ]  # examples with about as many pairs go together: little is lost to padding
+    rows = rows[(wide * tall)[rows] > 0]
     # each side's positions moved to the front, so that the pairs form a rectangle
-    high, low = (
-        side.byte().argsort(dim=-1, descending=True, stable=True) for side in (above, below)
-    )
+    above_places = above.byte().argsort(dim=-1, descending=True, stable=True)
+    below_places = below.byte().argsort(dim=-1, descending=True, stable=True)
     while len(rows):
         # the largest examples first, as many as fit; one that does not fit goes in slices
         width = int(wide[rows].amax())
         height = int(tall[rows].amax())
-        take = max(1, PAIRS_AT_ONCE // (width * height))
-        part = rows[-take:]
-        rows = rows[:-take]
-        here = torch.arange(len(part), device=part.device)
-        for start in range(0, width, step := max(1, PAIRS_AT_ONCE // height)):
-            i = high[part, start : min(start + step, width)]
-            j = low[part, :height]
-            gains = _pair_gains(
-                alpha[part], reach[part], mass[part], limit[part], i, j, above[part], below[part]
+        fitting = max(1, PAIRS_AT_ONCE // (width * height))
+        chunk = rows[-fitting:]
+        rows = rows[:-fitting]
+        step = max(1, PAIRS_AT_ONCE // height)
+        for start in range(0, width, step):
+            rectangle = _Rectangle(
+                first=above_places[chunk, start : min(start + step, width)],
+                second=below_places[chunk, :height],
+                above=above[chunk],
+                below=below[chunk],
             )
-            gain, place_i = _first_largest(gains.amax(-1))
-            place_j = _first_largest(gains[here, place_i])[1]
-            better = gain > best[part] + TIE
-            best[part] = torch.where(better, gain, best[part])
-            first[part] = torch.where(better, i[here, place_i], first[part])
-            second[part] = torch.where(better, j[here, place_j], second[part])
-    return best, first, second
+            _keep_better(best, chunk, _best_in(texts[chunk], rectangle))
+    return best
 
 
-def _pair_gains(
-    alpha: Weights,
-    reach: Weights,
-    mass: PerText,
-    limit: PerText,
-    i: Int[Tensor, "batch wide"],
-    j: Int[Tensor, "batch tall"],
-    above: Content,
-    below: Content,
-) -> Float[Tensor, "batch wide tall"]:
+@dataclass(frozen=True)
+class _Rectangle:
+    """Pairs of positions of some texts: every one of `first` with every one of `second`, which
+    count where they are on their side."""
+
+    first: Int[Tensor, "batch wide"]
+    second: Int[Tensor, "batch tall"]
+    above: Content
+    below: Content
+
+
+def _best_in(texts: _Vertices, rectangle: _Rectangle) -> _Pairs:
+    """The best pair of each text's rectangle."""
+    gains = _pair_gains(texts, rectangle)
+    rows = torch.arange(len(gains), device=gains.device)
+    gain, first_place = _first_largest(gains.amax(-1))
+    second_place = _first_largest(gains[rows, first_place])[1]
+    return _Pairs(
+        gain=gain,
+        first=rectangle.first[rows, first_place],
+        second=rectangle.second[rows, second_place],
+    )
+
+
+def _keep_better(best: _Pairs, rows: Int[Tensor, "rows"], pairs: _Pairs) -> None:
+    """Put these pairs of some texts into `best` where they gain more."""
+    is_better = pairs.gain > best.gain[rows] + TIE
+    best.gain[rows] = torch.where(is_better, pairs.gain, best.gain[rows])
+    best.first[rows] = torch.where(is_better, pairs.first, best.first[rows])
+    best.second[rows] = torch.where(is_better, pairs.second, best.second[rows])
+
+
+def _pair_gains(texts: _Vertices, rectangle: _Rectangle) -> Float[Tensor, "batch wide tall"]:
     """G_i(w) + G_j(m − w) with the w at which the pair meets the limit; −∞ where i or j is not on
     its side."""
-    valid_i = above.gather(-1, i)[:, :, None]
-    valid_j = below.gather(-1, j)[:, None, :]
+    i = rectangle.first
+    j = rectangle.second
+    valid_i = rectangle.above.gather(-1, i)[:, :, None]
+    valid_j = rectangle.below.gather(-1, j)[:, None, :]
     # distances to the limit; what is on the wrong side gets 1, which keeps w inside (0, m)
-    over = torch.where(valid_i, (reach.gather(-1, i) - limit[:, None])[:, :, None], 1)
-    under = torch.where(valid_j, (limit[:, None] - reach.gather(-1, j))[:, None, :], 1)
-    alpha_i = alpha.gather(-1, i)[:, :, None]
-    alpha_j = alpha.gather(-1, j)[:, None, :]
-    m = mass[:, None, None]
+    limit = texts.limit[:, None]
+    over = torch.where(valid_i, (texts.reach.gather(-1, i) - limit)[:, :, None], 1)
+    under = torch.where(valid_j, (limit - texts.reach.gather(-1, j))[:, None, :], 1)
+    alpha_i = texts.alpha.gather(-1, i)[:, :, None]
+    alpha_j = texts.alpha.gather(-1, j)[:, None, :]
+    m = texts.mass[:, None, None]
+
     # the innermost arithmetic: x·ln x by hand (x > 0 here) and in place takes half of xlogy's time
-    tiny = torch.finfo(mass.dtype).tiny
+    tiny = torch.finfo(m.dtype).tiny
     w = (m * under / (over + under)).clamp_(min=tiny)
     gain = w.log().mul_(w)
     alpha_and_w = w + alpha_i

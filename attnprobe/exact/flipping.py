@@ -16,9 +16,13 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class FlippingSet:
-    """The smallest set of positions whose erasure changes the decision: `size` 1 or more, or −1
-    where no set does, proved up to rounding (`members` then all False). `flips_to` is the class
-    predicted once it is erased, −1 where there is none."""
+    """The smallest set of positions whose erasure changes the decision.
+
+    Attributes:
+        size: 1 or more, or −1 where no set does it, proved up to rounding.
+        members: the positions; all False where no set does it.
+        flips_to: the class predicted once the set is erased; −1 where there is none.
+    """
 
     size: Int[Tensor, "batch"]
     members: Bool[Tensor, "batch seq"]
@@ -27,11 +31,15 @@ class FlippingSet:
 
 @dataclass(frozen=True)
 class OvertakingSets:
-    """For every class, the smallest set after whose erasure its logit is above the decision's; a
-    third may be higher still.
+    """For every class, the smallest set whose erasure lifts its logit above the decision's.
 
-    `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or
-    more, −1 where no set does it (proved up to rounding), and 0 for the decision itself."""
+    A third class may be higher still.
+
+    Attributes:
+        decision: the class predicted with nothing erased, the first of tied ones.
+        size: 1 or more; −1 where no set does it, proved up to rounding; 0 for the decision itself.
+        members: the positions of each set.
+    """
 
     decision: Int[Tensor, "batch"]
     size: Int[Tensor, "batch classes"]
@@ -71,7 +79,7 @@ def smallest_overtaking_sets(
         Smith's code counts the bias's own decision as a flip there.) All arithmetic is in float64.
     """
     rivals = _rivals(attention, position_logits, content)
-    members = _first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
+    members = _erased_first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
     return OvertakingSets(rivals.decision, rivals.size, members)
 
 
@@ -80,12 +88,16 @@ def smallest_flipping_set(
     position_logits: Float[Tensor, "..."],
     content: Bool[Tensor, "..."],
 ) -> FlippingSet:
-    """The fewest content positions whose erasure changes the decision: the best rival's overtaking
-    set.
+    """The fewest content positions whose erasure changes the decision.
 
     The decision c flips when some rival's logit is strictly above c's, so the optimum over all sets
     is the smallest of the rivals' own optima (`smallest_overtaking_sets`, which has the proof, the
     arguments and the errors). Among rivals that need equally few, the lowest class's set is given.
+
+    Args:
+        attention: as for `smallest_overtaking_sets`.
+        position_logits: likewise.
+        content: likewise.
 
     >>> attention = torch.tensor([[0.6, 0.3, 0.1]])
     >>> margin = torch.tensor([[2.0, -1.0, -3.0]])  # of class 1 over class 0
@@ -99,18 +111,25 @@ def smallest_flipping_set(
     flips = size <= content.shape[-1]
     size = torch.where(flips, size, NEVER)
     rows = torch.arange(len(size), device=size.device)
-    members = _first(size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content)
-    kept = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
-    kept[rows, rivals.decision] = -torch.inf
-    return FlippingSet(
-        size=size, members=members, flips_to=torch.where(flips, kept.argmax(-1), NEVER)
+    members = _erased_first(
+        size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content
     )
+    remaining = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
+    remaining[rows, rivals.decision] = -torch.inf
+    flips_to = torch.where(flips, remaining.argmax(-1), NEVER)
+    return FlippingSet(size, members, flips_to)
 
 
 class _Rivals(NamedTuple):
-    """Every class against the decision: `advantage` is α_t (z_t[k] − z_t[c]) of every position,
-    `ordered` the content's negated, ascending, then +∞: what stays longest comes first; `size` that
-    of the smallest overtaking set."""
+    """Every class against the decision.
+
+    Attributes:
+        decision: the class predicted with nothing erased.
+        advantage: α_t (z_t[k] − z_t[c]) of every position.
+        ordered: the content's advantages, negated and ascending, then +∞: what stays longest comes
+            first.
+        size: that of the smallest overtaking set.
+    """
 
     decision: Int[Tensor, "batch"]
     advantage: Float[Tensor, "batch classes seq"]
@@ -122,36 +141,42 @@ def _rivals(attention: Tensor, position_logits: Tensor, content: Tensor) -> _Riv
     attention, position_logits, content = checked(attention, position_logits, content)
     decision = decide(attention, position_logits)
     lead = leads(position_logits, decision)
-    least = least_lead(lead, content | (attention > 0))
+    threshold = least_lead(lead, content | (attention > 0))
     advantage = attention[:, None] * lead
     # what cannot be erased goes into the sum that is always kept
     fixed = advantage.masked_fill(content[:, None], 0).sum(-1, keepdim=True)
-    ordered = (-advantage).masked_fill_(~content[:, None], torch.inf)
-    # on a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order
-    on_cpu = ordered.device.type == "cpu"
-    ordered = (
-        torch.from_numpy(np.sort(ordered.numpy(), axis=-1)) if on_cpu else ordered.sort(-1).values
-    )
+    ordered = _sorted((-advantage).masked_fill_(~content[:, None], torch.inf))
+
     kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
     length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
     # keeping all content is not an erasure; keeping none of it leaves `fixed`
-    overtakes = (kept > least[..., None]) & (number < length[..., None])
-    most = torch.where(overtakes, number, 0).amax(-1)
-    possible = (most > 0) | ((fixed[..., 0] > least) & (length > 0))
-    size = torch.where(possible, length - most, NEVER).scatter(-1, decision[:, None], 0)
+    overtakes = (kept > threshold[..., None]) & (number < length[..., None])
+    most_kept = torch.where(overtakes, number, 0).amax(-1)
+    is_possible = (most_kept > 0) | ((fixed[..., 0] > threshold) & (length > 0))
+    size = torch.where(is_possible, length - most_kept, NEVER).scatter(-1, decision[:, None], 0)
     return _Rivals(decision, advantage, ordered, size)
 
 
-def _first(
+def _sorted(values: Float[Tensor, "*rows seq"]) -> Float[Tensor, "*rows seq"]:
+    """Each row ascending. On a CPU numpy sorts values dozens of times faster than PyTorch, which
+    also finds their order."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.sort(values.numpy(), axis=-1))
+    return values.sort(-1).values
+
+
+def _erased_first(
     size: Int[Tensor, "*rows"],
     advantage: Float[Tensor, "*rows seq"],
     ordered: Float[Tensor, "*rows seq"],
     content: Bool[Tensor, "*#rows seq"],
 ) -> Bool[Tensor, "*rows seq"]:
-    """The content positions that are erased first, `size` of them (none where it is not above 0):
-    those below the last one's advantage, and of those level with it the earliest. That takes no
-    sorting order, only its values."""
+    """The content positions that are erased first, `size` of them; none where it is not above 0.
+
+    Those below the last one's advantage, and of those level with it the earliest: that takes no
+    sorting order, only its values.
+    """
     last = (content.sum(-1) - size).clamp(0, content.shape[-1] - 1).unsqueeze(-1)
     bound = -ordered.gather(-1, last)
     below = content & (advantage < bound)

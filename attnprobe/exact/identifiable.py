@@ -1,19 +1,19 @@
-"""How far attention may be from what it is while the output stays the same: each position's least
-and greatest weight.
+"""Each position's least and greatest weight over all attentions with the same output.
 
 The rows of an attention (one per head) enter what comes after them only through Σ_r Σ_t a_rt U_rt,
 with U_rt the value vector of position t in head r times that head's part of the output projection.
 All attentions with the same sum give the same output, digit for digit, whatever follows. They form
 a polytope: a_rt ≥ 0, Σ_t a_rt = 1 for each row, and `dim` equations. Where it is a single point the
 attention is identifiable (Brunner et al. 2020); where it is not, linear programmes say how much
-each weight could have differed."""
+each weight could have differed.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
@@ -34,18 +34,23 @@ SOLVER: dict[str, Any] = {"simplex": Simplex.PRIMAL, "tolerance": FEASIBLE}
 
 @dataclass(frozen=True)
 class WeightRanges:
-    """What every attention with an identical output has in common.
+    """What all attentions with an identical output have in common.
 
-    `low` and `high` are the least and the greatest weight of each position, averaged over the rows;
-    NaN for positions that were not asked for. Where the solver comes to no answer, as it may with
-    values of very different sizes, they are certified bounds that may be farther out, from 0 to 1.
-    `unique` says that no other attention has the same output (certain where it is true), `freedom`
-    in how many directions the attention could move if no weight had to stay above 0. `farthest` is
-    the largest Jensen–Shannon divergence (nats, mean over rows) of an attention that a programme
-    came upon: a lower bound. `moved` is the largest change of any entry of the output over all
-    solutions: rounding, or the ranges do not hold. `lowest` and `highest` are, for each position,
-    an attention (mean over rows) in which its weight is the least, and one in which it is the
-    greatest; the attention itself where it was not asked for."""
+    Attributes:
+        low: the least weight of each position, averaged over the rows; NaN for positions that were
+            not asked for. Where the solver comes to no answer, as it may with values of very
+            different sizes, a certified bound that may be farther out, down to 0.
+        high: the greatest, likewise, up to 1.
+        unique: no other attention has the same output; certain where it is true.
+        freedom: in how many directions the attention could move if no weight had to stay above 0.
+        farthest: the largest Jensen-Shannon divergence (nats, mean over rows) of an attention that
+            a programme came upon: a lower bound.
+        moved: the largest change of any entry of the output over all solutions. It is rounding, or
+            the ranges do not hold.
+        lowest: for each position an attention (mean over rows) in which its weight is the least;
+            the attention itself where it was not asked for.
+        highest: likewise, the greatest.
+    """
 
     low: Float[Tensor, "seq"]
     high: Float[Tensor, "seq"]
@@ -90,37 +95,43 @@ def weight_ranges(
     >>> ranges.unique, [round(weight, 6) for weight in ranges.low.tolist() + ranges.high.tolist()]
     (False, [0.5, 0.0, 0.0, 0.5, 0.5, 0.5])
     """
-    weights, vectors, allowed, asked, belongs = _checked(attention, values, mask, positions, words)
     device = attention.device
-    places = allowed.nonzero()[0]
-    member = np.zeros((len(places), belongs.max(initial=-1) + 1))
-    of_word = belongs[places] >= 0
-    member[of_word, belongs[places][of_word]] = 1
-    own = weights[:, places].mean(0) @ member
+    text = _checked(attention, values, mask, positions, words)
+    member = text.membership()
+    own = text.weights.mean(0) @ member
     low = np.full_like(own, np.nan)
     high = np.full_like(own, np.nan)
-    low[asked] = high[asked] = own[asked]
+    low[text.queried] = own[text.queried]
+    high[text.queried] = own[text.queried]
     lowest = np.tile(own, (len(own), 1))
     highest = np.tile(own, (len(own), 1))
-    polytope = _Polytope(weights[:, places], vectors[:, places])
+
+    polytope = _Polytope(text.weights, text.values)
     unique = polytope.is_a_point()
     if not unique:
-        for word in asked[member[:, asked].any(0)]:
-            value, lowest[word] = polytope.least(member[:, word], member)
-            low[word] = min(own[word], max(value, 0))
-            value, highest[word] = polytope.least(-member[:, word], member)
-            high[word] = max(own[word], min(-value, 1))
-    least, most, *corners = (
-        torch.from_numpy(each).to(device) for each in (low, high, lowest, highest)
-    )
+        has_pieces = member[:, text.queried].any(0)
+        for word in text.queried[has_pieces]:
+            minimum, lowest[word] = polytope.least(member[:, word], member)
+            low[word] = min(own[word], max(minimum, 0))
+            negated_maximum, highest[word] = polytope.least(-member[:, word], member)
+            high[word] = max(own[word], min(-negated_maximum, 1))
     return WeightRanges(
-        least, most, unique, polytope.freedom, polytope.farthest, polytope.moved, *corners
+        low=torch.from_numpy(low).to(device),
+        high=torch.from_numpy(high).to(device),
+        unique=unique,
+        freedom=polytope.freedom,
+        farthest=polytope.farthest,
+        moved=polytope.moved,
+        lowest=torch.from_numpy(lowest).to(device),
+        highest=torch.from_numpy(highest).to(device),
     )
 
 
 class _Polytope:
-    """All attentions [rows, seq] with the same output as one, as a linear programme whose objective
-    is exchanged."""
+    """All attentions [rows, seq] with the same output as a given attention.
+
+    A linear programme whose objective is exchanged.
+    """
 
     def __init__(
         self, attention: Float[np.ndarray, "rows seq"], values: Float[np.ndarray, "rows seq dim"]
@@ -131,16 +142,16 @@ class _Polytope:
         # digits
         self.values = values - values.mean(1, keepdims=True)
         sums = np.kron(np.eye(rows), np.ones(seq))
-        _, size, directions = np.linalg.svd(
-            self.values.reshape(rows * seq, -1).T, full_matrices=False
-        )
         # orthonormal equations: dependent ones would stall the solver, short ones would hold too
         # loosely
-        least = max(RANK * size.max(initial=0), ROUNDING * float(np.linalg.norm(values)))
-        self.equations = np.vstack([sums, directions[size > least]])
+        flat_values = self.values.reshape(rows * seq, -1).T
+        _, size, directions = np.linalg.svd(flat_values, full_matrices=False)
+        negligible = max(RANK * size.max(initial=0), ROUNDING * float(np.linalg.norm(values)))
+        self.equations = np.vstack([sums, directions[size > negligible]])
         self.positive = attention.ravel() > LEAST_MASS
         self.freedom = rows * seq - len(self.equations)
-        self.farthest = self.moved = 0.0
+        self.farthest = 0.0
+        self.moved = 0.0
         self.programme: Programme | None = None
 
     def is_a_point(self) -> bool:
@@ -153,37 +164,71 @@ class _Polytope:
             return False
         if self.positive.all():
             return True
-        nothing = np.zeros(len(self.equations))
-        least = np.where(self.positive, -1.0, 0.0)
-        most = np.ones(self.attention.size)
-        programme = Programme(self.equations, nothing, nothing, least, most, **SOLVER)
+        unchanged = np.zeros(len(self.equations))
+        lowest_change = np.where(self.positive, -1.0, 0.0)
+        highest_change = np.ones(self.attention.size)
+        programme = Programme(
+            self.equations, unchanged, unchanged, lowest_change, highest_change, **SOLVER
+        )
         cost = np.where(self.positive, 0.0, -1.0)
-        highest = -(programme.minimise(cost) or programme.no_answer(cost, np.zeros(0))).value
-        return bool(highest <= np.sqrt(FEASIBLE))
+        solution = programme.minimise(cost) or programme.without_optimum(cost)
+        total_rise = -solution.value
+        return bool(total_rise <= np.sqrt(FEASIBLE))
 
     def least(
         self, cost: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
     ) -> tuple[float, Float[np.ndarray, "words"]]:
-        """The least of Σ cost · mean weight, and the mean weights of all words there. Where the
-        solver comes to no answer, a certified bound, and the attention's own weights."""
+        """The least of Σ cost · mean weight.
+
+        Returns:
+            The minimum, and the mean weights of all words there. Where the solver comes to no
+            answer, a certified bound, and the attention's own weights.
+        """
         if self.programme is None:
             limits = self.equations @ self.attention.ravel()
-            least = np.zeros(self.attention.size)
-            self.programme = Programme(self.equations, limits, limits, least, least + 1, **SOLVER)
+            no_weight = np.zeros(self.attention.size)
+            self.programme = Programme(
+                self.equations, limits, limits, no_weight, no_weight + 1, **SOLVER
+            )
         costs = np.tile(cost / len(self.attention), len(self.attention))
         # where the solver says that nothing is feasible it is mistaken: the attention itself is
-        minimum = self.programme.minimise(costs) or self.programme.no_answer(costs, np.zeros(0))
+        minimum = self.programme.minimise(costs) or self.programme.without_optimum(costs)
         if minimum.at is None:
             return minimum.value, self.attention.mean(0) @ member
+
         solution = np.clip(minimum.at, 0, None).reshape(self.attention.shape)
-        shift = np.abs(np.einsum("rt,rtd->d", solution - self.attention, self.values)).max(
-            initial=0
-        )
-        self.moved = max(self.moved, float(shift))
+        change = np.einsum("rt,rtd->d", solution - self.attention, self.values)
+        self.moved = max(self.moved, float(np.abs(change).max(initial=0)))
         solution /= solution.sum(-1, keepdims=True)
-        apart = jensen_shannon(torch.from_numpy(self.attention), torch.from_numpy(solution))
-        self.farthest = max(self.farthest, float(apart.mean()))
+        divergence = jensen_shannon(torch.from_numpy(self.attention), torch.from_numpy(solution))
+        self.farthest = max(self.farthest, float(divergence.mean()))
         return minimum.value, solution.mean(0) @ member
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One text in float64 on the CPU, the positions only that may have weight.
+
+    Attributes:
+        weights: attention, each row summing to exactly 1.
+        values: what one unit of weight adds to the output.
+        word: the word of each position, −1 for none.
+        queried: the words whose ranges are asked for.
+        words: how many there are.
+    """
+
+    weights: Float[np.ndarray, "rows seq"]
+    values: Float[np.ndarray, "rows seq dim"]
+    word: Int[np.ndarray, "seq"]
+    queried: Int[np.ndarray, "queried"]
+    words: int
+
+    def membership(self) -> Float[np.ndarray, "seq words"]:
+        """1 where a position is a piece of a word, else 0."""
+        member = np.zeros((len(self.word), self.words))
+        is_piece = self.word >= 0
+        member[is_piece, self.word[is_piece]] = 1
+        return member
 
 
 def _checked(
@@ -192,15 +237,11 @@ def _checked(
     mask: Tensor | None,
     positions: Tensor | None,
     words: Tensor | None,
-) -> tuple[np.ndarray, ...]:
-    """All of it as float64 on the CPU, rows summing to exactly 1."""
+) -> _Text:
+    """The arguments of `weight_ranges`, checked, without the positions outside the mask."""
     shapes = f"attention {tuple(attention.shape)}, values {tuple(values.shape)}"
-    if (
-        attention.ndim != 2
-        or values.ndim != 3
-        or values.shape[:2] != attention.shape
-        or not attention.shape[1]
-    ):
+    fits = attention.ndim == 2 and values.ndim == 3 and values.shape[:2] == attention.shape
+    if not fits or not attention.shape[1]:
         raise UserError(
             f"{shapes}: expected [rows, seq] and [rows, seq, dim], with one or more positions"
         )
@@ -209,26 +250,36 @@ def _checked(
     allowed = np.ones(seq, dtype=bool) if mask is None else mask.detach().cpu().numpy()
     if allowed.shape != (seq,) or allowed.dtype != bool:
         raise UserError(f"mask is {tuple(allowed.shape)} of {allowed.dtype}: expected bool [{seq}]")
+
     weights = attention.detach().double().cpu().numpy()
     sums = weights.sum(-1, keepdims=True)
-    wrong = ~(np.abs(sums[:, 0] - 1) <= SUM_TOLERANCE) | (weights < 0).any(-1)
-    if wrong.any():
-        row = int(wrong.argmax())
+    sums_to_one = np.abs(sums[:, 0] - 1) <= SUM_TOLERANCE  # False for NaN
+    is_wrong = ~sums_to_one | (weights < 0).any(-1)
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
         raise UserError(
-            f"attention row {row} sums to {sums[row, 0]:.6g}: expected weights of 0 or more that sum to 1"
+            f"attention row {row} sums to {sums[row, 0]:.6g}: "
+            f"expected weights of 0 or more that sum to 1"
         )
     if weights[:, ~allowed].any():
         raise UserError("attention has weight outside mask: expected 0 where mask is False")
     vectors = values.detach().double().cpu().numpy()
     if not np.isfinite(vectors[:, allowed]).all():
         raise UserError("values are not finite: check the model for NaN or infinity")
-    belongs = np.arange(seq) if words is None else words.detach().cpu().numpy()
-    if belongs.shape != (seq,) or belongs.min() < -1:
+
+    word = np.arange(seq) if words is None else words.detach().cpu().numpy()
+    if word.shape != (seq,) or word.min() < -1:
         raise UserError(
-            f"words is {tuple(belongs.shape)}: expected long [{seq}], numbers from 0, or -1 for none"
+            f"words is {tuple(word.shape)}: expected long [{seq}], numbers from 0, or -1 for none"
         )
-    count = belongs.max() + 1
-    asked = np.arange(count) if positions is None else positions.detach().cpu().numpy()
-    if asked.ndim != 1 or not np.isin(asked, np.arange(count)).all():
-        raise UserError(f"positions {asked.tolist()}: expected numbers from 0 to {count - 1}")
-    return weights / sums, vectors, allowed, asked, belongs
+    count = int(word.max()) + 1
+    queried = np.arange(count) if positions is None else positions.detach().cpu().numpy()
+    if queried.ndim != 1 or not np.isin(queried, np.arange(count)).all():
+        raise UserError(f"positions {queried.tolist()}: expected numbers from 0 to {count - 1}")
+    return _Text(
+        weights=(weights / sums)[:, allowed],
+        values=vectors[:, allowed],
+        word=word[allowed],
+        queried=queried,
+        words=count,
+    )

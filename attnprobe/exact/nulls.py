@@ -1,6 +1,8 @@
-"""What a test says of the same model under attentions that mean nothing, and what it would say of
-the best one: without the first a number cannot be read, and with both it becomes a skill from 0
-(meaningless) to 1 (as good as possible)."""
+"""What a test says of the same model under meaningless attention, and under the best one.
+
+Without the first a number cannot be read; with both it becomes a skill from 0 (meaningless) to 1
+(as good as possible).
+"""
 
 from typing import NamedTuple
 
@@ -38,12 +40,16 @@ def permute_attention(attention: Weights, content: Content, noise: Samples) -> S
 
 
 def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batch seq"]:
-    """Positions by ascending noise in [0, 1), those outside content last; equal noise in reading
-    order.
+    """Positions by ascending noise, those outside content last; equal noise in reading order.
 
     Sorts whole numbers that hold the noise in their high and the position in their low bits: numpy
     sorts these ten times faster than PyTorch finds a sorting order on a CPU, and this is nearly all
-    the work of a permutation."""
+    the work of a permutation.
+
+    Args:
+        noise: numbers in [0, 1).
+        content: positions that come first.
+    """
     bits = max(1, (noise.shape[-1] - 1).bit_length())
     position = torch.arange(noise.shape[-1], device=noise.device)
     keys = (noise * 2**44).long().masked_fill_(~content, 2**44)
@@ -56,26 +62,42 @@ def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batc
 
 
 class Drawn(NamedTuple):
-    """Attentions without meaning, as peaked as the model's own, and each one's top position: a
-    random one of level ones."""
+    """Attentions without meaning, as peaked as the model's own.
+
+    Attributes:
+        attention: the weights.
+        top: the position of each one's largest weight; of level ones a random one.
+    """
 
     attention: Samples
     top: Items
 
 
 def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> Drawn:
-    """The text's own weights on other positions, all orders equally likely; `noise`, `ties`:
-    independent uniform numbers."""
+    """The text's own weights on other positions, all orders equally likely.
+
+    Args:
+        attention: the model's own.
+        content: positions that take part.
+        noise: independent uniform numbers, which choose the order.
+        ties: likewise, which choose the top position among level ones.
+    """
     weights = permute_attention(attention, content, noise)
     return Drawn(weights, top_of(weights, content, ties))
 
 
 def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
-    """The softmax of normal scores that spread as much (standard deviation) as the logarithms of
-    the text's own weights; `noise`: independent standard normal numbers."""
+    """The softmax of normal scores that spread as much as the logarithms of the text's own weights.
+
+    Args:
+        attention: the model's own, whose standard deviation is taken.
+        content: positions that take part.
+        noise: independent standard normal numbers.
+    """
     count = content.sum(-1, keepdim=True).clamp(min=1)
     logarithm = torch.where(content, attention.clamp(min=LEAST).log(), 0)
-    centred = torch.where(content, logarithm - logarithm.sum(-1, keepdim=True) / count, 0)
+    mean = logarithm.sum(-1, keepdim=True) / count
+    centred = torch.where(content, logarithm - mean, 0)
     spread = (centred.square().sum(-1, keepdim=True) / count).sqrt()
     weights = (spread * noise).masked_fill(~content, -torch.inf).softmax(-1)
     return Drawn(weights, top_of(weights, content, noise))
@@ -87,8 +109,7 @@ def even(content: Content) -> Weights:
 
 
 def top_of(attention: Samples, content: Content, ties: Samples) -> Items:
-    """The content position with the largest weight; of several, the one with the largest number of
-    `ties`."""
+    """The content position with the largest weight; of level ones, the one with the largest tie."""
     level = is_top(attention, content)
     return ties.masked_fill(~level, -torch.inf).argmax(-1)
 
@@ -96,8 +117,10 @@ def top_of(attention: Samples, content: Content, ties: Samples) -> Items:
 def is_top(
     attention: Float[Tensor, "*samples batch seq"], content: Content
 ) -> Bool[Tensor, "*samples batch seq"]:
-    """Content positions whose weight is level with the largest, to nine digits: weights are stored
-    in float32."""
+    """Content positions whose weight is level with the largest, to nine digits.
+
+    Weights are stored in float32.
+    """
     inside = attention.masked_fill(~content, -1)
     return content & (inside >= inside.amax(-1, keepdim=True) * (1 - 1e-9))
 
@@ -108,31 +131,38 @@ def over_ties(values: Weights, level: Content) -> PerText:
 
 
 class Erased(NamedTuple):
-    """`drop`: probability that the decision loses, −1 to 1. `flip`: 1 where the decision is another
-    one afterwards, else 0. NaN where less than 1e-12 of the attention is left."""
+    """What erasing one item does; NaN where less than 1e-12 of the attention remains.
+
+    Attributes:
+        drop: probability that the decision loses, −1 to 1.
+        flip: 1 where the decision changes, else 0.
+    """
 
     drop: Float[Tensor, "*samples batch"]
     flip: Float[Tensor, "*samples batch"]
 
 
 def erased(readout: Readout, attention: Samples, item: Items) -> Erased:
-    """Erase one item of each attention and renormalise the rest. The decision is that under this
-    attention, whole."""
+    """Erase one item of each attention and renormalise the rest.
+
+    The decision is that under this attention before anything is erased.
+    """
+    remaining = attention.scatter(-1, item.unsqueeze(-1), 0)
+    mass = remaining.sum(-1, keepdim=True)
+    renormalised = remaining / torch.where(mass > 0, mass, 1)
     before = readout.logits(attention)
-    rest = attention.scatter(-1, item.unsqueeze(-1), 0)
-    mass = rest.sum(-1, keepdim=True)
-    defined = mass.squeeze(-1) >= LEAST_MASS
-    after = readout.logits(torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), attention))
+    after = readout.logits(torch.where(mass > 0, renormalised, attention))
+
     decision = before.argmax(-1, keepdim=True)
-    lost = (
-        (probabilities(before, readout.task) - probabilities(after, readout.task))
-        .gather(-1, decision)
-        .squeeze(-1)
-    )
+    change = probabilities(before, readout.task) - probabilities(after, readout.task)
+    drop = change.gather(-1, decision).squeeze(-1)
     lead = after.amax(-1) - after.gather(-1, decision).squeeze(-1)
-    flips = lead > LEAST_MASS * after.abs().nan_to_num(posinf=0).amax(-1).clamp(min=1)
+    flip = lead > LEAST_MASS * after.abs().nan_to_num(posinf=0).amax(-1).clamp(min=1)
+
+    is_defined = mass.squeeze(-1) >= LEAST_MASS
     return Erased(
-        torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan)
+        drop=torch.where(is_defined, drop, torch.nan),
+        flip=torch.where(is_defined, flip.double(), torch.nan),
     )
 
 
@@ -142,22 +172,33 @@ def each_erased(
     """Each position erased alone: `[batch, seq]`; NaN outside content.
 
     Args:
+        readout: of a batch of texts.
+        attention: the weights of which one is erased.
         top: the position of the largest weight, which is first put on each position in turn, in
             exchange for that position's own. The best of them is then the most that erasing the top
             item can do in this model with these weights, wherever the largest one lies.
     """
-    parts = []
-    for places in torch.arange(attention.shape[1], device=attention.device).split(
-        max(1, CHUNK // attention.numel())
-    ):
-        weights = attention.expand(len(places), -1, -1)
-        item = places.unsqueeze(-1).expand(-1, len(attention))
+    positions = torch.arange(attention.shape[1], device=attention.device)
+    drops = []
+    flips = []
+    for some_positions in positions.split(max(1, CHUNK // attention.numel())):
+        weights = attention.expand(len(some_positions), -1, -1)
+        item = some_positions.unsqueeze(-1).expand(-1, len(attention))
         if top is not None:
-            at = item.unsqueeze(-1)
-            of_top = top.view(1, -1, 1).expand(len(places), -1, 1)
-            largest = weights.gather(-1, of_top)
-            own = weights.gather(-1, at)
-            weights = weights.scatter(-1, of_top, own).scatter(-1, at, largest)
-        parts.append(erased(readout, weights, item))
-    joined = (torch.cat(column).T for column in zip(*parts, strict=True))
-    return Erased(*(torch.where(readout.content, one, torch.nan) for one in joined))
+            weights = _exchanged(weights, item, top.expand(len(some_positions), -1))
+        effect = erased(readout, weights, item)
+        drops.append(effect.drop)
+        flips.append(effect.flip)
+    return Erased(
+        drop=torch.where(readout.content, torch.cat(drops).T, torch.nan),
+        flip=torch.where(readout.content, torch.cat(flips).T, torch.nan),
+    )
+
+
+def _exchanged(weights: Samples, first: Items, second: Items) -> Samples:
+    """The same weights, those of two positions exchanged."""
+    first_index = first.unsqueeze(-1)
+    second_index = second.unsqueeze(-1)
+    first_weight = weights.gather(-1, first_index)
+    second_weight = weights.gather(-1, second_index)
+    return weights.scatter(-1, second_index, first_weight).scatter(-1, first_index, second_weight)

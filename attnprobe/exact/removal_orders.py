@@ -1,5 +1,7 @@
-"""How far apart can orders of removal be? Limits that no order passes, and orders that come as near
-to them as a search finds."""
+"""How far apart can orders of removal be?
+
+Limits that no order passes, and orders that come as near to them as a search finds.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +25,14 @@ CELLS = 2**22
 class ErasureLimits:
     """The least and the greatest lead of one class over another that erasing k positions can leave.
 
-    `lowest[:, k]` and `highest[:, k]` are for k = 0, 1, …, seq − 1 erased content positions. They
-    are NaN where that erases all of the attention, or more positions than there are. Both are
-    attained, each k by its own set. Where the sets are nested (`…_nested`), one order of removal
-    attains all of them, and the limits of a mean over k are attained too; elsewhere that mean is a
-    bound."""
+    Attributes:
+        lowest: `[:, k]` for k = 0, 1, …, seq − 1 erased content positions, each attained by a set
+            of its own; NaN where that erases all of the attention, or more than there is.
+        highest: likewise.
+        lowest_nested: whether the sets are nested. Then one order of removal attains all of them,
+            and the limit of a mean over k is attained too; elsewhere that mean is a bound.
+        highest_nested: likewise.
+    """
 
     lowest: Float[Tensor, "batch seq"]
     highest: Float[Tensor, "batch seq"]
@@ -53,15 +58,16 @@ def erasure_limits(
     classes the class's probability is a sigmoid of the lead: these are also the limits of every
     erasure curve and, averaged over k, of its area (AOPC).
 
-    The first three arguments are those of `attnprobe.exact.smallest_overtaking_sets`.
-
-    Args:
-        class_: the class whose lead is asked for, long `[batch]`.
-        rival: over which other class, long `[batch]`.
-
     Weights below 1e-12 count as none, so that what is kept is never rounding alone
     (`attnprobe.exact.checks`). Ties between positions go to the earlier one, which may hide that
     other, equally good sets are nested.
+
+    Args:
+        attention: as for `attnprobe.exact.smallest_overtaking_sets`.
+        position_logits: likewise.
+        content: likewise.
+        class_: the class whose lead is asked for, long `[batch]`.
+        rival: over which other class, long `[batch]`.
 
     Raises:
         UserError: see `attnprobe.exact.checks.checked`.
@@ -78,74 +84,101 @@ def erasure_limits(
 def _least(
     attention: Weights, lead: Weights, content: Content
 ) -> tuple[Weights, Bool[Tensor, "batch"]]:
-    """The least lead for each number of erased positions, text by text, and whether the sets that
-    have it are nested."""
+    """The least lead for each number of erased positions, text by text.
+
+    Returns:
+        The leads, and whether the sets that attain them are nested.
+    """
     least = torch.full_like(lead, torch.nan)
     nested = torch.ones(len(lead), dtype=torch.bool, device=lead.device)
-    for row, at in enumerate(content):
-        weights = attention[row, at]
-        leads = lead[row, at]
-        mass = attention[row, ~at].sum()
-        score = (attention[row, ~at] * lead[row, ~at]).sum()
-        numbers = torch.arange(len(weights) + 1, device=lead.device)[: lead.shape[1]]
-        parts = numbers.split(max(1, CELLS // max(len(weights), 1)))
-        found = zip(
-            *(_least_of_sizes(weights, leads, mass, score, part) for part in parts), strict=True
+    for row, is_content in enumerate(content):
+        text = _Erasable(
+            weights=attention[row, is_content],
+            leads=lead[row, is_content],
+            fixed_mass=attention[row, ~is_content].sum(),
+            fixed_score=(attention[row, ~is_content] * lead[row, ~is_content]).sum(),
         )
-        values, kept = (torch.cat(column) for column in found)
+        count = len(text.weights)
+        sizes = torch.arange(count + 1, device=lead.device)[: lead.shape[1]]
+        leads = []
+        kept_sets = []
+        for some_sizes in sizes.split(max(1, CELLS // max(count, 1))):
+            some_leads, some_sets = text.least_of_sizes(some_sizes)
+            leads.append(some_leads)
+            kept_sets.append(some_sets)
+        values = torch.cat(leads)
+        kept = torch.cat(kept_sets)
+
         least[row, : len(values)] = values
         # every kept set lies within the one before it, from which one position fewer is erased
-        nested[row] = ((kept[1:] <= kept[:-1]).all(-1) | values[1:].isnan()).all()
+        is_within = (kept[1:] <= kept[:-1]).all(-1)
+        nested[row] = (is_within | values[1:].isnan()).all()
     return least, nested
 
 
-def _least_of_sizes(
-    weights: Float[Tensor, "content"],
-    leads: Float[Tensor, "content"],
-    mass: Float[Tensor, ""],
-    score: Float[Tensor, ""],
-    numbers: Int[Tensor, "sizes"],
-) -> tuple[Float[Tensor, "sizes"], Bool[Tensor, "sizes content"]]:
-    """One text: the least lead with each number of positions erased (NaN where nothing is left),
-    and what is kept. `mass` and `score` are those of what cannot be erased."""
-    keep = len(weights) - numbers
-    place = torch.arange(len(weights), device=weights.device)
+@dataclass(frozen=True)
+class _Erasable:
+    """One text: weights and leads of the positions that may be erased; of the others, their total
+    weight and their share of the lead."""
 
-    def smallest(terms: Tensor, keep: Tensor) -> Tensor:
-        """The `keep` smallest terms of each row; of equal ones the last, so that the earliest are
-        erased first."""
+    weights: Float[Tensor, "content"]
+    leads: Float[Tensor, "content"]
+    fixed_mass: Float[Tensor, ""]
+    fixed_score: Float[Tensor, ""]
+
+    def least_of_sizes(
+        self, sizes: Int[Tensor, "sizes"]
+    ) -> tuple[Float[Tensor, "sizes"], Bool[Tensor, "sizes content"]]:
+        """The least lead with each number of positions erased, and which positions are kept then.
+
+        Dinkelbach's iteration, for all sizes at once; NaN where nothing is left.
+        """
+        remaining = len(self.weights) - sizes
+        # at first the heaviest are kept: if these have no mass, no set of that size has
+        kept = self._smallest(-self.weights.expand(len(sizes), -1), remaining)
+        least = self._lead(kept)
+        active = ~least.isnan()
+        for _ in range(STEPS):
+            if not active.any():
+                break
+            terms = self.weights * (self.leads - least[active, None])
+            proposal = self._smallest(terms, remaining[active])
+            proposed_lead = self._lead(proposal)
+            improves = proposed_lead < least[active]  # False for NaN: no mass, no solution
+            rows = active.nonzero()[:, 0]
+            kept[rows[improves]] = proposal[improves]
+            least[rows[improves]] = proposed_lead[improves]
+            active[rows[~improves]] = False
+        return least, kept
+
+    def _smallest(
+        self, terms: Float[Tensor, "sizes content"], remaining: Int[Tensor, "sizes"]
+    ) -> Bool[Tensor, "sizes content"]:
+        """The smallest terms of each row; of equal ones the last, so that the earliest are erased
+        first."""
         order = terms.flip(-1).sort(dim=-1, stable=True).indices
-        chosen = place < keep[:, None]
-        return torch.zeros_like(chosen).scatter(-1, order, chosen).flip(-1)
+        rank = torch.arange(terms.shape[-1], device=terms.device)
+        is_chosen = rank < remaining[:, None]
+        return torch.zeros_like(is_chosen).scatter(-1, order, is_chosen).flip(-1)
 
-    def lead(kept: Tensor) -> Tensor:
-        """The lead once only these and what cannot be erased are kept; NaN where no mass is."""
-        left = torch.where(kept, weights, 0).sum(-1) + mass
-        total = torch.where(kept, weights * leads, 0).sum(-1) + score
-        return torch.where(left > 0, total / left, torch.nan)
-
-    # to begin with the heaviest are kept: if these have no mass, no set of that size has
-    kept = smallest(-weights.expand(len(numbers), -1), keep)
-    ratio = lead(kept)
-    going = ~ratio.isnan()
-    for _ in range(STEPS):
-        if not going.any():
-            break
-        proposed = smallest(weights * (leads - ratio[going, None]), keep[going])
-        reached = lead(proposed)
-        better = reached < ratio[going]  # False for NaN: a set without mass is no solution
-        rows = going.nonzero()[:, 0]
-        kept[rows[better]], ratio[rows[better]] = proposed[better], reached[better]
-        going[rows[~better]] = False
-    return ratio, kept
+    def _lead(self, kept: Bool[Tensor, "sizes content"]) -> Float[Tensor, "sizes"]:
+        """The lead when only these and what cannot be erased are kept; NaN where no mass is."""
+        mass = torch.where(kept, self.weights, 0).sum(-1) + self.fixed_mass
+        score = torch.where(kept, self.weights * self.leads, 0).sum(-1) + self.fixed_score
+        return torch.where(mass > 0, score / mass, torch.nan)
 
 
 class OrderRange(NamedTuple):
-    """Of the mean fall over the prefixes of an order, −1 to 1, one number per text; NaN where it is
-    not defined.
+    """Limits of the mean fall over the prefixes of an order, −1 to 1, one number per text.
 
-    `lowest`, `highest`: certified, no order passes them. `lowest_found`, `highest_found`: what
-    orders that were found reach. The true limits lie between: equal where certified and found are.
+    NaN where the fall is not defined. The true limits lie between what is certified and what is
+    found: they are known where these are equal.
+
+    Attributes:
+        lowest: certified: no order falls less.
+        lowest_found: what an order that was found reaches.
+        highest_found: what an order that was found reaches.
+        highest: certified: no order falls more.
     """
 
     lowest: PerText
@@ -159,15 +192,25 @@ def mean_fall(
     lead: Float[Tensor, "seq"],
     order: Int[Tensor, "*orders content"],
 ) -> Float[Tensor, "*orders"]:
-    """The mean, over the prefixes of an order of removal but the last, which leaves nothing, of the
-    fall of sigmoid(lead): that of the whole text minus that of what is left, the attention of which
-    is renormalised. NaN where less than 1e-12 is left."""
+    """The mean fall of sigmoid(lead) over the prefixes of an order of removal.
+
+    The fall is that of the whole text minus that of what remains, its attention renormalised. The
+    last prefix, which leaves nothing, does not count. NaN where less than 1e-12 remains.
+
+    Args:
+        attention: weights, 0 or more.
+        lead: of one class over another, per position.
+        order: positions, first removed first.
+    """
     weights = attention[order]
     scores = (attention * lead)[order]
-    left, score = (one.flip(-1).cumsum(-1).flip(-1) for one in (weights, scores))
-    ratio = score[..., 1:] / torch.where(left[..., 1:] >= LEAST_MASS, left[..., 1:], torch.nan)
-    whole = (score[..., :1] / left[..., :1]).sigmoid()
-    return (whole - ratio.sigmoid()).mean(-1)
+    # sums over what remains before each removal
+    remaining_mass = weights.flip(-1).cumsum(-1).flip(-1)
+    remaining_score = scores.flip(-1).cumsum(-1).flip(-1)
+    mass = torch.where(remaining_mass[..., 1:] >= LEAST_MASS, remaining_mass[..., 1:], torch.nan)
+    remaining_lead = remaining_score[..., 1:] / mass
+    whole_lead = remaining_score[..., :1] / remaining_mass[..., :1]
+    return (whole_lead.sigmoid() - remaining_lead.sigmoid()).mean(-1)
 
 
 def order_limits(
@@ -179,16 +222,21 @@ def order_limits(
     rival: Int[Tensor, "batch"],
     beam: int,
 ) -> OrderRange:
-    """Of the mean fall (`mean_fall`) that any order of removing a text's positions can reach, for a
-    linear decoder.
+    """How little and how much the prediction can fall on average, whatever order positions go in.
 
-    The certified limits average those of each number of erasures (`erasure_limits`), whose sets no
-    single order need pass through. What is found comes from a beam search over the sets that are
-    removed: at each number of erasures the `beam` of them with the greatest sum so far are extended
-    by every position. It takes about beam · n² steps for n positions.
+    For a linear decoder; the average is `mean_fall`. The certified limits average those of each
+    number of erasures (`erasure_limits`), whose sets no single order need pass through. What is
+    found comes from a beam search over the sets that are removed: at each number of erasures the
+    `beam` of them with the greatest sum so far are extended by every position. It takes about
+    beam · n² steps for n positions.
 
     Args:
-        beam: 1 or more.
+        attention: as for `attnprobe.exact.smallest_overtaking_sets`.
+        position_logits: likewise.
+        content: likewise.
+        class_: the class whose lead is asked for.
+        rival: over which other class.
+        beam: sets that are extended at each step, 1 or more.
 
     Raises:
         UserError: see `attnprobe.exact.checks.checked`.
@@ -198,57 +246,68 @@ def order_limits(
     position_logits = position_logits.double()
     attention = attention.double()
     lead = position_logits[rows, :, class_] - position_logits[rows, :, rival]
-    found = torch.full((4, len(attention)), torch.nan, dtype=torch.float64, device=attention.device)
-    for row in range(len(attention)):
-        at = content[row]
-        count = int(at.sum())
-        if count < 2 or bool((attention[row, at] < LEAST_MASS).any()):
-            continue  # a position without attention can be the only one left: some orders are undefined
-        weights = attention[row, at]
-        leads = lead[row, at]
+    shape = (len(OrderRange._fields), len(attention))
+    ranges = torch.full(shape, torch.nan, dtype=torch.float64, device=attention.device)
+    for row, is_content in enumerate(content):
+        count = int(is_content.sum())
+        weights = attention[row, is_content]
+        if count < 2 or bool((weights < LEAST_MASS).any()):
+            # a position without attention can be the only one left: some orders are undefined
+            continue
+        leads = lead[row, is_content]
         whole = limits.lowest[row, 0].sigmoid()
-        low = (whole - limits.highest[row, 1:count].sigmoid()).mean()
-        high = (whole - limits.lowest[row, 1:count].sigmoid()).mean()
-        least, most = (
-            _searched(weights, leads, beam, pick) for pick in (torch.neg, torch.positive)
+        lowest = (whole - limits.highest[row, 1:count].sigmoid()).mean()
+        highest = (whole - limits.lowest[row, 1:count].sigmoid()).mean()
+        least = beam_search(weights, leads, beam, objective=torch.neg)
+        greatest = beam_search(weights, leads, beam, objective=torch.positive)
+        ranges[:, row] = torch.stack(
+            [lowest, least.clamp(min=lowest), greatest.clamp(max=highest), highest]
         )
-        found[:, row] = torch.stack([low, least.clamp(min=low), most.clamp(max=high), high])
-    return OrderRange(*found.unbind())
+    return OrderRange(*ranges.unbind())
 
 
-def _searched(
+def beam_search(
     weights: Float[Tensor, "content"],
     leads: Float[Tensor, "content"],
     beam: int,
-    pick: Callable[[Tensor], Tensor],
+    *,
+    objective: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, ""]:
-    """The mean fall of the order that a beam search finds; `pick` says what is to be great: the
-    fall or its opposite."""
+    """The mean fall of the order that a beam search finds.
+
+    Args:
+        weights: of the positions, above 0.
+        leads: of one class over another, per position.
+        beam: sets that are extended at each step.
+        objective: what is to be large: the fall itself, or its opposite.
+    """
     count = len(weights)
     device = weights.device
-    whole = ((weights * leads).sum() / weights.sum()).sigmoid()
-    # a set is known by the sum of its positions' numbers: two sets that share one would only cost
-    # the search one of them
-    numbers = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(0)).to(device)
-    gone = torch.zeros(1, count, dtype=torch.bool, device=device)
+    scores = weights * leads
+    whole = (scores.sum() / weights.sum()).sigmoid()
+    # a set is known by the sum of its positions' keys: two sets that share one would only cost the
+    # search one of them
+    keys = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(0)).to(device)
+
+    # the beam: which positions each set has removed, the sum of its falls, and its key
+    removed = torch.zeros(1, count, dtype=torch.bool, device=device)
     total = weights.new_zeros(1)
-    known = numbers.new_zeros(1)
+    set_keys = keys.new_zeros(1)
     for _ in range(count - 1):
-        left = (~gone * weights).sum(-1, keepdim=True) - weights
-        score = (~gone * (weights * leads)).sum(-1, keepdim=True) - weights * leads
-        reached = torch.where(
-            gone, torch.nan, total.unsqueeze(-1) + whole - (score / left).sigmoid()
-        ).flatten()
-        best = (
-            pick(reached)
-            .nan_to_num(nan=-torch.inf)
-            .argsort(descending=True, stable=True)[: int((~gone).sum())]
-        )
-        sets = (known.unsqueeze(-1) + numbers).flatten()[best].cpu().numpy()
-        first = torch.from_numpy(np.sort(np.unique(sets, return_index=True)[1])[:beam]).to(device)
-        chosen = best[first]
-        total = reached[chosen]
-        known = (known.unsqueeze(-1) + numbers).flatten()[chosen]
-        gone = gone[chosen // count].clone()
-        gone[torch.arange(len(gone), device=device), chosen % count] = True
-    return total[pick(total).argmax()] / (count - 1)
+        mass = (~removed * weights).sum(-1, keepdim=True) - weights
+        score = (~removed * scores).sum(-1, keepdim=True) - scores
+        extended = total.unsqueeze(-1) + whole - (score / mass).sigmoid()
+        extended = torch.where(removed, torch.nan, extended).flatten()
+        extended_keys = (set_keys.unsqueeze(-1) + keys).flatten()
+
+        value = objective(extended).nan_to_num(nan=-torch.inf)
+        candidates = value.argsort(descending=True, stable=True)[: int((~removed).sum())]
+        # several orders lead to one set: the best of them stands for it
+        _, first_of_set = np.unique(extended_keys[candidates].cpu().numpy(), return_index=True)
+        best = candidates[torch.from_numpy(np.sort(first_of_set)[:beam]).to(device)]
+
+        total = extended[best]
+        set_keys = extended_keys[best]
+        removed = removed[best // count].clone()
+        removed[torch.arange(len(removed), device=device), best % count] = True
+    return total[objective(total).argmax()] / (count - 1)

@@ -3,7 +3,8 @@
 A table holds one number for each of the 2^n subsets of n words, in the order of their bit masks:
 entry Σ_{i∈S} 2^i is that of S, so word i is in every entry whose bit i is set. Whether a set holds
 the words *removed* or the words *kept* is the caller's: `complement` turns one table into the
-other."""
+other.
+"""
 
 from dataclasses import dataclass
 from math import factorial
@@ -23,12 +24,18 @@ NONE = -1
 
 @dataclass(frozen=True)
 class PrefixLimits:
-    """The least and the greatest area that any order of removal can reach, and an order that
-    reaches each.
+    """The least and the greatest area that any order of removal can reach.
 
-    `lower` and `upper` are the mean drop over an order's n prefixes (one word removed, two, …,
-    all), the area over the perturbation curve (AOPC). The orders name words, first removed first;
-    of equally good ones the first in the dictionary."""
+    The area over the perturbation curve (AOPC) is the mean drop over an order's n prefixes: one
+    word removed, two, …, all.
+
+    Attributes:
+        lower: the least area.
+        upper: the greatest area.
+        lower_order: an order that reaches the least, as words, first removed first; of equally good
+            ones the first in the dictionary.
+        upper_order: likewise, the greatest.
+    """
 
     lower: Float[Tensor, "batch"]
     upper: Float[Tensor, "batch"]
@@ -38,8 +45,12 @@ class PrefixLimits:
 
 @dataclass(frozen=True)
 class SmallestSet:
-    """The fewest words for which something holds: `size` 0 or more, −1 where no set does it;
-    `members` then all False."""
+    """The fewest words for which something holds.
+
+    Attributes:
+        size: 0 or more; −1 where it holds for no set.
+        members: the words; all False where it holds for no set.
+    """
 
     size: Int[Tensor, "batch"]
     members: Bool[Tensor, "batch words"]
@@ -61,16 +72,18 @@ def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
         UserError: not two axes, a length that is not a power of 2 (or above 2^24), values that are
             not finite, or a drop without removal.
 
-    >>> limits = prefix_limits(torch.tensor([[0.0, 0.1, 0.6, 0.7]]))  # nothing, word 0, word 1, both removed
+    >>> drop = torch.tensor([[0.0, 0.1, 0.6, 0.7]])  # nothing, word 0, word 1, both removed
+    >>> limits = prefix_limits(drop)
     >>> limits.upper_order.tolist(), round(limits.upper.item(), 3)
     ([[1, 0]], 0.65)
     """
     drop, _ = _checked(drop, "drop")
-    started = drop[:, 0] != 0
-    if started.any():
-        row = int(started.nonzero()[0, 0])
+    is_wrong = drop[:, 0] != 0
+    if is_wrong.any():
+        row = int(is_wrong.nonzero()[0, 0])
         raise UserError(
-            f"drop[{row}, 0] is {drop[row, 0].item():.6g}: expected 0, since nothing is removed there"
+            f"drop[{row}, 0] is {drop[row, 0].item():.6g}: "
+            f"expected 0, since nothing is removed there"
         )
     upper, upper_order = _longest_path(drop)
     lower, lower_order = _longest_path(-drop)
@@ -78,10 +91,10 @@ def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
 
 
 def shapley_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]:
-    """Each word's Shapley value: its mean contribution over all orders in which words may be added
-    (Shapley 1953).
+    """Each word's Shapley value: its mean contribution over all orders of adding words.
 
-    φ_i = Σ_{S∌i} |S|! (n − |S| − 1)! / n! · (v(S ∪ i) − v(S)); their sum is v(all) − v(none).
+    φ_i = Σ_{S∌i} |S|! (n − |S| − 1)! / n! · (v(S ∪ i) − v(S)); their sum is v(all) − v(none)
+    (Shapley 1953).
 
     Args:
         value: of every subset by bit mask, `[batch, 2**n]`. A table of *drops by words removed*
@@ -95,16 +108,23 @@ def shapley_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
     [[2.0, 3.0]]
     """
     value, words = _checked(value, "value")
-    others = _sizes(words - 1, value.device)
-    weight = [factorial(s) * factorial(words - s - 1) / factorial(words) for s in range(words)]
-    return _expected_gain(value, value.new_tensor(weight)[others])
+    weight_by_size = [
+        factorial(size) * factorial(words - size - 1) / factorial(words) for size in range(words)
+    ]
+    sizes = _sizes(words - 1, value.device)
+    return _expected_gain(value, value.new_tensor(weight_by_size)[sizes])
 
 
 def banzhaf_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]:
-    """Each word's Banzhaf value: its mean contribution over all 2^(n−1) sets of the other words
-    (Banzhaf 1965).
+    """Each word's Banzhaf value: its mean contribution over all 2^(n−1) sets of the other words.
 
-    Arguments and errors as `shapley_values`. The values need not add up to v(all) − v(none).
+    Banzhaf 1965. The values need not add up to v(all) − v(none).
+
+    Args:
+        value: as for `shapley_values`.
+
+    Raises:
+        UserError: as `shapley_values`.
     """
     value, _ = _checked(value, "value")
     return _expected_gain(value, value.new_full((value.shape[1] // 2,), 2 / value.shape[1]))
@@ -115,35 +135,43 @@ def shapley_interactions(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch w
     diagonal.
 
     I_ij = Σ_{S∌i,j} |S|! (n − |S| − 2)! / (n − 1)! · (v(S ∪ ij) − v(S ∪ i) − v(S ∪ j) + v(S)):
-    above 0 where two words do more together than each alone. Arguments and errors as
-    `shapley_values`. A table by words *removed* gives the same indices with the opposite sign."""
+    above 0 where two words do more together than each alone.
+
+    Args:
+        value: as for `shapley_values`. A table by words *removed* gives the same indices with the
+            opposite sign.
+
+    Raises:
+        UserError: as `shapley_values`.
+    """
     value, words = _checked(value, "value")
     index = value.new_zeros(len(value), words, words)
     if words < 2:
         return index
-    pairs = [
-        factorial(s) * factorial(words - s - 2) / factorial(words - 1) for s in range(words - 1)
+    weight_by_size = [
+        factorial(size) * factorial(words - size - 2) / factorial(words - 1)
+        for size in range(words - 1)
     ]
-    weight = value.new_tensor(pairs)[_sizes(words - 2, value.device)]
+    weight = value.new_tensor(weight_by_size)[_sizes(words - 2, value.device)]
     for second in range(1, words):
-        without, with_second = _split(value, second)
-        gain = (with_second - without).flatten(1)
+        without_second, with_second = _split(value, second)
+        gain = (with_second - without_second).flatten(1)
         for first in range(second):
-            alone, together = _split(gain, first)
-            index[:, first, second] = index[:, second, first] = (together - alone).flatten(
-                1
-            ) @ weight
+            gain_without_first, gain_with_first = _split(gain, first)
+            interaction = (gain_with_first - gain_without_first).flatten(1) @ weight
+            index[:, first, second] = interaction
+            index[:, second, first] = interaction
     return index
 
 
 def complement(table: Tensor) -> Tensor:
     """The same table by the words that are *not* in the set: by words removed instead of kept, or
-    back."""
+    the reverse."""
     return table.flip(-1)  # the complement of mask m is 2^n − 1 − m
 
 
 def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
-    """Those subsets for which something holds, but for none of their proper subsets.
+    """The subsets for which something holds that holds for none of their proper subsets.
 
     With `holds` = "the decision differs once these words are removed" they are the minimal
     necessary sets (Carter et al. 2019 search for one); with "the decision stands when only these
@@ -156,28 +184,34 @@ def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
         UserError: not two axes of torch.bool, or a length that is not a power of 2.
     """
     holds, words = _checked(holds, "holds", boolean=True)
-    within = holds.clone()  # … for the set or for some subset of it
+    holds_within = holds.clone()  # for the set, or for some subset of it
     for word in range(words):
-        without, with_word = _split(within, word)
-        with_word |= without
-    smaller = torch.zeros_like(holds)
+        without_word, with_word = _split(holds_within, word)
+        with_word |= without_word
+    holds_for_smaller = torch.zeros_like(holds)
     for word in range(words):
-        _split(smaller, word)[1].logical_or_(_split(within, word)[0])
-    return holds & ~smaller
+        _, with_word = _split(holds_for_smaller, word)
+        without_word, _ = _split(holds_within, word)
+        with_word |= without_word
+    return holds & ~holds_for_smaller
 
 
 def smallest_set(holds: Shaped[Tensor, "..."]) -> SmallestSet:
-    """The fewest words for which something holds; among equally few those with the smallest bit
-    mask.
+    """The fewest words for which something holds; of equally few, those with the smallest bit mask.
 
-    Arguments and errors as `minimal_sets`. With "the decision differs once these words are removed"
-    this is the smallest flipping set of words *at the input*, which no linear decoder is needed
-    for."""
+    With "the decision differs once these words are removed" this is the smallest flipping set of
+    words *at the input*, which no linear decoder is needed for.
+
+    Args:
+        holds: as for `minimal_sets`.
+
+    Raises:
+        UserError: as `minimal_sets`.
+    """
     holds, words = _checked(holds, "holds", boolean=True)
     # one number orders sets by size first, by mask second
-    rank = _sizes(words, holds.device) * holds.shape[1] + torch.arange(
-        holds.shape[1], device=holds.device
-    )
+    masks = torch.arange(holds.shape[1], device=holds.device)
+    rank = _sizes(words, holds.device) * holds.shape[1] + masks
     mask = torch.where(holds, rank, torch.iinfo(torch.long).max).argmin(-1)
     exists = holds.any(-1)
     members = (mask[:, None] >> torch.arange(words, device=holds.device)) & 1 == 1
@@ -190,19 +224,23 @@ def _checked(table: Tensor, name: str, *, boolean: bool = False) -> tuple[Tensor
     shape = tuple(table.shape)
     if table.ndim != 2 or shape[1] < 2 or shape[1] & (shape[1] - 1):
         raise UserError(
-            f"{name} has shape {shape}: expected [batch, 2**n], one entry for each subset of n ≥ 1 words by its bit mask"
+            f"{name} has shape {shape}: expected [batch, 2**n], "
+            f"one entry for each subset of n ≥ 1 words by its bit mask"
         )
-    if (words := shape[1].bit_length() - 1) > MOST_WORDS:
+    words = shape[1].bit_length() - 1
+    if words > MOST_WORDS:
         raise UserError(f"{name} has the subsets of {words} words: expected {MOST_WORDS} or fewer")
     if boolean:
         if table.dtype != torch.bool:
             raise UserError(
-                f"{name} is of {table.dtype}: expected torch.bool, True where it holds for the subset"
+                f"{name} is of {table.dtype}: "
+                f"expected torch.bool, True where it holds for the subset"
             )
         return table.detach(), words
     refuse_integers(**{name: table})
-    if (broken := ~table.isfinite().all(-1)).any():
-        row = int(broken.nonzero()[0, 0])
+    is_broken = ~table.isfinite().all(-1)
+    if is_broken.any():
+        row = int(is_broken.nonzero()[0, 0])
         raise UserError(f"{name} is not finite in row {row}: check the model for NaN or infinity")
     return table.detach().double(), words
 
@@ -216,7 +254,7 @@ def _sizes(words: int, device: torch.device) -> Int[Tensor, "subsets"]:
 
 
 def _split(table: Tensor, word: int) -> tuple[Tensor, Tensor]:
-    """Two views `[batch, …]`: the subsets without the word and, in the same order, the same subsets
+    """Two views of a table: the subsets without the word, and in the same order the same subsets
     with it."""
     halves = table.view(len(table), -1, 2, 2**word)
     return halves[:, :, 0], halves[:, :, 1]
@@ -229,8 +267,8 @@ def _expected_gain(
     the other words."""
     gains = []
     for word in range(value.shape[1].bit_length() - 1):
-        without, with_word = _split(value, word)
-        gains.append((with_word - without).flatten(1) @ weight)
+        without_word, with_word = _split(value, word)
+        gains.append((with_word - without_word).flatten(1) @ weight)
     return torch.stack(gains, 1)
 
 
@@ -239,27 +277,25 @@ def _longest_path(
 ) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
     """The greatest mean of `gain` over the prefixes of an order, and the first such order."""
     words = gain.shape[1].bit_length() - 1
-    best = torch.zeros_like(gain)  # of a set: the most that the words still to come can add
-    following = torch.zeros_like(gain, dtype=torch.uint8)  # and which of them comes next
+    # of each set: the most that the words still to come can add, and which of them comes next
+    value_to_go = torch.zeros_like(gain)
+    next_word = torch.zeros_like(gain, dtype=torch.uint8)
     masks = torch.arange(gain.shape[1], device=gain.device)
     sizes = _sizes(words, gain.device)
     for size in range(words - 1, -1, -1):
         sets = masks[sizes == size]
         # the words that are not in each of these sets, ascending: argmax takes the first of equals
-        absent = (
-            ((sets[:, None] >> masks[:words]) & 1 == 0)
-            .nonzero()[:, 1]
-            .view(len(sets), words - size)
-        )
+        is_absent = (sets[:, None] >> masks[:words]) & 1 == 0
+        absent = is_absent.nonzero()[:, 1].view(len(sets), words - size)
         larger = sets[:, None] | (1 << absent)
-        reached, choice = (gain[:, larger] + best[:, larger]).max(-1)
-        best[:, sets] = reached
-        following[:, sets] = (
-            absent.expand(len(gain), -1, -1).gather(-1, choice[..., None])[..., 0].byte()
-        )
+        value_to_go[:, sets], choice = (gain[:, larger] + value_to_go[:, larger]).max(-1)
+        chosen = absent.expand(len(gain), -1, -1).gather(-1, choice[..., None])[..., 0]
+        next_word[:, sets] = chosen.byte()
+
     order = torch.zeros(len(gain), words, dtype=torch.long, device=gain.device)
-    at = torch.zeros(len(gain), 1, dtype=torch.long, device=gain.device)
+    mask = torch.zeros(len(gain), 1, dtype=torch.long, device=gain.device)
     for step in range(words):
-        order[:, step : step + 1] = following.gather(1, at).long()
-        at |= 1 << order[:, step : step + 1]
-    return best[:, 0] / words, order
+        word = next_word.gather(1, mask).long()
+        order[:, step] = word[:, 0]
+        mask |= 1 << word
+    return value_to_go[:, 0] / words, order

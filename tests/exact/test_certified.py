@@ -148,7 +148,7 @@ def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, ends):
     good = farthest_attention(attention, logits, content, epsilon=0.02)
 
     def fails(programme, cost):
-        return programme.no_answer(cost, np.zeros(0)) if ends == "stalled" else None
+        return programme.without_optimum(cost, np.zeros(0)) if ends == "stalled" else None
 
     monkeypatch.setattr(bound.Programme, "minimise", fails)
     result = farthest_attention(attention, logits, content, epsilon=0.02)

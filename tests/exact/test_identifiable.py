@@ -79,8 +79,8 @@ def test_a_solver_without_an_answer_leaves_bounds_and_never_raises(monkeypatch):
     means = vertices(attention, values).mean(1)
     minimise = linear_programme.Programme.minimise
     answers = {
-        "stalled": lambda own, cost: own.no_answer(cost, minimise(own, cost).price),
-        "without prices": lambda own, cost: own.no_answer(cost, np.zeros(0)),
+        "stalled": lambda own, cost: own.without_optimum(cost, minimise(own, cost).price),
+        "without prices": lambda own, cost: own.without_optimum(cost, np.zeros(0)),
         "infeasible": lambda own, cost: None,
     }
     for answer in answers.values():
