@@ -139,7 +139,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
 
     constructible(config, overrides)
     from attnprobe.findings.groups import read_run
-    from attnprobe.findings.table import findings_of
+    from attnprobe.findings.headlines import compare
+    from attnprobe.findings.stored import card_of_run
     from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run
@@ -161,9 +162,9 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     directory = run(config, sweep=sweep)
     RESULTS.append(directory)
     read = read_run(directory)
-    lines = answer_lines(findings_of(read), read.quality, read.attention_on)
+    lines = answer_lines(card_of_run(read), read.quality, read.attention_on)
     if config.verbose:
-        print_summary(read.numbers, classes=read.manifest.get("classes", []))
+        print_summary(compare(read.numbers), classes=read.manifest.get("classes", []))
         tables = read.manifest.get("tables", {})
         counts = read.manifest.get("counts", {})
         lines = [*data_notes(counts), *notes_of_tests([tables]), *lines]

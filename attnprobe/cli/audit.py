@@ -85,8 +85,8 @@ def audit(arguments: Sequence[str]) -> None:
     study = hydra_command.RESULTS[-1]
     with answering():
         from attnprobe.findings.changes import run_at
+        from attnprobe.findings.stored import card_of_study
         from attnprobe.findings.studies.base import read_study
-        from attnprobe.findings.table import findings_of_study
         from attnprobe.report.publish import PAGE
 
         if asked.archive is not None:
@@ -94,7 +94,7 @@ def audit(arguments: Sequence[str]) -> None:
                 f"archive: {write_archive([*read_study(study).runs, study], study / PAGE, asked.archive)}"
             )
         if asked.fail_if:
-            judge(asked.fail_if, *names_in(run_at(study), findings_of_study(read_study(study))))
+            judge(asked.fail_if, *names_in(run_at(study), card_of_study(read_study(study))))
 
 
 def in_shell(word: str) -> str:

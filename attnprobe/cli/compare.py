@@ -53,7 +53,7 @@ def compare(arguments: Sequence[str]) -> None:
     asked = compare_parser().parse_args(arguments)
     with answering():
         from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
-        from attnprobe.findings.table import findings_of
+        from attnprobe.findings.stored import card_of_run
         from attnprobe.report.tables import csv_table
         from attnprobe.results.files import write_text
         from attnprobe.results.writer import OwnFolder
@@ -73,7 +73,7 @@ def compare(arguments: Sequence[str]) -> None:
             print(f"tables: {asked.output}")
         if asked.fail_if:
             (before, verdicts_before), (now, verdicts) = (
-                names_in(run, findings_of(run)) for run in (first, second)
+                names_in(run, card_of_run(run)) for run in (first, second)
             )
             numbers = now | {f"first.{name}": value for name, value in before.items()}
             numbers |= {

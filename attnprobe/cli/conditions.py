@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from attnprobe.core.errors import UserError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from attnprobe.findings.groups import Run
+    from attnprobe.findings.judgement import Card
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -55,7 +54,8 @@ class Condition:
     ) -> tuple[bool, float | str]:
         """Whether it is true, and what was compared; a `UserError` where that is not there, is
         several or undefined: no condition is passed over."""
-        from attnprobe.findings.verdicts import TESTED_BY, in_a_word
+        from attnprobe.evidence.verdicts import Verdict
+        from attnprobe.findings.lines import CARD
 
         names: Mapping[str, float | str] = verdicts if isinstance(self.value, str) else numbers
         name = self.name
@@ -68,7 +68,7 @@ class Condition:
                 if one.startswith(side) and (side or not one.startswith(SIDES))
             ]
             wanted = name.removeprefix(side)
-            criterion = [f"{one}.{level}" for one, level in TESTED_BY if one == wanted]
+            criterion = [".".join(line.place) for line in CARD if line.criterion == wanted]
             meant = [
                 one
                 for one in own
@@ -79,9 +79,7 @@ class Condition:
             elif meant:
                 problem = f"{name!r} may be {' or '.join(side + one for one in meant)}: name one"
             elif criterion:
-                by = dict.fromkeys(
-                    setting for (one, _), setting in TESTED_BY.items() if one == wanted
-                )
+                by = dict.fromkeys(line.tested_by for line in CARD if line.criterion == wanted)
                 problem = f"{name!r} was not tested here ({' or '.join(by)} tests it)"
             else:
                 problem = f"no {'verdict on' if names is verdicts else 'number called'} {name!r}"
@@ -98,7 +96,7 @@ class Condition:
             raise UserError(f"--fail-if {self.text!r}: {problem}")
         value = names[name]
         if isinstance(self.value, str) or isinstance(value, str):
-            return (self.value in (value, in_a_word(str(value)))) == (self.operator == "=="), value
+            return (self.value in (value, Verdict(value).answer)) == (self.operator == "=="), value
         return OPERATORS[self.operator](value, self.value), value
 
 
@@ -133,18 +131,15 @@ def add_conditions(parser: ArgumentParser, example: str) -> None:
     )
 
 
-def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[str, str]]:
+def names_in(run: "Run", card: "Card") -> tuple[dict[str, float], dict[str, str]]:
     """The numbers and the verdicts of a run by name, from its headline numbers and the findings on
     its group."""
-    from attnprobe.findings.table import named_verdicts
-    from attnprobe.report.terminal import headline
+    from attnprobe.findings.headlines import headline
 
-    found = named_verdicts(table)
+    judgements = card.named_judgements()
     numbers = {name.replace("/", "."): value for name, value in headline(run.numbers).items()}
-    return (
-        numbers | {name: value for name, (value, _) in found.items()},
-        {name: verdict for name, (_, verdict) in found.items()},
-    )
+    numbers |= {name: judgement.value for name, judgement in judgements.items()}
+    return numbers, {name: judgement.verdict for name, judgement in judgements.items()}
 
 
 def judge(

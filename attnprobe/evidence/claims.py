@@ -12,6 +12,7 @@ import scipy
 
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import over_pairs, parts_of
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.results.numbers import EVERY, Numbers
 
 CRITERIA = {
@@ -96,15 +97,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim after it was put to the test on one data set and model."""
+    """A claim after it was put to the test on one data set and model.
+
+    Attributes:
+        claim: what was asked.
+        evidence: the number that came of it.
+        data: name of the data set.
+        model: name of the model.
+        section: the part of a page that shows it; empty where there is no page yet.
+    """
 
     claim: Claim
     evidence: Evidence
     data: str
     model: str
+    section: str = ""
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
+        """What the number says by itself."""
         return self.evidence.exceeds(self.claim.threshold, self.claim.smallest)
 
 

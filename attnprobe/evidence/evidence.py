@@ -21,30 +21,16 @@ from attnprobe.evidence.statistics import (
     resampled_runs,
     wilson,
 )
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
 from attnprobe.results.table import RANGES
 
-MEETS = "meets"
-FAILS = "fails"
-NO_DIFFERENCE = "no relevant difference"
-CANNOT_DECIDE = "cannot decide"
-TOO_RARE = "too rare to say"
-NOT_INFORMATIVE = "not informative"
-NOT_MEANINGFUL = "not meaningful"
-NOT_TESTED = "not tested"
-VERDICTS = (
-    MEETS,
-    FAILS,
-    NO_DIFFERENCE,
-    CANNOT_DECIDE,
-    TOO_RARE,
-    NOT_INFORMATIVE,
-    NOT_MEANINGFUL,
-    NOT_TESTED,
-)
-"""Every verdict, of a claim as of a criterion. The first six follow from a number alone; a
-criterion is also `not meaningful` where the model guesses, and `not tested` without a number."""
-DECIDED = (MEETS, FAILS, NO_DIFFERENCE)
+MEETS = Verdict.MEETS
+FAILS = Verdict.FAILS
+NO_DIFFERENCE = Verdict.NO_DIFFERENCE
+CANNOT_DECIDE = Verdict.CANNOT_DECIDE
+TOO_RARE = Verdict.TOO_RARE
+NOT_INFORMATIVE = Verdict.NOT_INFORMATIVE
 
 
 @dataclass(frozen=True)
@@ -121,7 +107,7 @@ class Evidence:
             self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high))
         )
 
-    def exceeds(self, threshold: float, smallest: float = 0.0) -> str:
+    def exceeds(self, threshold: float, smallest: float = 0.0) -> Verdict:
         """What the whole interval says of "above the threshold by more than the smallest difference
         of interest".
 

@@ -1,10 +1,11 @@
 """Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts
-and examples."""
+and examples.
+"""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,13 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.reading import present
+from attnprobe.evidence.reading import Headline, present
 from attnprobe.evidence.statistics import interval
+from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Run, read_runs
+from attnprobe.findings.judgement import Card
+from attnprobe.findings.stored import card_of_run
 from attnprobe.findings.studies.base import STUDY, read_study
-from attnprobe.findings.table import answer, card, findings_of
-from attnprobe.findings.verdicts import UNASKED
 from attnprobe.plots.heatmap import label_text
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.table import repeats_of
@@ -27,6 +29,56 @@ CORRECT = "correct"
 SAME = {"accuracy", "exact_match"}
 """The same share, of all texts of each run and without an interval: not shown a second time."""
 MOST_WORDS = 25
+"""Words of a text that are shown."""
+
+
+@dataclass(frozen=True)
+class ChangedNumber:
+    """A headline number of both runs.
+
+    Attributes:
+        probe: whose number it is.
+        metric: its name.
+        title: the name in words.
+        n: texts that both runs have a number for; 0 for a number of the whole split.
+        first: mean of the first run's numbers.
+        second: mean of the second run's numbers.
+        change: mean of the paired differences, second minus first.
+        low: lower end of the change's 95 % interval (paired bootstrap over the texts); NaN for a
+            number of the whole split.
+        high: upper end of the interval.
+    """
+
+    probe: str
+    metric: str
+    title: str
+    n: int
+    first: float
+    second: float
+    change: float
+    low: float = np.nan
+    high: float = np.nan
+
+
+@dataclass(frozen=True)
+class ChangedVerdict:
+    """What two runs say of one criterion.
+
+    Attributes:
+        criterion: its name, with the level where several are asked.
+        first: the first run's answer.
+        second: the second run's answer.
+        change: `changed`, `only in A`, `only in B`, or empty.
+        first_value: the number that the first answer goes by; NaN where nothing was tested.
+        second_value: the number that the second answer goes by.
+    """
+
+    criterion: str
+    first: str
+    second: str
+    change: str
+    first_value: float
+    second_value: float
 
 
 @dataclass(frozen=True)
@@ -34,17 +86,18 @@ class Changes:
     """What changed from one run to another.
 
     Attributes:
-        numbers: a row per headline number that both have: `probe metric title n first second change
-            low high`; `change` with its 95 % interval (paired bootstrap over the texts; NaN for
-            numbers of a whole split).
-        verdicts: a row per criterion that either was tested on: `criterion first second`, the
-            answers, `change`, and the numbers that they go by: `first_value second_value`.
+        numbers: a row per headline number that both have; the columns are the attributes of
+            `ChangedNumber`.
+        verdicts: a row per criterion that either was tested on; the columns are the attributes of
+            `ChangedVerdict`.
         sentences: what each run's own page says first of its attention.
         examples: a row per text that both have: `example_id text label first second attention`, the
             predicted classes, and the JSD of the attentions in nats (NaN: over different units);
             other predictions first, then the largest.
-        shared, first_only, second_only, flipped: numbers of texts; `flipped`: with another
-        prediction.
+        shared: number of texts that both have.
+        first_only: number of texts that only the first run has.
+        second_only: number of texts that only the second run has.
+        flipped: number of shared texts with another prediction.
     """
 
     numbers: pd.DataFrame
@@ -58,8 +111,10 @@ class Changes:
 
 
 def run_at(place: str | os.PathLike) -> Run:
-    """The one finished run at a place: a run's directory, or a study's, whose examined run is
-    meant.
+    """The one finished run at a place.
+
+    Args:
+        place: a run's directory, or a study's, whose examined run is meant.
 
     Raises:
         UserError: no finished run there, or several.
@@ -78,39 +133,48 @@ def compare_runs(first: Run, second: Run) -> Changes:
     """Compare two runs text by text.
 
     Raises:
-        UserError: they have no text in common, or other classes.
+        UserError: they have no text in common, or their classes differ.
     """
-    classes, others = (tuple(run.manifest.get("classes", ())) for run in (first, second))
-    if classes != others:
+    classes = tuple(first.manifest.get("classes", ()))
+    second_classes = tuple(second.manifest.get("classes", ()))
+    if classes != second_classes:
         raise UserError(
-            f"{first.directory} has the classes {', '.join(classes)}, {second.directory} {', '.join(others)}: only runs on "
-            f"the same classes can be compared"
+            f"{first.directory} has the classes {', '.join(classes)}, {second.directory} "
+            f"{', '.join(second_classes)}: only runs on the same classes can be compared"
         )
-    tables = [examples_of(run) for run in (first, second)]
-    both = tables[0].index.intersection(tables[1].index)
-    if not len(both):
+    first_examples = examples_of(first)
+    second_examples = examples_of(second)
+    shared = first_examples.index.intersection(second_examples.index)
+    if not len(shared):
         raise UserError(
-            f"{first.directory} and {second.directory} have no test text in common: both must have read the same file with "
-            f"the same data.split_seed"
+            f"{first.directory} and {second.directory} have no test text in common: both must have "
+            f"read the same file with the same data.split_seed"
         )
-    one, other = (table.loc[both] for table in tables)
-    found = [findings_of(run) for run in (first, second)]
-    examples = compared_examples(one, other, classes)
+    before = first_examples.loc[shared]
+    after = second_examples.loc[shared]
+    first_card = card_of_run(first)
+    second_card = card_of_run(second)
+    examples = changed_examples(before, after, classes)
+    numbers = [
+        _changed_correctness(before, after),
+        *_changed_headlines(first, second, before["example_id"].to_numpy()),
+    ]
     return Changes(
-        numbers=numbers_of(first, second, one, other),
-        verdicts=compared_verdicts(*found),
-        sentences=(answer(found[0]).words, answer(found[1]).words),
+        numbers=_table(numbers, ChangedNumber),
+        verdicts=changed_verdicts(first_card, second_card),
+        sentences=(first_card.summary.words, second_card.summary.words),
         examples=examples,
-        shared=len(both),
-        first_only=len(tables[0]) - len(both),
-        second_only=len(tables[1]) - len(both),
+        shared=len(shared),
+        first_only=len(first_examples) - len(shared),
+        second_only=len(second_examples) - len(shared),
         flipped=int((examples["first"] != examples["second"]).sum()),
     )
 
 
 def examples_of(run: Run) -> pd.DataFrame:
-    """The probed texts, by number and words: the same number in another file would be another
-    text."""
+    """The probed texts, indexed by number and words: the same number in another file would be
+    another text.
+    """
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
     table = run.files.examples(run.split, columns=wanted).to_pandas()
     table = table[~table["example_id"].isin(repeats_of(run.files))]
@@ -118,85 +182,149 @@ def examples_of(run: Run) -> pd.DataFrame:
     return table.assign(words=words).set_index(["example_id", "words"], drop=False)
 
 
-def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Every headline number that both runs have, and how it changed."""
-    ids = one["example_id"].to_numpy()
-    rows: list[dict[Any, Any]] = []
+def _changed_correctness(before: pd.DataFrame, after: pd.DataFrame) -> ChangedNumber:
+    def is_correct(examples: pd.DataFrame) -> "pd.Series[float]":
+        words = examples[["prediction", "label"]].map(lambda cell: label_text(cell, ()))
+        return (words["prediction"] == words["label"]).astype(float)
 
-    def add(
-        probe: str,
-        metric: str,
-        title: str,
-        values: "list[pd.Series[float]]",
-        *,
-        whole: bool = False,
-    ) -> None:
-        """The number of both runs, and the mean of its paired differences, without an interval
-        where it is of the whole split; texts where either is undefined are left out."""
-        columns = zip(("first", "second"), values, strict=True)
-        both = pd.DataFrame({name: own.to_numpy(float) for name, own in columns}).dropna()
-        change, low, high = interval((both["second"] - both["first"]).to_numpy())
-        spread = {"low": np.nan, "high": np.nan} if whole else {"low": low, "high": high}
-        about = {"probe": probe, "metric": metric, "title": title, "n": 0 if whole else len(both)}
-        rows.append(
-            about | {name: both[name].mean() for name in both} | {"change": change} | spread
-        )
+    return _paired(
+        "performance", CORRECT, "accuracy (same texts)", is_correct(before), is_correct(after)
+    )
 
-    words = [
-        table[["prediction", "label"]].map(lambda cell: label_text(cell, ()))
-        for table in (one, other)
-    ]
-    right = [(table["prediction"] == table["label"]).astype(float) for table in words]
-    add("performance", CORRECT, "accuracy (same texts)", right)
+
+def _changed_headlines(first: Run, second: Run, example_ids: np.ndarray) -> Iterator[ChangedNumber]:
+    """Every headline number that both runs have."""
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
-            if number.spread or (reading.probe == "performance" and number.metric in SAME):
+            is_shown_already = reading.probe == "performance" and number.metric in SAME
+            if number.spread or is_shown_already:
                 continue
-            both = [
-                number.values(run.numbers.rows(reading.probe, number.metrics))
-                for run in (first, second)
-            ]
-            whole = all(WHOLE_SPLIT in series.index for series in both)
-            values = both if whole else [series.reindex(ids) for series in both]
-            if all(series.notna().any() for series in values):
-                add(reading.probe, number.key, number.title, values, whole=whole)
-    return pd.DataFrame(rows)
+            change = _changed_headline(first, second, reading.probe, number, example_ids)
+            if change is not None:
+                yield change
 
 
-def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """What each run's findings say of every criterion that either was tested on, with the number
-    that it goes by."""
-    sides = [
-        card(table)[["answer", "value"]].set_axis([name, f"{name}_value"], axis=1)
-        for name, table in (("first", first), ("second", second))
-    ]
-    both = sides[0].join(sides[1], how="outer", sort=False)
-    both = both.fillna({"first": UNASKED, "second": UNASKED})
-    there = both[["first", "second"]] != UNASKED
-    changed = np.where(both["first"] == both["second"], "", "changed")
-    both["change"] = np.select(
-        [~there["second"], ~there["first"]], ["only in A", "only in B"], changed
+def _changed_headline(
+    first: Run, second: Run, probe: str, number: Headline, example_ids: np.ndarray
+) -> ChangedNumber | None:
+    """One headline number; None where a run does not have it for any of the shared texts."""
+    before = number.values(first.numbers.rows(probe, number.metrics))
+    after = number.values(second.numbers.rows(probe, number.metrics))
+    is_of_whole_split = WHOLE_SPLIT in before.index and WHOLE_SPLIT in after.index
+    if not is_of_whole_split:
+        before = before.reindex(example_ids)
+        after = after.reindex(example_ids)
+    if not before.notna().any() or not after.notna().any():
+        return None
+    if is_of_whole_split:
+        return _of_whole_split(probe, number, before, after)
+    return _paired(probe, number.key, number.title, before, after)
+
+
+def _of_whole_split(
+    probe: str, number: Headline, before: "pd.Series[float]", after: "pd.Series[float]"
+) -> ChangedNumber:
+    """A number without texts behind it, and so without an interval."""
+    return ChangedNumber(
+        probe=probe,
+        metric=number.key,
+        title=number.title,
+        n=0,
+        first=before.iloc[0],
+        second=after.iloc[0],
+        change=after.iloc[0] - before.iloc[0],
     )
-    both = both[there.any(axis=1)].rename_axis("criterion").reset_index()
-    return both[["criterion", "first", "second", "change", "first_value", "second_value"]]
 
 
-def compared_examples(
-    one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]
+def _paired(
+    probe: str, metric: str, title: str, before: "pd.Series[float]", after: "pd.Series[float]"
+) -> ChangedNumber:
+    """The numbers of the same texts; those where either is undefined are left out."""
+    pairs = pd.DataFrame({"first": before.to_numpy(float), "second": after.to_numpy(float)})
+    pairs = pairs.dropna()
+    change, low, high = interval((pairs["second"] - pairs["first"]).to_numpy())
+    return ChangedNumber(
+        probe=probe,
+        metric=metric,
+        title=title,
+        n=len(pairs),
+        first=pairs["first"].mean(),
+        second=pairs["second"].mean(),
+        change=change,
+        low=low,
+        high=high,
+    )
+
+
+def changed_verdicts(first: Card, second: Card) -> pd.DataFrame:
+    """What two cards say of every criterion that either was tested on.
+
+    Returns:
+        A row per criterion, in alphabetical order; the columns are the attributes of
+        `ChangedVerdict`.
+    """
+    before = first.named_lines()
+    after = second.named_lines()
+    rows = []
+    for criterion in sorted({*before, *after}):
+        first_line = before.get(criterion)
+        second_line = after.get(criterion)
+        first_answer = Answer.UNTESTED if first_line is None else first_line.answer
+        second_answer = Answer.UNTESTED if second_line is None else second_line.answer
+        if first_answer is Answer.UNTESTED and second_answer is Answer.UNTESTED:
+            continue
+        if second_answer is Answer.UNTESTED:
+            change = "only in A"
+        elif first_answer is Answer.UNTESTED:
+            change = "only in B"
+        else:
+            change = "" if first_answer is second_answer else "changed"
+        rows.append(
+            ChangedVerdict(
+                criterion=criterion,
+                first=str(first_answer),
+                second=str(second_answer),
+                change=change,
+                first_value=np.nan if first_line is None else first_line.value,
+                second_value=np.nan if second_line is None else second_line.value,
+            )
+        )
+    return _table(rows, ChangedVerdict)
+
+
+def _table(rows: Sequence[ChangedNumber | ChangedVerdict], kind: type) -> pd.DataFrame:
+    names = [field.name for field in fields(kind)]
+    return pd.DataFrame([asdict(row) for row in rows], columns=names)
+
+
+def changed_examples(
+    before: pd.DataFrame, after: pd.DataFrame, classes: tuple[str, ...]
 ) -> pd.DataFrame:
-    """Every text with both predictions and the distance of the attentions."""
+    """Every text with both predictions and the distance of the attentions (see `Changes`)."""
     rows = pd.DataFrame(
         {
-            "example_id": one["example_id"].to_numpy(),
-            "text": [visible(" ".join(words.split(" ")[:MOST_WORDS])) for words in one["words"]],
-            "label": [label_text(label, classes) for label in one["label"]],
-            "first": [label_text(label, classes) for label in one["prediction"]],
-            "second": [label_text(label, classes) for label in other["prediction"]],
-            "attention": [  # scipy gives the root, and NaN for a rounding below 0
-                float(np.nan_to_num(jensenshannon(a, b)) ** 2) if len(a) == len(b) else np.nan
-                for a, b in zip(one["attention"], other["attention"], strict=True)
+            "example_id": before["example_id"].to_numpy(),
+            "text": [_shortened(words) for words in before["words"]],
+            "label": [label_text(label, classes) for label in before["label"]],
+            "first": [label_text(label, classes) for label in before["prediction"]],
+            "second": [label_text(label, classes) for label in after["prediction"]],
+            "attention": [
+                attention_jsd(first, second)
+                for first, second in zip(before["attention"], after["attention"], strict=True)
             ],
         }
     )
     order = np.lexsort((-rows["attention"].fillna(0), rows["first"] == rows["second"]))
     return rows.iloc[order].reset_index(drop=True)
+
+
+def _shortened(words: str) -> str:
+    return visible(" ".join(words.split(" ")[:MOST_WORDS]))
+
+
+def attention_jsd(first: np.ndarray, second: np.ndarray) -> float:
+    """JSD of two attentions in nats, 0 to ln 2; NaN where they are over different units."""
+    if len(first) != len(second):
+        return np.nan
+    # scipy gives the root, and NaN for a rounding below 0
+    return float(np.nan_to_num(jensenshannon(first, second)) ** 2)

@@ -102,7 +102,23 @@ class Group:
 
     @property
     def numbers(self) -> Numbers:
+        """The numbers of all runs together."""
         return Numbers.together(run.numbers for run in self.runs)
+
+    @property
+    def guessing(self) -> str:
+        """Why these runs are no better than guessing.
+
+        Returns:
+            Empty where each of them is better, or where it is not known.
+        """
+        for run in self.runs:
+            quality = run.quality
+            if quality is not None and not quality.better_than_guessing:
+                seed = f"seed {run.seed}: " if len(self.runs) > 1 else ""
+                habit = "" if quality.only is None else f"it says {quality.only} of every text, "
+                return f"{seed}{habit}{quality.in_short}"
+        return ""
 
 
 def read_runs(places: Any) -> list[Run]:

@@ -8,8 +8,8 @@ from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.findings.groups import read_runs
+from attnprobe.findings.stored import card_of_study
 from attnprobe.findings.studies.base import StudyReading, read_study
-from attnprobe.findings.table import findings_of_study
 from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
@@ -26,15 +26,14 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     """Write a finished study's findings, tables, figures and page into its directory, and show its
     answer on the terminal; with `verbose` its verdicts, tables and readings before that."""
     reading = read_study(directory)
-    own = findings_of_study(reading)
+    card = card_of_study(reading)
     runs = read_runs(reading.runs)
     if verbose:
         console = Console()
-        for one in own[own["primary"]].astype(str).to_dict("records"):
-            said = [
-                one[name] for name in ("answer", "statement", "reason", "track_record") if one[name]
-            ]
-            console.print(safe(f"{one['criterion']} ({one['level']}): {'. '.join(said)}"))
+        for line in card.lines:
+            parts = (line.answer, line.statement, line.reason, line.track_record)
+            sentences = ". ".join(part for part in parts if part)
+            console.print(safe(f"{line.criterion} ({line.level}): {sentences}"))
         for caption, numbers in reading.tables.items():
             compact = with_intervals(numbers)
             sides = {
@@ -63,7 +62,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
         ):
             console.print(safe(note))
     said = answer_lines(
-        own, runs[0].quality, runs[0].attention_on, "the page says what each of them needs"
+        card, runs[0].quality, runs[0].attention_on, "the page says what each of them needs"
     )
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
     page = directory / PAGE

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from attnprobe.core.sanitise import spreadsheet_cell, visible
-from attnprobe.evidence.evidence import NOT_TESTED
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
 from attnprobe.findings.groups import Run, read_runs
-from attnprobe.findings.table import findings
+from attnprobe.findings.headlines import compare
+from attnprobe.findings.judgement import Findings, table_of
+from attnprobe.findings.table import decide
 from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
@@ -71,7 +71,7 @@ def write_tables(
     """
     runs = read_runs(run_dirs)
     numbers = Numbers.together(run.numbers for run in runs)
-    tables = all_tables(numbers, compare(numbers), findings(runs))
+    tables = all_tables(numbers, compare(numbers), decide(runs))
     return [file for table in tables for file in table.write(Path(directory))]
 
 
@@ -92,9 +92,9 @@ class Table:
         return [csv, tex]
 
 
-def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
+def all_tables(numbers: Numbers, compared: pd.DataFrame, found: Findings) -> Iterator[Table]:
     """Every table that the numbers allow; none without rows. The probes' own are made one at a
-    time. `compared`: `attnprobe.evidence.published.compare` of the numbers; `found`: the findings
+    time. `compared`: `attnprobe.findings.headlines.compare` of the numbers; `found`: the findings
     on their runs."""
     for reading in present(numbers):
         for one in reading.tables:
@@ -102,13 +102,13 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
             if len(rows):
                 yield Table(one.name, one.caption, rows)
     headlines = compared[COMPARED]
-    known = found["verdict"] != NOT_TESTED
-    cards = found[found["primary"] & found["group"].isin(found.loc[known, "group"])]
+    tested = [judgement for judgement in found.judgements if judgement.is_tested]
+    lines = [line for card in found.cards if card.is_tested for line in card.lines]
     for name, rows in (
         ("headlines", headlines),
-        ("findings", found.loc[known, FINDING_COLUMNS]),
+        ("findings", table_of(tested, FINDING_COLUMNS)),
         ("published", headlines[headlines["published"].notna()].reset_index(drop=True)),
-        ("verdicts", cards[VERDICT_COLUMNS]),
+        ("verdicts", table_of(lines, VERDICT_COLUMNS)),
     ):
         if len(rows):
             yield Table(name, CAPTIONS[name], rows)
@@ -305,7 +305,7 @@ def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Pat
 
     It has a table per paper, with a line per number, data set and model. Over one run a number has
     its interval, over several seeds their mean and range. `compared`: all headline numbers
-    (`attnprobe.evidence.published.compare`)."""
+    (`attnprobe.findings.headlines.compare`)."""
 
     def printable(text: str) -> str:
         # a character that LaTeX's own fonts lack by its number

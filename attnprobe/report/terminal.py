@@ -17,42 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.published import REMARKS, compare
-from attnprobe.evidence.reading import present, readings
+from attnprobe.evidence.published import REMARKS
+from attnprobe.evidence.reading import readings
+from attnprobe.evidence.verdicts import Answer, Chip
+from attnprobe.findings.judgement import Card, Judgement
 from attnprobe.findings.quality import Quality
-from attnprobe.findings.table import answer
-from attnprobe.findings.verdicts import OPEN, POOR, UNASKED, YES
-from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.pivot import RUN, class_of
 
-MARKS = {"yes": "✓", "no": "✗", "open": "?", "untested": "–"}
-"""A sign for each answer, so that none is told by its colour alone; a yes without a track record
-goes without."""
 WIDTH = 80
 GAUGE = 41
 MOST_CLASSES = 4
 """Rows per class are shown for at most this many predicted classes; all are in the tables."""
-
-
-def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
-    """The headline numbers of one run (a long table will do) by name, in the summary's order. NaN
-    examples are left out.
-
-    Raises:
-        ValueError: the table holds more than one run.
-    """
-    stored = numbers_of(results)
-    runs = sorted({str(run["run_id"]) for run in stored.runs})
-    if len(runs) > 1:
-        raise ValueError(
-            f"headline takes the results of one run, got {len(runs)}: {', '.join(runs)}"
-        )
-    numbers = {
-        f"{reading.probe}/{number.key}": number.reduced(stored.rows(reading.probe, number.metrics))
-        for reading in present(stored)
-        for number in reading.headlines_of(stored.outline(reading.probe))
-    }
-    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def safe(text: str, style: str = "") -> Text:
@@ -79,7 +54,7 @@ def terminal_table(
 
 
 def print_summary(
-    results: pd.DataFrame | Numbers,
+    numbers: pd.DataFrame,
     *,
     classes: Sequence[str] = (),
     directory: str | os.PathLike | None = None,
@@ -89,7 +64,7 @@ def print_summary(
     file or pipe.
 
     Args:
-        results: the numbers of one run or several; a long table will do.
+        numbers: of one run or several, as `attnprobe.findings.headlines.compare` gives them.
         classes: the names of the classes; their numbers stand for them where there are none.
         directory: where the results are; printed below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as
@@ -98,7 +73,6 @@ def print_summary(
     stream = sys.stdout if stream is None else stream
     terminal = stream.isatty()
     page = io.StringIO()
-    numbers = compare(results)
     width, system = (None, "auto") if terminal else (110, None)
     console = Console(file=page, force_terminal=terminal, width=width, color_system=system)  # type: ignore[arg-type]
     papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
@@ -203,48 +177,62 @@ FEW = 2
 
 
 def answer_lines(
-    own: pd.DataFrame,
+    card: Card,
     quality: Quality | None = None,
     attention_on: str = "",
     more: str = "attnprobe audit, or +experiment=audit, asks most of them",
 ) -> list[str]:
     """Chip, sentence and gauge, a line for every question that was answered, one for the open and
-    one for the untested ones, and what to show instead. `own`: the findings on a group; `more`: how
-    many untested questions get their answer."""
+    one for the untested ones, and what to show instead.
+
+    Args:
+        card: what is decided about a model.
+        quality: how good the model is; None where that is not known.
+        attention_on: where the attention is, if a reader must know it.
+        more: how many untested questions get their answer.
+    """
 
     def item(head: str, words: str) -> list[str]:
         return textwrap.wrap(
             visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12
         )
 
-    found = answer(own)
-    said = [
-        visible(f"{own['group'].iloc[0]}: {found.chip}"),
-        *(f"  {one}" for one in textwrap.wrap(found.sentence, WIDTH - 2)),
-    ]
-    model = [] if quality is None else item("model", quality.in_short)
-    model += item("attention", attention_on) if attention_on else []
-    if found.chip == POOR:
-        return [
-            *said,
-            *model,
-            *item("to do", "more texts, training.epochs=…, or another model (model=…)"),
-        ]
-    if (word := found.gauge) is not None:
-        # between chance and the best that is possible; `=` is the interval
-        ends = (word.value, word.low, word.high)
-        place, first, last = (round(min(max(one, 0.0), 1.0) * (GAUGE - 1)) for one in ends)
-        drawn = "".join(
-            "#" if at == place else "=" if first <= at <= last else "-" for at in range(GAUGE)
-        )
-        asked = word.threshold + word.smallest
-        said.append(f"  chance 0 |{drawn}| 1 best  {word.value:.2f}, asked {asked:.2f}")
-    for name, row in found.answered:
-        span = "" if np.isnan(row.low) else f" [{row.low:.2f}, {row.high:.2f}]"
-        unproven = "" if row.ticked or row.answer != YES else " no track record"
-        said += item(row.answer, f"{name:32} {row.value:.2f}{span}{unproven}")
-    said += item(OPEN, " · ".join(found.open)) if found.open else []
-    left = [f"{name} ({setting})" for name, setting in found.untested]
-    many = f"{len(left)} {'more ' if found.answered or found.open else ''}questions; {more}"
-    said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
-    return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
+    summary = card.summary
+    lines = [visible(f"{card.group}: {summary.chip}")]
+    lines += [f"  {part}" for part in textwrap.wrap(summary.sentence, WIDTH - 2)]
+    about_model = [] if quality is None else item("model", quality.in_short)
+    if attention_on:
+        about_model += item("attention", attention_on)
+    if summary.chip is Chip.POOR:
+        remedy = "more texts, training.epochs=…, or another model (model=…)"
+        return [*lines, *about_model, *item("to do", remedy)]
+
+    if summary.gauge is not None:
+        lines.append(gauge_line(summary.gauge))
+    for line in summary.answered:
+        span = "" if np.isnan(line.low) else f" [{line.low:.2f}, {line.high:.2f}]"
+        unproven = "" if line.ticked or line.answer is not Answer.YES else " no track record"
+        lines += item(line.answer, f"{line.yes:32} {line.value:.2f}{span}{unproven}")
+    if summary.open:
+        lines += item(Answer.OPEN, " · ".join(line.yes for line in summary.open))
+    untested = [f"{line.yes} ({line.reason})" for line in summary.untested]
+    if len(untested) > FEW:
+        further = "more " if summary.answered or summary.open else ""
+        lines += item(Answer.UNTESTED, f"{len(untested)} {further}questions; {more}")
+    elif untested:
+        lines += item(Answer.UNTESTED, " · ".join(untested))
+    for method in summary.instead:
+        lines += item("instead", method)
+    return lines + about_model
+
+
+def gauge_line(line: Judgement) -> str:
+    """A number between chance, 0, and the best that is possible, 1; `=` is its interval."""
+    place, first, last = (
+        round(min(max(number, 0.0), 1.0) * (GAUGE - 1))
+        for number in (line.value, line.low, line.high)
+    )
+    scale = ["-"] * GAUGE
+    scale[first : last + 1] = "=" * (last + 1 - first)
+    scale[place] = "#"
+    return f"  chance 0 |{''.join(scale)}| 1 best  {line.value:.2f}, asked {line.asked:.2f}"

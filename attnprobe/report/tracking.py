@@ -16,17 +16,16 @@ import wandb
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import Scale
-from attnprobe.evidence.evidence import NOT_TESTED
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import columns_in, maps_in
 from attnprobe.findings.groups import Run, read_run
+from attnprobe.findings.headlines import compare, headline
+from attnprobe.findings.judgement import Card, table_of
 from attnprobe.findings.quality import Quality
-from attnprobe.findings.table import answer, findings_of
+from attnprobe.findings.stored import card_of_run
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.notebook import Strip, attention_strips, page, strips_html
 from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, word_tables
-from attnprobe.report.terminal import headline
 from attnprobe.results.directory import (
     CONFIG,
     MANIFEST,
@@ -180,14 +179,10 @@ def log_results(
     results = done.numbers
     classes = [str(name) for name in done.manifest.get("classes", [])] if log_text else []
     compared = compare(results)
-    found = findings_of(done)
+    card = card_of_run(done)
     quality = done.quality
     if not log_text and quality is not None and quality.only is not None:
-        hidden = {
-            name: [text.replace(quality.only, UNNAMED) for text in found[name]]
-            for name in ("sentence", "reason")
-        }
-        found = found.assign(**hidden)
+        card = with_class_unnamed(card, quality.only)
         quality = replace(quality, only=UNNAMED)
     for curves in ("train/*", "validation/*"):
         run.define_metric(curves, step_metric="epoch")
@@ -200,8 +195,8 @@ def log_results(
                 | {curve(name.replace("_", "/", 1), classes): float(v) for name, v in values}
             )
     logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
-    summary = summary_of(compared, found, quality, classes)
-    for name, table in tables(done, compared, found, classes, log_text=log_text, examples=examples):
+    summary = summary_of(compared, card, quality, classes)
+    for name, table in tables(done, compared, card, classes, log_text=log_text, examples=examples):
         logged[f"tables/{name}"] = wandb.Table(dataframe=table.head(ROWS))
         if len(table) > ROWS:
             summary[f"tables/{name}_rows_left_out"] = len(table) - ROWS
@@ -215,7 +210,7 @@ def log_results(
         }
         run.log(logged)
         run.summary.update(summary)
-        run.notes = answer(found).words
+        run.notes = card.summary.words
         checkpoint, tabled = artifacts(done.files, Path(folder), log_text=log_text)
         if log_model:
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -228,8 +223,18 @@ def log_results(
             shutil.rmtree(earlier)
 
 
+def with_class_unnamed(card: Card, name: str) -> Card:
+    """The card without the name of a class, for runs whose words must not leave the machine."""
+    judgements = [
+        replace(judgement, reason=judgement.reason.replace(name, UNNAMED))
+        for judgement in card.judgements
+    ]
+    sentence = card.sentence.replace(name, UNNAMED)
+    return replace(card, sentence=sentence, judgements=tuple(judgements))
+
+
 def summary_of(
-    compared: pd.DataFrame, found: pd.DataFrame, quality: Quality | None, classes: Sequence[str]
+    compared: pd.DataFrame, card: Card, quality: Quality | None, classes: Sequence[str]
 ) -> dict[str, Any]:
     """The run's summary: every headline as `<number>`, with `_low`, `_high` and `_published`, a
     predicted class by its name where `classes` has one, else by its number (`class_1`); how good
@@ -259,12 +264,14 @@ def summary_of(
             "performance/majority": quality.majority,
             "performance/warning": quality.warning,
         }
-    for line in found[found["primary"] & (found["verdict"] != NOT_TESTED)].to_dict("records"):
-        name = f"verdict/{line['criterion']}/{line['level']}"
-        ends = {
-            f"{name}_{end}": line[end] for end in ("value", "low", "high") if not pd.isna(line[end])
-        }
-        summary |= {name: line["verdict"]} | ends
+    for line in card.lines:
+        if line.is_tested:
+            name = f"verdict/{line.criterion}/{line.level}"
+            ends = {"value": line.value, "low": line.low, "high": line.high}
+            summary[name] = str(line.verdict)
+            summary |= {
+                f"{name}_{end}": number for end, number in ends.items() if not np.isnan(number)
+            }
     return summary
 
 
@@ -284,7 +291,7 @@ def curve(name: str, classes: Sequence[str]) -> str:
 def tables(
     run: Run,
     compared: pd.DataFrame,
-    found: pd.DataFrame,
+    card: Card,
     classes: Sequence[str],
     *,
     log_text: bool,
@@ -303,8 +310,9 @@ def tables(
                     columns=list(RUN)
                 ),
             )
-    yield "verdicts", found.loc[found["primary"], VERDICT_COLUMNS]
-    yield "findings", found.loc[found["verdict"] != NOT_TESTED, FINDING_COLUMNS]
+    tested = [judgement for judgement in card.judgements if judgement.is_tested]
+    yield "verdicts", table_of(card.lines, VERDICT_COLUMNS)
+    yield "findings", table_of(tested, FINDING_COLUMNS)
     directions = {True: "higher", False: "lower"}
     metrics = [
         {

@@ -533,7 +533,7 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     read on."""
     import pandas as pd
 
-    from attnprobe.report.terminal import headline
+    from attnprobe.findings.headlines import headline
     from attnprobe.results.numbers import read_numbers
 
     rows = []

@@ -19,7 +19,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.table import answer, findings_of
+from attnprobe.findings.stored import card_of_run
 from attnprobe.importance.base import Subject
 from attnprobe.importance.base import names as built_in_names
 from attnprobe.measures import normalised
@@ -61,7 +61,7 @@ class TrainedRun:
     def sentence(self) -> str:
         """May its attention be read, and why; empty where it has no tables."""
         try:
-            return answer(findings_of(read_run(self.directory))).words
+            return card_of_run(read_run(self.directory)).summary.words
         except UserError:
             return ""
 

@@ -21,7 +21,7 @@ from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.table import kept_findings
+from attnprobe.findings.stored import kept_findings
 from attnprobe.importance.base import Importance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner

@@ -5,7 +5,7 @@ import pytest
 from attnprobe.cli.conditions import FAILED, condition, judge
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.reading import readings
-from attnprobe.findings.verdicts import LINES
+from attnprobe.findings.lines import LINES
 
 NUMBERS = {
     "performance.accuracy": 0.8,

@@ -10,8 +10,8 @@ from scipy.spatial.distance import jensenshannon
 from attnprobe.cli.conditions import names_in
 from attnprobe.cli.main import main
 from attnprobe.findings.changes import compare_runs, run_at
-from attnprobe.findings.table import findings_of
-from attnprobe.report.terminal import headline
+from attnprobe.findings.headlines import headline
+from attnprobe.findings.stored import card_of_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
@@ -110,7 +110,7 @@ def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys):
 
 def test_numbers_and_verdicts_by_name(runs):
     one = run_at(runs[0])
-    numbers, verdicts = names_in(one, findings_of(one))
+    numbers, verdicts = names_in(one, card_of_run(one))
     assert (
         numbers["permutation.median_tvd"]
         == headline(read_results(runs[0]))["permutation/median_tvd"]

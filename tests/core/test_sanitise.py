@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import spreadsheet_cell, visible
+from attnprobe.findings.headlines import compare
 from attnprobe.report.tables import Table, csv_table, latex_table
 from attnprobe.report.terminal import data_notes, print_summary
 
@@ -84,7 +85,7 @@ def test_the_summary_on_the_terminal_shows_hidden_characters(tmp_path):
             "value": [0.5],
         }
     )
-    print_summary(rows, directory=f"runs/{name}", stream=stream)
+    print_summary(compare(rows), directory=f"runs/{name}", stream=stream)
     assert "\x1b" not in stream.getvalue()
     assert "\x07" not in stream.getvalue()
     assert "\\x1b]0;title" in stream.getvalue()

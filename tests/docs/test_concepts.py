@@ -6,8 +6,8 @@ from attnprobe.evidence import statistics as rare
 from attnprobe.evidence.evidence import LEAST_GAIN
 from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
+from attnprobe.findings.lines import LINES
 from attnprobe.findings.studies import wiegreffe
-from attnprobe.findings.verdicts import LINES
 from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill, swaps
 
 ROOT = Path(__file__).parents[2]

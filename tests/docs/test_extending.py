@@ -12,9 +12,10 @@ from scipy import stats
 import attnprobe
 from attnprobe.core.errors import UserError
 from attnprobe.evidence import reading
+from attnprobe.findings.headlines import compare, headline
 from attnprobe.report.page.build import write_report
 from attnprobe.report.tables import write_tables
-from attnprobe.report.terminal import headline, print_summary
+from attnprobe.report.terminal import print_summary
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
@@ -80,7 +81,7 @@ def test_a_probe_and_its_reading(mine, probed, capsys):
     assert headline(read_results(probed))["sufficiency/same_top"] == pytest.approx(
         wide["same_top"].mean()
     )
-    print_summary(read_results(probed))
+    print_summary(compare(read_results(probed)))
     assert "decision stays with the top items alone" in capsys.readouterr().out
     with pytest.raises(Exception, match=r"probe\.sufficiency\.keep=0: expected .* at least 1"):
         run(
@@ -103,7 +104,7 @@ def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(
     results = read_results(probed)
     assert len(results.query("probe == 'sufficiency' and metric == 'tvd_top'")) == 30
     assert not any(name.startswith("sufficiency") for name in headline(results))
-    print_summary(results)
+    print_summary(compare(results))
     write_tables(probed, mine / "tables2")
     write_report([probed], mine / "report2.html")
     reading.readings.cache_clear()
@@ -143,7 +144,7 @@ def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed,
         False,
     )
     assert said["settings"]["power"] == 2
-    print_summary(results)
+    print_summary(compare(results))
     printed = " ".join(capsys.readouterr().out.split())
     for words in (
         "tau(attention, length of the word)",

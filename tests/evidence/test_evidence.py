@@ -5,8 +5,9 @@ from scipy import stats
 
 from attnprobe.evidence.claims import CEILING, Finding, reliability, with_ceilings
 from attnprobe.evidence.evidence import FAILS, MEETS, NOT_INFORMATIVE, Evidence, skill_of
-from attnprobe.findings.table import compare_models
-from attnprobe.findings.verdicts import judge
+from attnprobe.findings.comparisons import compare_models
+from attnprobe.findings.judgement import judgement_on
+from attnprobe.findings.rules import judge
 from attnprobe.probes.agreement import READING
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import Rows
@@ -139,10 +140,10 @@ def test_no_agreement_is_claimed_with_a_measure_that_does_not_agree_with_itself(
     assert gradient == held("gradient")  # nothing is known of it
     assert about.claim.name == "leave_one_out_agrees_with_itself"
     assert about.verdict == (MEETS if reliable else FAILS)
-    rows = judge([("test-agreement", one) for one in (agreement, gradient, about)])
-    line = rows[rows["criterion"] == "agreement"].iloc[0]
-    assert line["verdict"] == state
-    assert reliable or "leave-one-out hardly agrees with itself over seeds" in line["reason"]
+    judgements = judge([agreement, gradient, about])
+    line = judgement_on(agreement.claim, judgements)
+    assert line.verdict == state
+    assert reliable or "leave-one-out hardly agrees with itself over seeds" in line.reason
 
 
 COUNT = 40

@@ -9,7 +9,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from attnprobe.evidence.statistics import clopper_pearson
-from attnprobe.findings.verdicts import CALIBRATION
+from attnprobe.findings.track_record import CALIBRATION
 from research.calibration.__main__ import made_by
 from research.calibration.rates import NAMES, counted, held_out, separations, tables_of
 from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, published, shipped

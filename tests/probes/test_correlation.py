@@ -7,8 +7,8 @@ import torch
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import discovered
+from attnprobe.findings.headlines import compare
 from attnprobe.importance.baselines import is_function_word
 from attnprobe.probes.correlation import CEILINGS, PUBLISHED, READING, Correlation
 from tests.probes.tables import draw, subject_of, table, values

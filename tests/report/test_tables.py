@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.claims import CRITERIA
-from attnprobe.evidence.published import compare
-from attnprobe.findings.table import COLUMNS
+from attnprobe.findings.headlines import compare
+from attnprobe.findings.judgement import Findings
 from attnprobe.report.tables import all_tables, latex, latex_table, write_paper, write_tables
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
@@ -17,7 +17,7 @@ from tests.probes.tables import NAN, erased, table
 
 def tables(results):
     numbers = numbers_of(results)
-    nothing = pd.DataFrame(columns=COLUMNS).astype({"primary": bool})
+    nothing = Findings(())
     return {table.name: table.rows for table in all_tables(numbers, compare(numbers), nothing)}
 
 

@@ -3,24 +3,23 @@ import io
 import numpy as np
 import pytest
 
-from attnprobe.evidence.claims import Claim, Finding
-from attnprobe.evidence.evidence import Evidence
+from attnprobe.findings.headlines import compare, headline
+from attnprobe.findings.lines import LINES
 from attnprobe.findings.quality import quality
-from attnprobe.findings.verdicts import LINES, answer_of, judge
 from attnprobe.report.terminal import (
     GAUGE,
     WIDTH,
     answer_lines,
-    headline,
     notes_of_tests,
     print_summary,
 )
 from attnprobe.results.table import read_results
+from tests.findings.cards import card, finding, guards
 
 
 def printed(results, **settings) -> str:
     stream = io.StringIO()
-    print_summary(results, stream=stream, **settings)
+    print_summary(compare(results), stream=stream, **settings)
     return stream.getvalue()
 
 
@@ -79,14 +78,14 @@ def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
     results = read_results(make_run(data="фильмы"))
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    print_summary(results, directory="runs/" + "long/" * 60, stream=stream)
+    print_summary(compare(results), directory="runs/" + "long/" * 60, stream=stream)
     text = raw.getvalue().decode("ascii")
     assert "??????, lstm_additive" in text
     assert "\x1b" not in text
     assert f"results: runs/{'long/' * 60}\n" in text
     terminal = io.StringIO()
     terminal.isatty = lambda: True
-    print_summary(results, stream=terminal)
+    print_summary(compare(results), stream=terminal)
     assert "\x1b[" in terminal.getvalue()
 
 
@@ -124,31 +123,12 @@ COIN = quality([0] * 97 + [1] * 3, [0] * 100)
 
 
 def told(numbers, guessing="", quality=GOOD):
-    found = [
-        (
-            "",
-            Finding(
-                Claim(
-                    f"c{place}",
-                    line[0],
-                    "A claim",
-                    "",
-                    lambda _: None,
-                    "",
-                    speaks="for",
-                    level=line[1],
-                    primary=True,
-                ),
-                Evidence(*own, n=60),
-                "d",
-                "m",
-            ),
-        )
-        for place, (line, own) in enumerate(numbers.items())
+    findings = [
+        finding(number, *place, name=f"c{count}", n=60)
+        for count, (place, number) in enumerate(numbers.items())
     ]
-    table = judge(found, guessing=guessing)
-    chip, sentence = answer_of(table, guessing=guessing)
-    return chip, answer_lines(table.assign(group="d · m", chip=chip, sentence=sentence), quality)
+    made = card([*findings, *guards()], group="d · m", guessing=guessing)
+    return made.chip, answer_lines(made, quality)
 
 
 @pytest.mark.parametrize("lines", [(), tuple(LINES), tuple(LINES)[3:6]])

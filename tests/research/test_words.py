@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.evidence.evidence import MEETS
-from attnprobe.findings.verdicts import CALIBRATION
+from attnprobe.findings.track_record import CALIBRATION
 from research.rules import CLASSES, NOISE, RULES, RuleSource
 from research.words import judged, over_rules, record, table
 

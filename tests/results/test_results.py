@@ -5,8 +5,8 @@ from scipy import stats
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.findings.headlines import compare
 from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_table
 from attnprobe.results.pivot import per_example

@@ -14,28 +14,27 @@ from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.claims import CRITERIA, LEVELS
-from attnprobe.evidence.evidence import NOT_TESTED
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
+from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import grouped, read_sound_runs
+from attnprobe.findings.headlines import compare
+from attnprobe.findings.lines import LINES
+from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import find_studies
-from attnprobe.findings.table import ACROSS, kept_findings
-from attnprobe.findings.verdicts import LINES
 from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
-from attnprobe.report.page.glossary import ANSWERS, MEANS, TERMS, explained
+from attnprobe.report.page.glossary import MEANS, TERMS, explained
 from attnprobe.report.page.sections import (
     FILTERS,
     about_runs,
     by_claim,
-    cards,
     glance,
     sections,
     show_study,
+    shown_card,
 )
 from attnprobe.report.tables import all_tables, word_tables, write_paper
-from attnprobe.report.terminal import MARKS
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder, own_target
@@ -82,9 +81,8 @@ def page_text(**parts: Any) -> str:
         criteria=CRITERIA,
         terms=TERMS,
         means=MEANS,
-        says=LINES,
-        answer_means=ANSWERS,
-        marks=MARKS,
+        says={place: line.yes for place, line in LINES.items()},
+        answer_words=tuple(Answer),
         level_words={level: f"{level}s" for level in LEVELS},
         files=jinja2.filters.do_urlencode(parts["folder"]),
         version=__version__,
@@ -142,7 +140,7 @@ def write_report(
     probes = present(numbers)
     compared = compare(numbers)
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
-    known = set(findings.loc[findings["verdict"] != NOT_TESTED, "group"])
+    known = {card.group for card in findings.cards if card.is_tested}
     examined = [group for group in groups if group.title in known]
     tell("figures")
     drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in probes}
@@ -163,13 +161,13 @@ def write_report(
     tables += [path.name for path in write_paper(compared, folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     browser.index["playgrounds"] = playgrounds(examined or groups, browser, words=words)
-    made = cards(examined or groups, findings)
-    browser.index["instead"] = [better for one in made for better in one["answer"].instead]
+    made = [shown_card(group, findings.card_of(group.title)) for group in examined or groups]
+    browser.index["instead"] = [better for one in made for better in one.answer.instead]
     tell("page")
     page = page_text(
         title=title,
         sections=sections(probes, groups, compared, drawn, findings),
-        comparisons=by_claim(findings[findings["section"] == ACROSS]),
+        comparisons=by_claim(findings.across),
         studies=shown,
         answers=[study.answer for study in studies if study.answer],
         cards=made if examined else [],

@@ -116,13 +116,6 @@ TERMS = (
     ),
 )
 
-ANSWERS = {
-    "yes": "the whole 95 % interval lies beyond what is asked for; a tick: how often such a yes is right is known",
-    "no": "none of the interval reaches what is asked for, or all of it is too close to no effect to matter",
-    "open": "the interval is too wide, too few texts carry the number, or this test cannot tell right from wrong here",
-    "untested": "the test that decides it was not run",
-}
-
 MEANS = {
     ("necessity", "model"): (
         "the model classifies better with its own weights than with equal ones, by more than chance",

@@ -4,6 +4,7 @@ cards, studies, runs."""
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from attnprobe.core.sanitise import percent, quoted
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
+from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
+from attnprobe.findings.lines import LEAK, NEEDS_MARKS
+from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.studies.base import StudyReading
-from attnprobe.findings.table import answer, card, group_of
-from attnprobe.findings.verdicts import NEEDS_MARKS, in_a_word, model_setting, row_of
+from attnprobe.findings.table import group_of
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
@@ -31,7 +34,7 @@ def sections(
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Mapping[str, Sequence[Picture]],
-    found: pd.DataFrame,
+    found: Findings,
 ) -> list[dict[str, Any]]:
     """The page's sections, one per probe that has something to show; the groups that have it are
     its columns. `compared`: `attnprobe.evidence.published.compare` of all runs; `found`: the
@@ -78,7 +81,7 @@ def sections(
             "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
             "pictures": [one for one in drawn[reading.probe] if one.source],
             "claims": by_claim(
-                found[found["section"] == f"test-{reading.probe}"],
+                [one for one in found.judgements if one.section == f"test-{reading.probe}"],
                 [one.name for one in reading.claims],
             ),
             "noted": "" if noted in said else noted,  # several probes use the same numbers
@@ -175,7 +178,6 @@ def capital(text: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
-    "in_a_word": in_a_word,
     "plain": lambda value: f"{value:,.0f}" if value == round(value) else number(value, 2),
     "number": number,
     "capital": capital,
@@ -188,34 +190,53 @@ FILTERS: dict[str, Callable[..., str]] = {
 }
 
 
-def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
-    """The findings on each claim, claims in this order and others as they come."""
+def by_claim(judgements: Sequence[Judgement], order: Sequence[str] = ()) -> list[list[Judgement]]:
+    """The judgements on each claim, claims in this order and others as they come."""
+    claims: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        claims.setdefault(judgement.claim, []).append(judgement)
     places = {name: place for place, name in enumerate(order)}
-    groups = sorted(
-        rows.groupby("claim", sort=False), key=lambda one: places.get(str(one[0]), len(places))
-    )
-    return [[*own.itertuples(index=False)] for _, own in groups]
+    return [claims[name] for name in sorted(claims, key=lambda name: places.get(name, len(places)))]
 
 
-def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each group's card: its answer, and its lines, each with its name, the findings that are its
-    details, and `advice`."""
-    made = []
-    for group in groups:
-        own = table[table["group"] == group.title]
-        details = [*own[~own["primary"] & (own["speaks"] == "for")].itertuples(index=False)]
-        lines = card(own)
-        shown = []
-        for name, line in zip(lines.index, lines.itertuples(index=False), strict=True):
-            beneath = [
-                one for one in details if (one.criterion, one.level) == (line.criterion, line.level)
-            ]
-            shown.append((name, line, beneath, advice(line, group.runs[0])))
-        made.append({"group": group, "answer": answer(own), "lines": shown})
-    return made
+@dataclass(frozen=True)
+class ShownLine:
+    """A line of a card, as the page shows it.
+
+    Attributes:
+        judgement: what was decided.
+        details: other judgements on the same question that speak for the attention.
+        advice: what an untested question lacks, and the command or setting that adds it.
+    """
+
+    judgement: Judgement
+    details: Sequence[Judgement]
+    advice: tuple[str, str]
 
 
-def advice(line: Any, run: Run) -> tuple[str, str]:
+@dataclass(frozen=True)
+class ShownCard:
+    """The card of a group of runs, as the page shows it."""
+
+    group: Group
+    answer: Summary
+    lines: Sequence[ShownLine]
+
+
+def shown_card(group: Group, card: Card) -> ShownCard:
+    """A group's card: its answer, and its lines, each with its details and `advice`."""
+    lines = []
+    for line in card.lines:
+        details = [
+            judgement
+            for judgement in card.judgements
+            if not judgement.primary and judgement.speaks == "for" and judgement.place == line.place
+        ]
+        lines.append(ShownLine(line, details, advice(line, group.runs[0])))
+    return ShownCard(group, card.summary, lines)
+
+
+def advice(line: Judgement, run: Run) -> tuple[str, str]:
     """What a question that was not tested lacks in this run, and the command or setting that adds
     it."""
     if line.reason.startswith("probe="):
@@ -226,7 +247,9 @@ def advice(line: Any, run: Run) -> tuple[str, str]:
             "These texts have no words that people marked. Name their column, in a new run:",
             line.reason,
         )
-    if line.criterion == "leak" and model_setting(run.manifest, "_target_").endswith(PRETRAINED):
+    if line.criterion == LEAK.criterion and model_setting(run.manifest, "_target_").endswith(
+        PRETRAINED
+    ):
         return (
             "It trains other kinds of model, and cannot be asked of a pretrained transformer.",
             "",
@@ -240,16 +263,18 @@ def advice(line: Any, run: Run) -> tuple[str, str]:
 
 
 def show_study(
-    study: StudyReading, place: int, folder: OwnFolder, groups: Sequence[Group], table: pd.DataFrame
+    study: StudyReading, place: int, folder: OwnFolder, groups: Sequence[Group], found: Findings
 ) -> dict[str, Any]:
     """A study's part of the page; its figures are written as PDF too. `place` counts the studies
     from 1."""
     group = group_of(study, groups)
     where = group.title if group is not None else f"{study.data}{DOT}{study.model}"
+    judgements = [one for one in found.judgements if one.section == f"study-{place}"]
     if group is None:  # its runs are not in the report, and its findings on no card
-        table = pd.DataFrame(
-            [row_of(f"study-{place}", finding) for finding in study.findings]
-        ).assign(group=where)
+        judgements = [
+            replace(Judgement.of(finding), section=f"study-{place}", group=where)
+            for finding in study.findings
+        ]
     tables = []
     for caption, one in study.tables.items():
         compact = with_intervals(one)
@@ -269,9 +294,7 @@ def show_study(
             picture(figure, f"study{place}-{name}", said, folder)
             for name, said, figure in study.figures
         ],
-        "claims": by_claim(
-            table[table["section"] == f"study-{place}"], [one.claim.name for one in study.findings]
-        ),
+        "claims": by_claim(judgements, [one.claim.name for one in study.findings]),
         "tables": tables,
         "notes": study.notes,
     }
@@ -291,10 +314,10 @@ MOST_CLASSES = 8
 NO_TESTS = {"performance", "training", "teacher"}
 
 
-def glance(card: Mapping[str, Any]) -> dict[str, Any]:
+def glance(card: ShownCard) -> dict[str, Any]:
     """The first screen of one group, by its first run with probes: its card (`cards`); model, data
     and quality in words."""
-    runs = card["group"].runs
+    runs = card.group.runs
     run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
     training = run.manifest.get("training", {})
     checks = run.manifest.get(SECTION, {}).get("checks", ())
@@ -331,7 +354,8 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
         data.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
     return {
-        **card,
+        "group": card.group,
+        "answer": card.answer,
         "model": said,
         "data": f"{run.data}: {'. '.join(data)}" if data else run.data,
         "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",

@@ -8,7 +8,7 @@ import torch
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.table import findings_of
+from attnprobe.findings.stored import card_of_run
 from attnprobe.report.page.build import write_report
 from attnprobe.report.terminal import answer_lines, data_notes
 from attnprobe.results.directory import RunDirectory
@@ -105,7 +105,7 @@ def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(tmp_path, given):
     assert first == pytest.approx(0.95, abs=1e-3) if given == "first" else first < 0.5
     page = unescape(write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8"))
     terminal = " ".join(
-        " ".join(answer_lines(findings_of(read), read.quality, read.attention_on)).split()
+        " ".join(answer_lines(card_of_run(read), read.quality, read.attention_on)).split()
     )
     for shown in (page, terminal):
         assert ("95% of what is on words is on the first one" in shown) == (given == "first")

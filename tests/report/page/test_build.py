@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 
 from attnprobe.evidence.claims import CRITERIA, Claim, Finding, put_to_test
 from attnprobe.evidence.evidence import Evidence
-from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import readings
+from attnprobe.findings.headlines import compare, headline
+from attnprobe.findings.lines import LINES
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import StudyReading
-from attnprobe.findings.verdicts import LINES
 from attnprobe.report.__main__ import main
 from attnprobe.report.page import build
-from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_results

@@ -11,13 +11,12 @@ from markupsafe import Markup
 
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
-from attnprobe.findings.verdicts import ANSWERS as WORDS
-from attnprobe.findings.verdicts import LINES, TESTED_BY
+from attnprobe.evidence.verdicts import Answer
+from attnprobe.findings.lines import LINES
 from attnprobe.report.figures import prose
 from attnprobe.report.page import build
 from attnprobe.report.page.build import with_hidden_shown
-from attnprobe.report.page.glossary import ANSWERS, BY_FORM, MEANS, TERMS, explained
-from attnprobe.report.terminal import MARKS
+from attnprobe.report.page.glossary import BY_FORM, MEANS, TERMS, explained
 from tests.report.page.conftest import EVERYTHING
 
 
@@ -37,8 +36,7 @@ def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
 def test_every_term_criterion_and_verdict_has_a_meaning_and_what_is_not_tested_names_the_probe_that_decides_it():
     assert len({term.key for term in TERMS}) == len({term.meaning for term in TERMS}) == len(TERMS)
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
-    assert set(MEANS) == set(TESTED_BY) == set(LINES)
-    assert tuple(ANSWERS) == WORDS == tuple(MARKS)
+    assert set(MEANS) == set(LINES)
     claims = [
         (probe, claim)
         for probe, reading in readings().items()
@@ -46,7 +44,8 @@ def test_every_term_criterion_and_verdict_has_a_meaning_and_what_is_not_tested_n
         if claim.primary
     ]
     deciding = {(claim.criterion, claim.level): f"probe=[{probe}]" for probe, claim in claims}
-    single = {line: command for line, command in TESTED_BY.items() if command.startswith("probe=")}
+    commands = {place: line.tested_by for place, line in LINES.items()}
+    single = {place: command for place, command in commands.items() if command.startswith("probe=")}
     assert {line: deciding.get(line) for line in single} == single
 
 
@@ -101,7 +100,7 @@ def test_a_page_of_every_probe_is_easy_to_read(make_run, tmp_path):
 
 
 def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
-    said = [*ANSWERS.values(), *(term.meaning for term in TERMS)]
+    said = [*(answer.meaning for answer in Answer), *(term.meaning for term in TERMS)]
     for (one, _), (met, not_met) in MEANS.items():
         said.append(f"{CRITERIA[one]} Yes means that {met}. It does not mean {not_met}.")
     for reading in readings().values():

@@ -5,62 +5,45 @@ import pandas as pd
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from attnprobe.evidence.claims import Claim, Finding
-from attnprobe.evidence.evidence import MEETS, NOT_TESTED, Evidence
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.groups import Group, read_run
-from attnprobe.findings.verdicts import LINES, NEEDS_MARKS, SEVERAL, answer_of, judge
-from attnprobe.report.page.sections import advice, cards, cost_of, headline_rows
+from attnprobe.findings.lines import LINES, NEEDS_MARKS, SEVERAL, WORDS
+from attnprobe.report.page.sections import advice, cost_of, headline_rows, shown_card
+from tests.findings.cards import ABOVE, BELOW, card, finding, guards
 
 RUN = SimpleNamespace(directory="runs/a", manifest={})
-GROUP, OTHER = (Group("sst", model, "", (RUN,)) for model in ("lstm", "cnn"))
-ABOVE = (0.2, 0.1, 0.3)
-BELOW = (-0.2, -0.3, -0.1)
-ACROSS = (0.0, -0.1, 0.1)
+GROUP = Group("sst", "lstm", "", (RUN,))
 
 
-def finding(numbers, speaks="for", name="c", primary=False):
-    claim = Claim(
-        name,
-        "erasure",
-        "A claim",
-        "A paper",
-        lambda _: None,
-        "share, 0 to 1",
-        speaks=speaks,
-        level="word",
-        primary=primary,
-    )
-    return "test-x", Finding(claim, Evidence(*numbers, n=10), "sst", "m")
-
-
-def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():
-    given = [
-        finding(ABOVE, primary=True),
-        finding(BELOW, name="d"),
-        finding(ABOVE, "neither", name="e"),
+def shown_lines():
+    """The lines of a card with a yes on words, two details, and a claim about the test."""
+    findings = [
+        finding(ABOVE),
+        finding(BELOW, name="d", primary=False),
+        finding(ABOVE, name="e", primary=False, speaks="neither"),
+        *guards(),
     ]
-    parts = []
-    for model, own in (("lstm", given), ("cnn", [finding(BELOW, primary=True)])):
-        judged = judge(own)
-        chip, sentence = answer_of(judged)
-        parts.append(judged.assign(group=f"sst · {model}", chip=chip, sentence=sentence))
-    first, second = cards([GROUP, OTHER], pd.concat(parts, ignore_index=True))
-    lines = {
-        (line.criterion, line.level): (name, line, details)
-        for name, line, details, _ in first["lines"]
-    }
+    lines = shown_card(GROUP, card(findings)).lines
+    return {line.judgement.place: line for line in lines}
+
+
+def test_a_card_has_a_line_for_every_criterion_and_level():
+    lines = shown_lines()
     assert set(lines) == set(LINES)
-    name, word, details = lines["erasure", "word"]
-    assert (name, word.verdict, word.claim, [one.claim for one in details]) == (
-        "erasure.word",
-        MEETS,
-        "c",
-        ["d"],
-    )
-    name, agreement, _ = lines["agreement", "word"]
-    assert (name, agreement.verdict) == ("agreement", NOT_TESTED)
-    assert second["lines"][5][1].verdict == "fails"
-    assert first["answer"].words != second["answer"].words
+    assert lines[WORDS.place].judgement.verdict == Verdict.MEETS
+    assert lines[WORDS.place].judgement.claim == "c"
+    assert lines["agreement", "word"].judgement.verdict == Verdict.NOT_TESTED
+
+
+def test_the_details_of_a_line_are_what_else_speaks_for_the_attention():
+    assert [one.claim for one in shown_lines()[WORDS.place].details] == ["d"]
+
+
+def test_a_card_says_what_its_own_findings_say():
+    yes = shown_card(GROUP, card([finding(ABOVE), *guards()]))
+    no = shown_card(GROUP, card([finding(BELOW)]))
+    assert no.lines[5].judgement.verdict == Verdict.FAILS
+    assert yes.answer.words != no.answer.words
 
 
 def test_an_untested_question_names_the_command_that_adds_its_probe_to_this_run(make_run):

@@ -16,7 +16,7 @@ import wandb
 
 import attnprobe
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings import findings
 from attnprobe.findings.groups import read_run
 from attnprobe.report import tracking as log
@@ -73,7 +73,7 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     rows, _ = sent.files_of_table(written, "tables/verdicts")
     verdicts = {(row["criterion"], row["level"]): row["verdict"] for row in rows}
     assert verdicts == {(line.criterion, line.level): line.verdict for line in lines}
-    for line in (line for line in lines if line.verdict != NOT_TESTED):
+    for line in (line for line in lines if line.verdict != Verdict.NOT_TESTED):
         name = f"verdict/{line.criterion}/{line.level}"
         assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
     rows, _ = sent.files_of_table(written, "tables/findings")

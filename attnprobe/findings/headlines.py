@@ -1,0 +1,205 @@
+"""The numbers that stand for each probe: computed here, once, and only shown elsewhere."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.evidence.published import published
+from attnprobe.evidence.reading import Headline, ends_of, present
+from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.results.directory import WHOLE_SPLIT
+from attnprobe.results.numbers import Numbers, numbers_of
+from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_of
+
+OVERALL = "overall"
+"""The group of all classes together."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A headline number of one run and group of texts, in the unit of its metric.
+
+    Attributes:
+        group: `overall`, or the predicted class, `class_0`, `class_1`, …
+        n: texts that it is of; 0 where that is not known.
+        mean: the number.
+        low: lower end of its 95 % interval; NaN where there is no interval.
+        high: upper end of the interval.
+    """
+
+    group: str
+    n: int
+    mean: float
+    low: float = np.nan
+    high: float = np.nan
+
+
+@dataclass(frozen=True)
+class HeadlineRow:
+    """A row of `compare`: a headline number of one run beside the published one."""
+
+    run_id: str
+    experiment: str
+    data: str
+    model: str
+    seed: int | str
+    split: str
+    probe: str
+    metric: str
+    title: str
+    group: str
+    n: int
+    mean: float
+    low: float
+    high: float
+    published: float
+    difference: float
+    source: str
+
+
+COLUMNS = [field.name for field in fields(HeadlineRow)]
+
+
+def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
+    """The headline numbers of one run, without intervals; NaN examples are left out.
+
+    Args:
+        results: the numbers of one run; a long table will do.
+
+    Returns:
+        `probe/number` → number, in the summary's order.
+
+    Raises:
+        ValueError: the table holds more than one run.
+    """
+    stored = numbers_of(results)
+    runs = sorted({str(run["run_id"]) for run in stored.runs})
+    if len(runs) > 1:
+        raise ValueError(
+            f"headline takes the results of one run, got {len(runs)}: {', '.join(runs)}"
+        )
+    numbers = {}
+    for reading in present(stored):
+        for number in reading.headlines_of(stored.outline(reading.probe)):
+            value = number.reduced(stored.rows(reading.probe, number.metrics))
+            if value is not None:
+                numbers[f"{reading.probe}/{number.key}"] = value
+    return numbers
+
+
+def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
+    """Every headline number of every run with its interval, the published value, and the difference.
+
+    Args:
+        results: the numbers of one run or several; a long table
+            (`attnprobe.results.table.read_results`) will do.
+
+    Returns:
+        One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted
+        class where the headline asks for it). `mean`, with its 95 % interval `low`, `high` over the
+        `n` examples: bootstrap for means of per-example numbers, Wilson's for shares of the whole
+        split (accuracy), NaN for its other numbers (macro F1, areas). `difference` = mean −
+        published; NaN where nothing is published.
+    """
+    numbers = numbers_of(results)
+    rows: list[HeadlineRow] = []
+    for reading in present(numbers):
+        rows_by_run: dict[tuple[int | str, ...], list[HeadlineRow]] = {}
+        for number in reading.headlines_of(numbers.outline(reading.probe)):
+            table = distinct(numbers.rows(reading.probe, number.metrics))
+            for identity, run in by_run(table):
+                rows_of_run = rows_by_run.setdefault(identity, [])
+                for mean in _means(run, number):
+                    rows_of_run.append(_beside_published(identity, reading.probe, number, mean))
+        for identity in sorted(rows_by_run):
+            rows += rows_by_run[identity]
+    return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS)
+
+
+def _beside_published(
+    identity: tuple[int | str, ...], probe: str, number: Headline, mean: Mean
+) -> HeadlineRow:
+    run: dict[str, Any] = dict(zip(RUN, identity, strict=True))
+    papers = published(str(run["data"]), str(run["model"]))
+    papers = papers[(papers["metric"] == number.published) & (papers["group"] == mean.group)]
+    value = np.nan
+    source = ""
+    if not papers.empty:
+        value = papers["value"].iloc[0]
+        source = papers["source"].iloc[0]
+    return HeadlineRow(
+        **run,
+        probe=probe,
+        metric=number.key,
+        title=number.title,
+        group=mean.group,
+        n=mean.n,
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        published=value,
+        difference=mean.mean - value,
+        source=source,
+    )
+
+
+def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
+    """One headline number of one run's table of one probe; nothing if it has no such metric."""
+    values = number.values(run)
+    if values.empty:
+        return
+    if values.index[0] == WHOLE_SPLIT:
+        yield _of_whole_split(run, number, float(values.iloc[0]))
+        return
+
+    groups = {OVERALL: values}
+    if number.by_class:
+        decisions = run[run["metric"] == "predicted_class"].set_index("example_id")["value"]
+        for number_of_class, part in values.groupby(decisions.reindex(values.index)):
+            if number_of_class >= 0:
+                groups[f"class_{int(number_of_class)}"] = part
+    if run.attrs.get(ASKED) and not number.spread:
+        groups = {group: _mean_of_questions(part, run) for group, part in groups.items()}
+
+    low, high = _ends(run, number)
+    for group, part in groups.items():
+        n = int(part.notna().sum())
+        if number.spread:  # a standard deviation has no interval
+            yield Mean(group, n, float(part.std(ddof=0)))
+        else:
+            yield Mean(group, n, *interval(part, low=low, high=high))
+
+
+def _of_whole_split(run: pd.DataFrame, number: Headline, value: float) -> Mean:
+    """A number of the whole split. A share of a known count has Wilson's interval for the distinct
+    texts.
+    """
+    counts = run.loc[run["metric"] == (number.proportion_of or "examples"), "value"]
+    repeats = run.attrs.get(REPEATS, {}).get(str(run["run_id"].iloc[0]), ())
+    n = 0 if counts.empty else int(counts.iloc[0]) - len(repeats)
+    if number.proportion_of is None or n <= 0 or np.isnan(value):
+        return Mean(OVERALL, n, value)
+    _, low, high = wilson(value * n, n)
+    return Mean(OVERALL, n, value, low, high)
+
+
+def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Series[float]":
+    """The values text by text: the questions about one text count together."""
+    texts = pd.Series(text_of(run), run["example_id"])
+    texts = texts[~texts.index.duplicated()]
+    return values.groupby(texts.reindex(values.index)).mean()
+
+
+def _ends(run: pd.DataFrame, number: Headline) -> tuple[float, float]:
+    """The least and the greatest that the number can be."""
+    low, high = ends_of(run, str(run["probe"].iloc[0]), number.metric)
+    if number.transform is None:
+        return low, high
+    if not np.isfinite([low, high]).all():
+        return -np.inf, np.inf
+    # a transform such as |x| has its extremes at the ends or at 0
+    ends = number.transform(np.array([low, np.clip(0, low, high), high], np.float64))
+    return float(np.min(ends)), float(np.max(ends))

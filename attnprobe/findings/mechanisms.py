@@ -1,0 +1,52 @@
+"""What a run's manifest says of its model: the kind of its encoder, and what its attention is."""
+
+from collections.abc import Mapping
+
+MECHANISMS = {
+    "PositionAttention": "by the position alone",
+    "RandomAttention": "drawn at random",
+    "FirstAttention": "put on the first word",
+    "CommonWordAttention": "put on the commonest word",
+    "LexiconAttention": "counted from the labels",
+    "RationaleAttention": "put on the marked words",
+    "ColumnAttention": "taken from the data",
+    "UniformAttention": "the same on every word",
+    "ImposedAttention": "imposed by a teacher",
+}
+"""What attention that knows nothing of the words is, or was made to be, by its class."""
+SITE_OF_RECORD = "layer -1, heads all, pooled"
+"""Where the attention of pretrained models was examined for their track record."""
+
+
+def encoder_of(manifest: Mapping[str, object]) -> str:
+    """The kind of a run's encoder, as the track record calls it.
+
+    Returns:
+        The encoder's class in short, such as `lstm` for `LSTMEncoder`. Of a pretrained model its
+        family, where it is examined as it was for its record. Empty where the kind is not known.
+    """
+    facts = manifest.get("model_facts")
+    if isinstance(facts, Mapping) and facts.get("site") == SITE_OF_RECORD:
+        return str(facts.get("family", ""))
+    class_name = model_setting(manifest, "encoder", "_target_").rpartition(".")[2]
+    return class_name.removesuffix("Encoder").lower()
+
+
+def mechanism_of(manifest: Mapping[str, object]) -> str:
+    """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it
+    was learned.
+    """
+    control = model_setting(manifest, "given")  # of a whole model, by the control's name
+    if control:
+        class_name = f"{control.title().replace('_', '')}Attention"
+    else:
+        class_name = model_setting(manifest, "attention", "_target_").rpartition(".")[2]
+    return MECHANISMS.get(class_name, "")
+
+
+def model_setting(manifest: Mapping[str, object], *keys: str) -> str:
+    """One of the settings of a run's model; empty where it is none, or no text."""
+    part: object = manifest.get("training", {})
+    for key in ("model", *keys):
+        part = part.get(key, {}) if isinstance(part, Mapping) else {}
+    return part if isinstance(part, str) else ""

@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+
+from attnprobe.evidence.verdicts import Verdict
+from attnprobe.findings.lines import LINES, NECESSITY, NEEDS_MARKS, PLAUSIBILITY, WORDS
+from attnprobe.findings.rules import judge
+from tests.findings.cards import ABOVE, ACROSS, BELOW, WITHIN, finding
+
+AGREEMENT = ("agreement", "word")
+
+
+def lines_of(findings, **settings):
+    """Criterion and level → line of the card."""
+    judgements = judge(findings, **settings)
+    return {judgement.place: judgement for judgement in judgements if judgement.primary}
+
+
+@pytest.mark.parametrize(
+    ("primary", "verdict"),
+    [
+        (finding(ABOVE), Verdict.MEETS),
+        (finding(BELOW), Verdict.FAILS),
+        (finding(ACROSS), Verdict.CANNOT_DECIDE),
+        (finding(WITHIN), Verdict.NO_DIFFERENCE),
+        (finding((0.5, np.nan, np.nan)), Verdict.CANNOT_DECIDE),
+        (finding(ABOVE, rare=True), Verdict.TOO_RARE),
+        (finding(ABOVE, unasked="why"), Verdict.NOT_INFORMATIVE),
+        (finding(ABOVE, primary=False), Verdict.NOT_TESTED),
+    ],
+)
+def test_a_line_goes_by_its_primary_claim(primary, verdict):
+    lines = lines_of([primary, finding(BELOW, primary=False, name="d")])
+    assert lines.pop(WORDS.place).verdict == verdict
+    assert {WORDS.place, *lines} == set(LINES)
+    assert {line.verdict for line in lines.values()} == {Verdict.NOT_TESTED}
+
+
+BARELY = (0.3, 0.105, 0.495)
+"""p = 0.044 against the smallest difference, 0.1."""
+
+
+def test_one_claim_alone_is_not_corrected():
+    assert lines_of([finding(BARELY)])[WORDS.place].verdict == Verdict.MEETS
+
+
+def test_a_card_is_corrected_for_the_number_of_its_claims():
+    lines = lines_of([finding(BARELY), finding(BARELY, *AGREEMENT)])
+    decided = [lines[WORDS.place], lines[AGREEMENT]]
+    assert [line.verdict for line in decided] == [Verdict.CANNOT_DECIDE] * 2
+    assert "among all the claims" in decided[0].reason
+    assert decided[0].p == pytest.approx(0.088, abs=2e-3)
+
+
+def test_a_claim_that_is_clear_does_not_cost_the_others_their_verdict():
+    lines = lines_of([finding(ABOVE), finding(BARELY, *AGREEMENT)])
+    assert lines[WORDS.place].verdict == Verdict.MEETS
+    assert lines[AGREEMENT].verdict == Verdict.MEETS
+
+
+def test_a_model_that_guesses_has_no_verdict_at_all():
+    findings = [finding(ABOVE), finding(BELOW, *NECESSITY.place)]
+    lines = lines_of(findings, guessing="accuracy 0.500").values()
+    assert {line.verdict for line in lines} == {Verdict.NOT_MEANINGFUL, Verdict.NOT_TESTED}
+    assert {line.answer for line in lines} == {"open", "untested"}
+
+
+@pytest.mark.parametrize(
+    ("needed", "verdict"),
+    [
+        (WITHIN, Verdict.NOT_INFORMATIVE),
+        (BELOW, Verdict.NOT_INFORMATIVE),
+        (ACROSS, Verdict.MEETS),
+    ],
+)
+def test_where_attention_is_shown_not_to_be_needed_no_other_line_is_informative(needed, verdict):
+    lines = lines_of([finding(ABOVE), finding(needed, *NECESSITY.place)])
+    assert lines[WORDS.place].verdict == verdict
+    assert lines[NECESSITY.place].verdict != Verdict.NOT_INFORMATIVE
+
+
+def test_two_primary_claims_of_one_line_are_a_mistake():
+    with pytest.raises(ValueError, match="d and c: two primary claims"):
+        judge([finding(ABOVE), finding(ABOVE, name="d")])
+
+
+def test_an_untested_line_names_the_setting_that_tests_it():
+    lines = lines_of([])
+    assert {place: line.reason for place, line in lines.items()} == {
+        place: line.tested_by for place, line in LINES.items()
+    }
+
+
+def test_plausibility_without_marked_words_needs_a_column_of_them():
+    assert lines_of([], marked=False)[PLAUSIBILITY.place].reason == NEEDS_MARKS
+
+
+def test_a_claim_at_a_level_of_its_own_adds_a_line():
+    lines = lines_of([finding(ABOVE, "agreement", "state")])
+    assert list(lines) == [*LINES, ("agreement", "state")]
+    assert lines["agreement", "state"].verdict == Verdict.MEETS
+
+
+def test_the_judgements_are_the_card_and_then_the_details():
+    about_the_test = finding(ABOVE, primary=False, speaks="neither", name="e")
+    detail = finding(BELOW, primary=False, name="d")
+    judgements = judge([detail, finding(ABOVE), about_the_test])
+    card = judgements[: len(LINES)]
+    details = judgements[len(LINES) :]
+    assert all(line.primary for line in card)
+    assert [line.claim for line in card[5:]] == ["c", "", ""]
+    assert [judgement.claim for judgement in details] == ["d", "e"]
+    assert not any(judgement.primary for judgement in details)
+
+
+def test_a_line_says_what_its_claim_and_its_number_say():
+    word = lines_of([finding(ABOVE)])[WORDS.place]
+    assert (word.criterion, word.level) == ("erasure", "word")
+    assert word.verdict == Verdict.MEETS
+    assert (word.value, word.low, word.high) == ABOVE
+    assert word.smallest == 0.1
+    assert word.section == "test-x"
+
+
+def test_a_detail_is_not_corrected():
+    detail = judge([finding(BELOW, primary=False, name="d")])[-1]
+    assert detail.verdict == detail.interval_verdict == Verdict.FAILS
+
+
+def test_what_the_number_says_by_itself_is_kept():
+    word = lines_of([finding(ABOVE)], guessing="by a coin")[WORDS.place]
+    assert word.verdict == Verdict.NOT_MEANINGFUL
+    assert word.interval_verdict == Verdict.MEETS
+
+
+def test_a_yes_about_trained_models_needs_no_record():
+    assert lines_of([finding(ABOVE, *NECESSITY.place)])[NECESSITY.place].ticked
+    assert not lines_of([finding(ABOVE, "leak", "model")])["leak", "model"].ticked
