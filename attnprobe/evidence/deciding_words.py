@@ -28,7 +28,6 @@ To replace the measure by another one:
   measure.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -315,21 +314,14 @@ class Guard:
     """A detail that weakens a yes where its number is smaller than `least`.
 
     Attributes:
-        claim: the claim whose number it is; without that number the guard is silent.
+        claim: the claim whose number it is; a yes without that number is an error.
+        least: the smallest number that does not weaken the yes.
         doubt: what the sentence adds; empty: the attention *only leans towards* the words.
     """
 
     claim: Claim
     least: float
     doubt: str = ""
-
-    def objects_to(self, details: Mapping[str, float]) -> bool:
-        """Whether the number is known and too small.
-
-        Args:
-            details: claim's name → its number.
-        """
-        return details.get(self.claim.name, np.inf) < self.least
 
 
 GUARDS = (
@@ -338,17 +330,7 @@ GUARDS = (
     Guard(WEIGHTS_MATTER_CLAIM, LEAST_EFFECT, doubt="but equal weights would predict the same"),
     Guard(EVERY_CLASS_CLAIM, least=MOSTLY, doubt="but one class goes by no words"),
 )
-
-
-def only_leans(details: Mapping[str, float]) -> bool:
-    """Whether a yes is weak: a small reach, or few texts (claim's name → its number)."""
-    return any(guard.objects_to(details) for guard in GUARDS if not guard.doubt)
-
-
-def doubts(details: Mapping[str, float]) -> list[str]:
-    """What the sentence of a yes adds, the gravest doubt first (claim's name → its number)."""
-    return [guard.doubt for guard in GUARDS if guard.doubt and guard.objects_to(details)]
-
+"""The gravest doubt comes first; `attnprobe.findings.chip` applies them."""
 
 # Wording.
 

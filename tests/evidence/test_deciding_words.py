@@ -3,7 +3,9 @@ import pytest
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.deciding_words import LEAST_BOUND, PLACEMENT_CLAIM, placement_of
-from attnprobe.findings.verdicts import NONE, judge
+from attnprobe.findings.judgement import judgement_on
+from attnprobe.findings.rules import judge
+from attnprobe.findings.track_record import NONE
 from tests.probes.tables import table
 
 
@@ -25,10 +27,10 @@ def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, c
     (finding,) = put_to_test(
         (claim,), table("swaps", {metric: column[0] for metric, column in numbers.items()})
     )
-    row = judge([("test-swaps", finding)], encoder="lstm").set_index("claim").loc[claim.name]
-    assert row["verdict"] == "meets"
-    assert bool(row["ticked"]) is cited
-    assert (row["track_record"] != NONE) is cited
+    line = judgement_on(claim, judge([finding], encoder="lstm"))
+    assert line.verdict == "meets"
+    assert line.ticked is cited
+    assert (line.track_record != NONE) is cited
 
 
 def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
