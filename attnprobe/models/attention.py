@@ -23,18 +23,24 @@ Content = Bool[Tensor, "batch seq"]
 
 
 class Attention(nn.Module, metaclass=Checked):
-    """Scores positions: `forward(hidden: States, query: Query | None = None)` gives unmasked
-    scores, any real number, unless the attention is `given`. `query_size` is the size of the
-    question's state, None for tasks without a question."""
+    """A score for every position, and the weights that the scores become.
+
+    A subclass defines `forward(hidden: States, query: Query | None = None) -> Scores`, any real
+    numbers at any position (the mask comes later), or else `given`.
+
+    Args:
+        hidden_size: features of a state.
+        query_size: features of the question's state; None for tasks without a question.
+    """
 
     settings_place: ClassVar[str] = "model.attention"
 
     imposed: ClassVar[bool] = False
     """The attention is a teacher's, taken as it is."""
     positionwise: ClassVar[bool] = False
-    """A position's score is a function of its own state (and the question's) alone, and the weights
-    are their softmax: leave-one-out then computes only the states that a removed token changes. Not
-    inherited by a class with another `forward`."""
+    """A position's score depends on its own state (and the question's) alone, and the weights are
+    the softmax of the scores. Leave-one-out then computes only the states that a removed token
+    changes. Not inherited by a class with another `forward`."""
 
     def __init__(self, hidden_size: int = 0, query_size: int | None = None) -> None:
         super().__init__()
@@ -45,21 +51,27 @@ class Attention(nn.Module, metaclass=Checked):
             cls.positionwise = False
 
     def given(self, batch: Batch) -> Scores | None:
-        """The attention where it does not come from the states: 0 or more, sums to 1 over
-        `batch.content`, no gradient. None: `forward` scores the states."""
+        """The attention where it does not come from the states.
+
+        Returns:
+            Weights of 0 or more that sum to 1 over `batch.content`, without a gradient; None where
+            `forward` scores the states.
+        """
         return None
 
     def read_training_texts(self, data: TextDataModule) -> None:
         """Called once before training, with data that are set up."""
 
     def weights(self, scores: Scores, content: Content) -> Scores:
-        """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere."""
+        """Turn scores into weights: 0 or more, sum 1 over `content`, 0 elsewhere."""
         return scores.masked_fill(~content, -math.inf).softmax(-1)
 
 
 class AdditiveAttention(Attention):
-    """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) with W₁: m → m/2 and v without bias (Jain &
-    Wallace's "tanh"; Bahdanau et al. 2015)."""
+    """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]), where W₁: m → m/2, and v has no bias.
+
+    Jain & Wallace's "tanh"; Bahdanau et al. 2015.
+    """
 
     positionwise: ClassVar[bool] = True
 
@@ -73,6 +85,7 @@ class AdditiveAttention(Attention):
         self.score = nn.Linear(inner, 1, bias=False)
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
+        """v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) of every position t."""
         inner = self.states(hidden)
         if self.question is not None:
             inner = inner + self.question(query).unsqueeze(1)
@@ -80,8 +93,10 @@ class AdditiveAttention(Attention):
 
 
 class DotAttention(Attention):
-    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot
-    product)."""
+    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m.
+
+    Jain & Wallace's scaled dot product.
+    """
 
     positionwise: ClassVar[bool] = True
 
@@ -89,13 +104,15 @@ class DotAttention(Attention):
         super().__init__(hidden_size, query_size)
         if query_size not in (None, hidden_size):
             raise UserError(
-                f"dot attention needs a question state of the states' size: got {query_size} for {hidden_size}; "
-                f"give both encoders the same size, or use model/attention=additive"
+                f"dot attention needs a question state of the states' size: got {query_size} for "
+                f"{hidden_size}; give both encoders the same size, or use "
+                f"model/attention=additive"
             )
         self.score = nn.Linear(hidden_size, 1, bias=False) if query_size is None else None
         self.scale = math.sqrt(hidden_size)
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
+        """w · h_t / √m, or h_t · q / √m, of every position t."""
         if self.score is not None:
             return self.score(hidden).squeeze(-1) / self.scale
         assert query is not None
@@ -109,12 +126,13 @@ class UniformAttention(Attention):
     positionwise: ClassVar[bool] = True
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
+        """0 for every position."""
         return hidden.new_zeros(hidden.shape[:-1])
 
 
 @dataclass(eq=False, repr=False)
 class GivenAttention(Attention):
-    """An attention that is not computed from the states: it is `given`. Its settings are fields."""
+    """An attention that is not computed from the states, but `given`. Its settings are fields."""
 
     hidden_size: int = 0
     query_size: int | None = None
@@ -130,32 +148,33 @@ class ImposedAttention(GivenAttention):
     imposed: ClassVar[bool] = True
 
     def given(self, batch: Batch) -> Scores:
+        """The teacher's attention; a UserError for texts that the teacher has not read."""
         if batch.teacher_attention is None:
             raise UserError(
-                "this model's attention is imposed by a teacher, and there is none for these texts: imposed attention is "
-                "known for the data set's own examples only. Name the run with teacher=PATH, or leave out probes that change "
-                "the text, such as leave_one_out"
+                "this model's attention is imposed by a teacher, and there is none for these "
+                "texts: imposed attention is known for the data set's own examples only. Name the "
+                "run with teacher=PATH, or leave out probes that change the text, such as "
+                "leave_one_out"
             )
         return batch.teacher_attention
 
 
 OUT_OF_REACH = 10.0
-"""Scores this far below the largest one get no weight in either map: 1 (sparsemax) or 2 (entmax)
-would do."""
+"""Scores this far below the largest one get no weight: 1 would do for sparsemax, 2 for entmax."""
 
 
 class SparseAttention(AdditiveAttention):
-    """Additive scores, and a map of them that gives some positions no weight at all."""
+    """Additive scores, and a map to weights that gives some positions no weight at all."""
 
-    positionwise: ClassVar[bool] = False  # promises a softmax as well
+    positionwise: ClassVar[bool] = False  # positionwise promises a softmax as well
     to_weights: ClassVar[Callable[..., Tensor]]
 
     def weights(self, scores: Scores, content: Content) -> Scores:
-        # finite scores stand for what is left out: −inf would make NaN
+        """Apply the sparse map to the scores of `content`."""
+        # positions outside content get a finite score: −∞ would make NaN
         largest = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True).detach()
-        weights = type(self).to_weights(
-            torch.where(content, scores, largest - OUT_OF_REACH), dim=-1
-        )
+        finite = torch.where(content, scores, largest - OUT_OF_REACH)
+        weights = type(self).to_weights(finite, dim=-1)
         return weights.masked_fill(~content, 0)
 
 
@@ -167,7 +186,9 @@ class SparsemaxAttention(SparseAttention):
 
 
 class EntmaxAttention(SparseAttention):
-    """The scores' 1.5-entmax, between softmax and sparsemax: a_t = max(0, scores_t / 2 − τ)², τ
-    such that they sum to 1 (Peters et al. 2019)."""
+    """The 1.5-entmax of the scores, between softmax and sparsemax (Peters et al. 2019).
+
+    a_t = max(0, scores_t / 2 − τ)², with τ such that the weights sum to 1.
+    """
 
     to_weights = staticmethod(entmax15)

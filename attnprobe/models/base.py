@@ -37,9 +37,15 @@ class AtSite(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt
-    of each of its rows alone. `word` is the position of the word that a part belongs to, −1 for
-    none; `attendable` says which parts may have weight."""
+    """The sums by which an attention enters the prediction: Σ_t weight_rt · value_rt of each of its
+    rows r, and nothing else.
+
+    Attributes:
+        weights: the attention.
+        values: the vectors that it weights.
+        word: the position of the word that a part belongs to, −1 for none.
+        attendable: the parts that may have weight.
+    """
 
     weights: Float[Tensor, "batch rows parts"]
     values: Float[Tensor, "batch rows parts size"]
@@ -49,9 +55,13 @@ class Summed(NamedTuple):
 
 class Layers(NamedTuple):
     """The self-attention of every layer on a batch, first layer first, all over the same parts.
-    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which
-    parts are no padding, `adds_input` of each layer whether it adds its own input to what it
-    attends to."""
+
+    Attributes:
+        weights: of each layer.
+        row: the part of each text whose state decides; None: the mean of all.
+        mask: the parts that are not padding.
+        adds_input: of each layer, whether it adds its own input to what it attends to.
+    """
 
     weights: Sequence[Float[Tensor, "batch heads parts parts"]]
     row: Int[Tensor, "batch"] | None
@@ -63,7 +73,8 @@ def membership(batch: Batch) -> Float[Tensor, "batch pieces seq"]:
     """1 where a piece belongs to a word of the text, else 0."""
     assert batch.piece_word is not None
     position = torch.arange(batch.content.shape[1], device=batch.content.device)
-    return ((batch.piece_word.unsqueeze(-1) == position) & batch.content.unsqueeze(1)).double()
+    belongs = batch.piece_word.unsqueeze(-1) == position
+    return (belongs & batch.content.unsqueeze(1)).double()
 
 
 class Model(nn.Module, metaclass=Checked):
@@ -74,13 +85,12 @@ class Model(nn.Module, metaclass=Checked):
         classes: their number, 2 or more.
         precision: what it is examined in: float64, unless the model is too large for that.
         unit: what a position of its attention is.
-        sites: names of the attentions that can be meant, as tables call them; one unnamed where
+        sites: names of the attentions that can be examined, as tables call them; one unnamed where
             there is only one.
-        tags: whether it gives a class to every word, of which a text comes with one that is asked
-            about.
         has_layers: whether it is a stack of layers of self-attention, as far as is known before it
             has read a text.
         is_summed: whether `summed` is known, after `prepare`.
+        tags: it labels every word, and predicts the class of one queried word per text.
         halving: what splits a batch that does not fit into memory.
     """
 
@@ -97,31 +107,30 @@ class Model(nn.Module, metaclass=Checked):
     halving: Halving
 
     at_sites: Callable[[Batch], Iterator[AtSite]]
-    """Of several `sites` each of these attentions on this batch, all of them seen in one pass of
-    the model."""
+    """The attention at each of several `sites` on this batch, all from one pass of the model."""
     summed: Callable[[Batch, Outputs], Summed]
-    """What the attention sums up, where `is_summed`."""
+    """The sums by which the attention enters the prediction; only where `is_summed`."""
     states_silencing: Callable[
         [Batch, int | None, int], Sequence[Float[Tensor, "batch parts hidden"]]
     ]
-    """Of a model with `layers` the states before the first layer and after each, where in one layer
-    (None: in none) the value of one part counts as 0."""
+    """States before the first layer and after each, where in one layer (None: in none) the value of
+    one part counts as 0; only of a model with `layers`."""
 
     def layers(self, batch: Batch) -> Layers | None:
-        """The attention of all layers; None for what is no stack of layers of self-attention."""
+        """The attention of all layers; None of a model that is no stack of self-attention."""
         linearised = self.linearised(batch)
         if isinstance(linearised, str):
             return None
-        mixings = [one.mixing for one in linearised.blocks]
+        mixings = [block.mixing for block in linearised.blocks]
         return Layers(
-            [one.weights for one in mixings],
-            linearised.row,
-            linearised.mask,
-            [one.adds_input for one in mixings],
+            weights=[mixing.weights for mixing in mixings],
+            row=linearised.row,
+            mask=linearised.mask,
+            adds_input=[mixing.adds_input for mixing in mixings],
         )
 
     def linearised(self, batch: Batch) -> Linearised | str:
-        """What its layers do to their vectors; else why that is not known."""
+        """What its layers do to their vectors on this batch; else why that is not known."""
         return "it has no layers of self-attention"
 
     def forward(self, batch: Batch) -> Outputs:
@@ -139,8 +148,7 @@ class Model(nn.Module, metaclass=Checked):
     def per_position(
         self, batch: Batch, values: Float[Tensor, "batch parts"]
     ) -> Float[Tensor, "batch seq"]:
-        """What belongs to the parts that `inputs` has, words or pieces of words, summed for each
-        word."""
+        """Sum numbers of the parts that `inputs` has, words or pieces of words, for each word."""
         if batch.piece_word is None:
             return values
         return torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
@@ -150,8 +158,8 @@ class Model(nn.Module, metaclass=Checked):
         the text."""
         if batch.piece_word is not None:
             return batch.piece_word.clamp(min=-1)
-        place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-        return torch.where(batch.content, place, -1)
+        position = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+        return torch.where(batch.content, position, -1)
 
     @abstractmethod
     def outputs_from(
@@ -160,13 +168,23 @@ class Model(nn.Module, metaclass=Checked):
         inputs: Float[Tensor, "batch parts embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """As `forward`, on request with other vectors in the place of the text's own, and under
-        another attention."""
+        """Run the model, if asked for with parts of the computation replaced.
+
+        Args:
+            batch: the texts.
+            inputs: vectors in place of the texts' own; None: the texts' own.
+            attention: an attention in place of the model's; None: the model's.
+        """
 
     def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch parts"], Outputs]:
-        """A factor of 1 for each of the `inputs`, and what `forward` gives where each is multiplied
-        by its factor. Only to be differentiated by the factors, and by states on the way: the
-        derivative is input · ∂/∂input."""
+        """Run the model on inputs each of which is multiplied by a factor of 1.
+
+        Only to be differentiated by the factors, and by states on the way: the derivative by a
+        factor is input · ∂/∂input.
+
+        Returns:
+            The factors, and the outputs.
+        """
         inputs = self.inputs(batch).detach()
         scale = torch.ones_like(inputs[..., 0]).requires_grad_()
         return scale, self.outputs_from(batch, inputs * scale.unsqueeze(-1))
@@ -178,11 +196,17 @@ class Model(nn.Module, metaclass=Checked):
         outputs: Outputs,
         attention: Float[Tensor, "batch seq"],
     ) -> Outputs:
-        """As `scaled`, under another attention; `outputs` are those that came with the factors: a
-        model that need not compute again what lies before its attention takes it from there."""
-        return self.outputs_from(
-            batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention
-        )
+        """Run the model as `scaled` does, under another attention.
+
+        Args:
+            batch: the texts.
+            scale: the factors that `scaled` returned.
+            outputs: the outputs that `scaled` returned. A model that need not compute again what
+                comes before its attention takes it from there.
+            attention: the other attention.
+        """
+        inputs = self.inputs(batch).detach() * scale.unsqueeze(-1)
+        return self.outputs_from(batch, inputs, attention)
 
     def without(
         self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]
@@ -190,42 +214,48 @@ class Model(nn.Module, metaclass=Checked):
         """The texts of `example`, each without its token at `position`."""
         return batch.without(example, position)
 
-    def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the model's mask in the place of these words: the unknown word, or a
+    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
+        """The texts with the model's mask in place of these words: the unknown word, or a
         tokenizer's mask token."""
-        return replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN))
+        return replace(batch, ids=batch.ids.masked_fill(words, UNKNOWN))
 
     def stages(self) -> dict[str, list[str]]:
-        """The names of the parameters by the part that they belong to, parts from the output
-        down."""
-        found: dict[str, list[str]] = {}
+        """Names of parameters by the part that they belong to, parts from the output down."""
+        stages: dict[str, list[str]] = {}
         for name, _ in reversed(list(self.named_parameters())):
-            found.setdefault(name.partition(".")[0], []).append(name)
-        return found
+            stages.setdefault(name.partition(".")[0], []).append(name)
+        return stages
 
 
 Built = TypeVar("Built")
 
 
-def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> Built:
-    """Construct a configured part, called `place` in the settings (`model.encoder`): its class, or
-    what Hydra makes of `_partial_: true`; `given` and `facts` follow from the data or the model.
+def build(place: str, part: Callable[..., Built], *arguments: Any, **facts: Any) -> Built:
+    """Construct a configured part of a model or of its training.
+
+    Args:
+        place: where the part stands in the settings, such as `model.encoder`.
+        part: its class, or what Hydra makes of `_partial_: true`.
+        *arguments: what follows from the data or the model.
+        **facts: the same, by name.
 
     Raises:
-        UserError: a configured class refuses its settings; what one that is passed in Python raises
-            is raised as it is.
+        UserError: a configured class refuses its settings. What a class that is passed in Python
+            raises is raised as it is.
     """
     try:
-        return part(*given, **facts)
+        return part(*arguments, **facts)
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         if isinstance(error, UserError) or not isinstance(part, partial):
             raise
         settings: dict[str, Any] = part.keywords
         named = [key for key in settings if key in str(error)] or list(settings)
-        where = ", ".join(f"{place}.{key}={settings[key]!r}" for key in named) or place
+        setting = ", ".join(f"{place}.{key}={settings[key]!r}" for key in named) or place
+
         name = f"{part.func.__module__}.{part.func.__qualname__}"
-        reason = " ".join(str(error).split()) or "no reason given"
+        keywords = ", ".join([*settings, *facts]) or "these arguments"
+        reason = " ".join(str(error).split())[:400] or "no reason given"
         raise UserError(
-            f"{where}: {name} cannot be constructed with {', '.join([*settings, *facts]) or 'these arguments'} "
-            f"({type(error).__name__}: {reason[:400]}). HYDRA_FULL_ERROR=1 shows where"
+            f"{setting}: {name} cannot be constructed with {keywords} "
+            f"({type(error).__name__}: {reason}). HYDRA_FULL_ERROR=1 shows where"
         ) from error

@@ -1,5 +1,5 @@
-"""Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are
-calibrated on."""
+"""Attentions, an encoder and a decoder that are right or wrong by construction: tests of attention
+are calibrated on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,58 +22,70 @@ from attnprobe.models.encoders import Embedded, NoEncoder
 
 @dataclass(eq=False, repr=False)
 class FocusedAttention(GivenAttention):
-    """`mass`, 0 to 1, lies evenly on the positions in focus, and the rest on all others."""
+    """A share of the attention, `mass`, lies evenly on the positions in focus, the rest evenly on
+    all others."""
 
     focus: ClassVar[Callable[..., Content]]
     """The positions of a batch that the mass lies on."""
     mass: Portion = 0.95
 
     def given(self, batch: Batch) -> Scores:
+        """The focused attention; even over a text where all positions are in focus, or none."""
         content = batch.content
         chosen = self.focus(batch) & content
         inside = chosen.sum(-1, keepdim=True)
         outside = (content & ~chosen).sum(-1, keepdim=True)
-        # even where none or all are in focus
-        share = torch.where(inside == 0, 0.0, torch.where(outside == 0, 1.0, self.mass))
-        weights = torch.where(
-            chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1)
-        )
-        return torch.where(content, weights, 0.0)
+
+        share = torch.where(outside == 0, 1.0, self.mass)
+        share = torch.where(inside == 0, 0.0, share)
+        weight_inside = share / inside.clamp(min=1)
+        weight_outside = (1 - share) / outside.clamp(min=1)
+        return torch.where(content, torch.where(chosen, weight_inside, weight_outside), 0.0)
 
 
 @dataclass(eq=False, repr=False)
 class RationaleAttention(FocusedAttention):
-    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it
-    avoids them. It lies `shift` places to the right of them (negative: to the left), and is even
-    where that is off the text: off by one under an encoder that reads its neighbours is right about
-    states, and wrong about words."""
+    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`).
+
+    With a mass of 0 it avoids them. It lies `shift` places to the right of them (negative: to the
+    left), and is even where that is off the text. Under an encoder that reads neighbouring words an
+    attention off by one is right about states, and wrong about words.
+    """
 
     shift: int = 0
 
     def focus(self, batch: Batch) -> Content:
+        """The shifted rationale; a UserError for texts that mark none."""
         if batch.rationale is None:
             raise UserError(
-                "model/attention=rationale (model.given=rationale) attends to the words that decide, and these texts do not "
-                "say which: take data that mark them (data.rationale, or data.plant=token)"
+                "model/attention=rationale (model.given=rationale) attends to the words that "
+                "decide, and these texts do not say which: take data that mark them "
+                "(data.rationale, or data.plant=token)"
             )
         return shifted(batch.rationale, self.shift)
 
 
 @dataclass(eq=False, repr=False)
 class ColumnAttention(GivenAttention):
-    """What a column of the data (its name in `data.per_word`) says, made to sum to 1."""
+    """The weights of a column of the data, divided by their sum; even for a text without weights.
+
+    `column` is its name in `data.per_word`.
+    """
 
     column: str = ""
 
     def given(self, batch: Batch) -> Scores:
+        """The weights of the column; a UserError where the data have no such column."""
         if self.column not in batch.extra:
+            columns = ", ".join(batch.extra) or "none"
             raise UserError(
-                f"model.attention.column={self.column}: expected a column of data.per_word, one weight per word; there are "
-                f"{', '.join(batch.extra) or 'none'}. Name it with data.per_word={{NAME: COLUMN}}"
+                f"model.attention.column={self.column}: expected a column of data.per_word, one "
+                f"weight per word; there are {columns}. Name it with "
+                f"data.per_word={{NAME: COLUMN}}"
             )
         weights = torch.where(batch.content, batch.extra[self.column], 0.0).nan_to_num(0.0)
-        even = batch.content / batch.content.sum(-1, keepdim=True)  # texts without it
         total = weights.sum(-1, keepdim=True)
+        even = batch.content / batch.content.sum(-1, keepdim=True)
         return torch.where(total > 0, weights / torch.where(total > 0, total, 1), even)
 
 
@@ -81,14 +93,17 @@ class FirstAttention(FocusedAttention):
     """Knows no word: `mass` lies on the first word of every text."""
 
     def focus(self, batch: Batch) -> Content:
+        """The first word of each text."""
         return batch.content & (batch.content.cumsum(-1) == 1)
 
 
 class CommonWordAttention(FocusedAttention):
-    """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text, the
-    first of equals. What is common is learnt while training: how often a word was seen, whatever
-    its label; `the` or a full stop in the end. `buckets` words are counted apart; a vocabulary of
-    more shares some counts."""
+    """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text.
+
+    What is common is learnt while training: how often a word was seen, whatever its label. In the
+    end that is `the`, or a full stop. `buckets` words are counted separately; in a larger
+    vocabulary some words share a count.
+    """
 
     seen: Tensor
 
@@ -103,6 +118,7 @@ class CommonWordAttention(FocusedAttention):
         self.register_buffer("seen", torch.zeros(buckets, dtype=torch.int64))
 
     def focus(self, batch: Batch) -> Content:
+        """The commonest word of each text, the first of equals; counts words while training."""
         words = batch.ids % len(self.seen)
         if self.training:
             self.seen += torch.bincount(words[batch.content], minlength=len(self.seen))
@@ -112,9 +128,11 @@ class CommonWordAttention(FocusedAttention):
 
 
 class WordAttention(GivenAttention):
-    """Learned, without context: one learned score per word of the vocabulary, so that even over an
-    LSTM's states a weight belongs to its word. All scores start alike; `buckets` words have one of
-    their own, a vocabulary of more shares some."""
+    """Learned, without context: one learned score per word of the vocabulary.
+
+    Even over an LSTM's states a weight then belongs to its word. All scores start equal. `buckets`
+    words have separate scores; in a larger vocabulary some words share a score.
+    """
 
     def __init__(
         self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16
@@ -123,26 +141,32 @@ class WordAttention(GivenAttention):
         self.score = nn.Parameter(torch.zeros(buckets))
 
     def given(self, batch: Batch) -> Scores:
+        """The softmax of the words' scores."""
         return self.weights(self.score[batch.ids % len(self.score)], batch.content)
 
 
 @dataclass(eq=False, repr=False)
 class RandomAttention(GivenAttention):
-    """Knows no word: the softmax of frozen noise that depends on the example's number and the
-    position alone, of standard deviation `spread`, 0 or more; 2 gives a peaked attention."""
+    """Knows no word: the softmax of frozen noise.
+
+    The noise depends on the example's number and the position alone. Its standard deviation is
+    `spread`; 2 gives a peaked attention.
+    """
 
     spread: NotNegative = 2.0
 
     def given(self, batch: Batch) -> Scores:
-        place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-        return self.weights(
-            self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content
-        )
+        """The softmax of the noise."""
+        position = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+        scores = self.spread * noise(batch.example_id.unsqueeze(-1), position)
+        return self.weights(scores, batch.content)
 
 
 class PositionAttention(Attention):
-    """Knows no word: one learned score per position from the start of the text; those after
-    `longest` share the last."""
+    """Knows no word: one learned score per position from the start of the text.
+
+    Positions from `longest` on share the last score.
+    """
 
     def __init__(
         self, hidden_size: int, query_size: int | None = None, longest: Count = 512
@@ -151,37 +175,42 @@ class PositionAttention(Attention):
         self.score = nn.Parameter(torch.randn(longest))
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
-        place = torch.arange(hidden.shape[1], device=hidden.device).clamp(max=len(self.score) - 1)
-        return self.score[place].to(hidden.dtype).expand(hidden.shape[:-1])
+        """The score of every position, whatever its state."""
+        position = torch.arange(hidden.shape[1], device=hidden.device)
+        scores = self.score[position.clamp(max=len(self.score) - 1)]
+        return scores.to(hidden.dtype).expand(hidden.shape[:-1])
 
 
 class RelayEncoder(NoEncoder):
     """Word vectors in which the first word and the words that decide (`Batch.rationale`) have
-    changed places: attention on the first word is right about states and wrong about words;
-    attention on the words that decide is wrong about states."""
+    changed places.
+
+    Attention on the first word is then right about states and wrong about words; attention on the
+    words that decide is wrong about states.
+    """
 
     def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, Content, None]:
+        """Put the mean vector of the deciding words in the first place, and the first word's vector
+        in theirs."""
         if batch.rationale is None:
             raise UserError(
-                "model=relay moves the words that decide, and these texts do not say which: take data.plant=token"
+                "model=relay moves the words that decide, and these texts do not say which: take "
+                "data.plant=token"
             )
-        marked = batch.rationale & batch.content
-        first = batch.content & (batch.content.cumsum(-1) == 1) & marked.any(-1, keepdim=True)
-        count = marked.sum(-1, keepdim=True).clamp(min=1)
-        deciding, other = (
-            (embeddings * one.unsqueeze(-1)).sum(1, keepdim=True) for one in (marked / count, first)
-        )
-        moved = torch.where(marked.unsqueeze(-1), other, embeddings)
-        return (
-            self(torch.where(first.unsqueeze(-1), deciding, moved), batch.mask, batch.content),
-            batch.content,
-            None,
-        )
+        deciding = batch.rationale & batch.content
+        first = batch.content & (batch.content.cumsum(-1) == 1) & deciding.any(-1, keepdim=True)
+
+        share = deciding / deciding.sum(-1, keepdim=True).clamp(min=1)
+        deciding_vector = (embeddings * share.unsqueeze(-1)).sum(1, keepdim=True)
+        first_vector = (embeddings * first.unsqueeze(-1)).sum(1, keepdim=True)
+        vectors = torch.where(deciding.unsqueeze(-1), first_vector, embeddings)
+        vectors = torch.where(first.unsqueeze(-1), deciding_vector, vectors)
+        return self(vectors, batch.mask, batch.content), batch.content, None
 
 
 class ConstantDecoder(Decoder):
-    """A guesser: a bias is all that is learnt, so that it predicts the share of each class in the
-    training rows."""
+    """A guesser: only a bias is learnt, so it predicts the share of each class in the training
+    rows."""
 
     linear: ClassVar[bool] = True
 
@@ -192,40 +221,49 @@ class ConstantDecoder(Decoder):
         self.bias = nn.Parameter(torch.zeros(classes))
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
+        """The bias, whatever is attended to."""
         return self.bias + 0 * attended.sum(-1, keepdim=True)  # every gradient is 0
 
 
-GOLDEN = (
-    -7046029254386353131
-)  # 0x9E3779B97F4A7C15 as a signed number, and the two multipliers of the mixing below
+# SplitMix64's increment, 0x9E3779B97F4A7C15, and its two multipliers, as signed numbers
+GOLDEN = -7046029254386353131
 FIRST = -4658895280553007687
 SECOND = -7723592293110705685
 
 
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
-    """Standard normal numbers that depend on whole numbers alone, the same on every device:
-    SplitMix64's mixing (Steele et al. 2014) of the numbers in turn, and the normal quantile of what
-    it gives."""
+    """Standard normal numbers that depend on whole numbers alone, the same on every device.
+
+    SplitMix64 (Steele et al. 2014) mixes the numbers in turn; its result is read as a number
+    between 0 and 1, whose normal quantile is taken.
+    """
     state = torch.zeros((), dtype=torch.int64, device=numbers[0].device)
     for number in numbers:
         state = state + number.long() + GOLDEN
         state = (state ^ ((state >> 30) & ((1 << 34) - 1))) * FIRST
         state = (state ^ ((state >> 27) & ((1 << 37) - 1))) * SECOND
         state = state ^ ((state >> 31) & ((1 << 33) - 1))
-    # the top 53 bits, as a number in (0, 1)
-    uniform = (((state >> 11) & ((1 << 53) - 1)).double() + 0.5) / (1 << 53)
+    top_bits = (state >> 11) & ((1 << 53) - 1)
+    uniform = (top_bits.double() + 0.5) / (1 << 53)  # neither 0 nor 1
     return torch.special.ndtri(uniform)
 
 
 class LexiconAttention(GivenAttention):
-    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the
-    training texts before the rest of the model is trained under it: how plausible it looks says
-    nothing of the model (Jain & Wallace 2019). A `scale` of 0 is uniform; of more words than
-    `buckets` some share the sum of their log-odds.
+    """The softmax of scale · |log-odds| of each word, the mean over the classes (Jain & Wallace
+    2019).
+
+    Log-odds are counted in the training texts, before the rest of the model is trained under this
+    attention: how plausible it looks says nothing about the model.
+
+    Args:
+        hidden_size: features of a state; not used.
+        query_size: features of the question's state; not used.
+        scale: 0 gives a uniform attention.
+        buckets: in a vocabulary of more words some share the sum of their log-odds.
 
     Note:
-        The released code takes log-odds from a file; these are of texts that have the word, with ½
-        added to each count.
+        The released code takes log-odds from a file. Here they are of texts that contain the word,
+        with ½ added to each count.
     """
 
     strength: Tensor
@@ -242,12 +280,13 @@ class LexiconAttention(GivenAttention):
         self.register_buffer("strength", torch.zeros(buckets))
 
     def read_training_texts(self, data: TextDataModule) -> None:
+        """Count the log-odds of every word."""
         table = log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
         strength = torch.from_numpy(abs(table).mean(-1)).to(self.strength)
         words = torch.arange(len(strength)) % len(self.strength)
         self.strength.zero_().index_add_(0, words, strength)
 
     def given(self, batch: Batch) -> Scores:
-        return self.weights(
-            self.scale * self.strength[batch.ids % len(self.strength)], batch.content
-        )
+        """The softmax of the scaled log-odds."""
+        strength = self.strength[batch.ids % len(self.strength)]
+        return self.weights(self.scale * strength, batch.content)

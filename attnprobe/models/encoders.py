@@ -20,9 +20,13 @@ Tokens = Bool[Tensor, "batch tokens"]
 
 
 class TextEncoder(nn.Module, metaclass=Checked):
-    """A batch → the hidden states that attention is spread over: one per token, or one per sentence
-    (`unit`), of `size` features. Padding never changes a state. `asks`: the first state is the
-    attention's query, where no question is asked."""
+    """A batch → the hidden states that attention is spread over. Padding never changes a state.
+
+    Attributes:
+        size: features of a state.
+        unit: whether there is a state per token, or per sentence.
+        asks: the first state is the attention's query, where no question is asked.
+    """
 
     settings_place: ClassVar[str] = "model.encoder"
 
@@ -37,8 +41,16 @@ class TextEncoder(nn.Module, metaclass=Checked):
         Bool[Tensor, "batch seq"],
         Float[Tensor, "batch tokens"] | None,
     ]:
-        """Hidden states, zero on padding; which of them attention may be given to; and the
-        attention over the words of each sentence, where there is one."""
+        """Encode a batch.
+
+        Args:
+            embeddings: word vectors of its texts.
+            batch: the texts.
+
+        Returns:
+            Hidden states, zero on padding; the positions that attention may be given to; and the
+            attention over the words of each sentence, in hierarchical models.
+        """
         return self(embeddings, batch.mask, batch.content), batch.content, None
 
     def scaled_states(
@@ -60,20 +72,24 @@ class TextEncoder(nn.Module, metaclass=Checked):
 
 
 class Encoder(TextEncoder):
-    """Word vectors → one hidden state per token: `forward(embeddings: Embedded, mask: Tokens,
-    content: Tokens)` gives states, zero on padding."""
+    """Word vectors → one hidden state per token.
+
+    A subclass defines `forward(embeddings: Embedded, mask: Tokens, content: Tokens) -> States`,
+    zero on padding.
+    """
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
-        """One vector for the whole text, used as the query where the text is a question: the mean
-        state."""
+        """One vector for a whole text that is a question, the attention's query: the mean state."""
         weight = mask.to(hidden.dtype).unsqueeze(-1)
         return (hidden * weight).sum(1) / weight.sum(1)
 
 
 class RecurrentEncoder(Encoder):
-    """Two recurrent networks, the second over reversed texts: the same numbers as a bidirectional
-    one over packed sequences, at 2 to 4 times the speed on a CPU, where packing keeps PyTorch from
-    its fused kernel."""
+    """Two recurrent networks, the second over reversed texts.
+
+    The numbers are those of a bidirectional network over packed sequences, at 2 to 4 times the
+    speed on a CPU, where packing keeps PyTorch from its fused kernel.
+    """
 
     network: ClassVar[type[nn.LSTM | nn.GRU]]
 
@@ -85,17 +101,21 @@ class RecurrentEncoder(Encoder):
         self.size = 2 * hidden_size
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
-        """Padding is on the right, and a text is reversed in its place: no state is computed after
-        padding was read."""
+        """States of both directions side by side, zero on padding.
+
+        Padding is on the right, and a text is reversed in its place, so that no state is computed
+        after padding was read.
+        """
         order = reversed_positions(mask).unsqueeze(-1)
-        # cuDNN refuses to differentiate an RNN in eval mode, which is just what a gradient probe
-        # does.
+        reversed_embeddings = embeddings.gather(1, order.expand_as(embeddings))
+
+        # cuDNN refuses to differentiate an RNN in eval mode: just what a gradient probe does
         needs_gradient_in_eval = torch.is_grad_enabled() and not self.training
-        with torch.backends.cudnn.flags(
-            enabled=torch.backends.cudnn.enabled and not needs_gradient_in_eval
-        ):
+        use_cudnn = torch.backends.cudnn.enabled and not needs_gradient_in_eval
+        with torch.backends.cudnn.flags(enabled=use_cudnn):
             left, _ = self.forwards(embeddings)
-            right, _ = self.backwards(embeddings.gather(1, order.expand_as(embeddings)))
+            right, _ = self.backwards(reversed_embeddings)
+
         right = right.gather(1, order.expand_as(right))
         return self.dropout(torch.cat([left, right], -1) * mask.unsqueeze(-1))
 
@@ -147,20 +167,25 @@ class NoEncoder(Encoder):
         self.size = input_size
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> Embedded:
+        """The word vectors themselves, after dropout."""
         return self.dropout(embeddings) * mask.unsqueeze(-1)
 
 
 def reversed_positions(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
-    """For every position, the one to read from so that each text is reversed in its place; padding
-    stays where it is."""
+    """The positions to read from so that each text is reversed in its place.
+
+    Padding stays where it is.
+    """
     position = torch.arange(mask.shape[1], device=mask.device)
     mirrored = mask.sum(1, keepdim=True) - 1 - position
     return torch.where(mirrored >= 0, mirrored, position)
 
 
 class CNNEncoder(Encoder):
-    """Convolutions of several widths side by side, ReLU, zero at markers and padding (Jain &
-    Wallace: widths 1, 3, 5 and 7 with 32 filters each)."""
+    """Convolutions of several widths side by side, and ReLU; zero at markers and padding.
+
+    Jain & Wallace: widths 1, 3, 5 and 7 with 32 filters each.
+    """
 
     def __init__(
         self,
@@ -183,17 +208,19 @@ class CNNEncoder(Encoder):
         self.size = filters * len(kernel_sizes)
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
-        # The padding row of a trained embedding is zero, but a probe may hand in other vectors.
+        """States of all widths side by side, zero outside `content`."""
+        # the padding row of a trained embedding is zero, but a probe may hand in other vectors
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
-        states = self.activation(
-            torch.cat([convolution(channels) for convolution in self.convolutions], 1)
-        )
+        convolved = torch.cat([convolution(channels) for convolution in self.convolutions], 1)
+        states = self.activation(convolved)
         return self.dropout(states.transpose(1, 2)) * content.unsqueeze(-1)
 
 
 class AverageEncoder(Encoder):
-    """h_t = tanh(W e_t + b): each position on its own, no context (Jain & Wallace's "Average":
-    128)."""
+    """h_t = tanh(W e_t + b): each position by itself, no context.
+
+    Jain & Wallace's "Average", of 128 features.
+    """
 
     def __init__(self, input_size: int, hidden_size: Size = 128) -> None:
         super().__init__()
@@ -202,4 +229,5 @@ class AverageEncoder(Encoder):
         self.size = hidden_size
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
+        """tanh(W e_t + b) of every token, zero on padding."""
         return self.activation(self.projection(embeddings)) * mask.unsqueeze(-1)

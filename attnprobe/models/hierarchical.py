@@ -17,8 +17,17 @@ from attnprobe.models.encoders import Encoder, TextEncoder
 
 
 class HierarchicalEncoder(TextEncoder):
-    """One state per sentence: word encoder → attention over the sentence's words → sum → sentence
-    encoder. Markers and padding belong to no sentence and are not read."""
+    """One state per sentence.
+
+    Word encoder → attention over the words of the sentence → sum → sentence encoder. Markers and
+    padding belong to no sentence and are not read.
+
+    Args:
+        input_size: features of a word vector.
+        word_encoder: input_size → Encoder.
+        word_attention: hidden_size → Attention.
+        sentence_encoder: input_size → Encoder.
+    """
 
     unit = Unit.SENTENCE
 
@@ -31,10 +40,10 @@ class HierarchicalEncoder(TextEncoder):
     ) -> None:
         super().__init__()
         self.word_encoder = build("model.encoder.word_encoder", word_encoder, input_size=input_size)
-        self.word_attention = build(
-            "model.encoder.word_attention", word_attention, hidden_size=self.word_encoder.size
-        )
         size = self.word_encoder.size
+        self.word_attention = build(
+            "model.encoder.word_attention", word_attention, hidden_size=size
+        )
         self.sentence_encoder = build(
             "model.encoder.sentence_encoder", sentence_encoder, input_size=size
         )
@@ -45,37 +54,47 @@ class HierarchicalEncoder(TextEncoder):
     ) -> tuple[
         Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"]
     ]:
-        """Hidden states of the sentences, zero after a text's last one; where there is a sentence;
-        and the attention within each."""
+        """States of the sentences, zero after a text's last one; the positions that hold a
+        sentence; and the attention within each sentence.
+
+        Note:
+            Sentences are encoded in groups whose longest is less than twice as long as the
+            shortest. Side by side in one grid, a sentence of 300 words would make 300 columns of
+            every other.
+        """
         layout = sentence_layout(batch)
         vectors = embeddings.flatten(0, 1)
         word_attention = vectors.new_zeros(len(vectors))
         sentences = vectors.new_zeros(*layout.mask.shape, self.word_encoder.size)
-        # in groups whose longest is less than twice as long as its shortest: side by side in one
-        # grid, one sentence of 300 words would make 300 columns of every other
+
         doublings = layout.words.double().log2().floor()
-        for value in doublings.unique():
-            group = (doublings == value).nonzero().squeeze(-1)
-            number = torch.arange(int(layout.words[group].max()), device=group.device)
-            mask = number < layout.words[group, None]
-            # beyond a sentence's end an arbitrary word is read, which the mask removes again
-            token = layout.token[
-                (layout.start[group, None] + number).clamp(max=len(layout.token) - 1)
-            ]
+        for doubling in doublings.unique():
+            group = (doublings == doubling).nonzero().squeeze(-1)
+            token, mask = words_of(layout, group)
             hidden = self.word_encoder(vectors[token] * mask.unsqueeze(-1), mask, mask)
             attention = self.word_attention.weights(self.word_attention(hidden), mask)
-            word_attention = word_attention.index_put((token[mask],), attention[mask])
             attended = torch.einsum("sw,swh->sh", attention, hidden)
+
+            word_attention = word_attention.index_put((token[mask],), attention[mask])
             sentences = sentences.index_put((layout.row[group], layout.place[group]), attended)
+
         states = self.sentence_encoder(sentences, layout.mask, layout.mask)
         return states, layout.mask, word_attention.view(batch.ids.shape)
 
 
 class SentenceLayout(NamedTuple):
-    """Where the sentences of a batch are, text by text in reading order: of each its text (`row`),
-    its number there from 0 (`place`), how many words it has and where they begin in `token`, the
-    positions of all words in the flattened batch. `mask` says which texts have a sentence of this
-    number. Sentences without words are left out."""
+    """Where the sentences of a batch are, text by text in reading order.
+
+    Sentences without words are left out.
+
+    Attributes:
+        row: the text of each sentence.
+        place: its number in the text, from 0.
+        words: how many words it has.
+        start: where they begin in `token`.
+        token: positions of all words in the flattened batch, sentence by sentence.
+        mask: which texts have a sentence of this number.
+    """
 
     row: Int[Tensor, "sentences"]
     place: Int[Tensor, "sentences"]
@@ -86,39 +105,68 @@ class SentenceLayout(NamedTuple):
 
 
 def sentence_layout(batch: Batch) -> SentenceLayout:
-    """Find the sentences of a batch by `batch.sentence`; a UserError where a text has none."""
+    """Find the sentences of a batch by `batch.sentence`.
+
+    Raises:
+        UserError: the texts are not split into sentences, or a text has no word in any.
+    """
     if batch.sentence is None:
         raise UserError(
-            "this model reads sentences, but the data set does not split its texts into any: set data.sentences=rule "
-            "(or spacy, or column)"
+            "this model reads sentences, but the data set does not split its texts into any: set "
+            "data.sentences=rule (or spacy, or column)"
         )
     inside = batch.content & (batch.sentence >= 0)
     if not inside.any(-1).all():
-        row = int((~inside.any(-1)).nonzero()[0, 0])
+        empty = int((~inside.any(-1)).nonzero()[0, 0])
         raise UserError(
-            f"example {int(batch.example_id[row])} has no word in any sentence: leave empty texts out"
+            f"example {int(batch.example_id[empty])} has no word in any sentence: leave empty "
+            f"texts out"
         )
+
+    # one key per sentence, ascending in reading order
     token = inside.flatten().nonzero().squeeze(-1)
     most = batch.sentence.max() + 1
     key = (token // batch.ids.shape[1]) * most + batch.sentence.flatten()[token]
     key, order = key.sort(stable=True)
     keys, words = key.unique_consecutive(return_counts=True)
+
     row = keys // most
-    count = row.bincount(minlength=len(batch))
-    number = torch.arange(len(keys), device=keys.device)
-    place = number - (count.cumsum(0) - count)[row]
-    mask = torch.arange(int(count.max()), device=count.device) < count.unsqueeze(-1)
-    return SentenceLayout(row, place, words, words.cumsum(0) - words, token[order], mask)
+    sentences_per_text = row.bincount(minlength=len(batch))
+    first = sentences_per_text.cumsum(0) - sentences_per_text
+    number = torch.arange(int(sentences_per_text.max()), device=row.device)
+    return SentenceLayout(
+        row=row,
+        place=torch.arange(len(keys), device=keys.device) - first[row],
+        words=words,
+        start=words.cumsum(0) - words,
+        token=token[order],
+        mask=number < sentences_per_text.unsqueeze(-1),
+    )
+
+
+def words_of(
+    layout: SentenceLayout, group: Int[Tensor, "group"]
+) -> tuple[Int[Tensor, "group longest"], Bool[Tensor, "group longest"]]:
+    """Lay the words of some sentences side by side.
+
+    Returns:
+        Positions in the flattened batch, and which of them are words of the sentence; beyond its
+        end positions are arbitrary.
+    """
+    number = torch.arange(int(layout.words[group].max()), device=group.device)
+    place = layout.start[group, None] + number
+    token = layout.token[place.clamp(max=len(layout.token) - 1)]
+    return token, number < layout.words[group, None]
 
 
 def words_per_sentence(batch: Batch) -> list[list[int]]:
-    """How many words each sentence of each text has."""
+    """Count the words of each sentence, text by text."""
     layout = sentence_layout(batch)
     return [layout.words[layout.row == row].tolist() for row in range(len(batch))]
 
 
 def cut_into_sentences(words: Any, lengths: Sequence[int]) -> list[Any]:
-    """One sequence of words (or their weights) cut into sentences of these lengths.
+    """Cut a sequence of words (or of their weights) into sentences of these lengths.
 
     >>> cut_into_sentences(["a", "b", "c"], [1, 2])
     [['a'], ['b', 'c']]

@@ -26,7 +26,8 @@ PERFORMANCE = (
     Metric(
         "label_accuracy",
         SHARE,
-        "right decisions among all labels of all texts. It has no interval: the decisions on one text belong together",
+        "right decisions among all labels of all texts. It has no interval: the decisions on one "
+        "text belong together",
         only=SEVERAL_LABELS,
     ),
     Metric("f1", SCORE, "F1 of each class", step="class"),
@@ -34,7 +35,8 @@ PERFORMANCE = (
     Metric(
         "roc_auc",
         SCORE,
-        "area under the ROC curve of class 1; more than two classes: mean over one-against-the-rest",
+        "area under the ROC curve of class 1; more than two classes: mean over "
+        "one-against-the-rest",
     ),
     Metric("pr_auc", SCORE, "area under the precision-recall curve, likewise"),
     Metric("examples", COUNT, "test examples"),
@@ -51,68 +53,72 @@ TRAINING = (
     Metric("validation_f1_{class}", SCORE, "`f1` of a class, by its number", step="epoch"),
     *(
         replace(
-            one,
-            name=f"validation_{one.name}",
-            about=f"`{one.name}` on the validation split",
+            metric,
+            name=f"validation_{metric.name}",
+            about=f"`{metric.name}` on the validation split",
             step="epoch",
         )
-        for one in PERFORMANCE
-        if one.name not in ("f1", "examples")
+        for metric in PERFORMANCE
+        if metric.name not in ("f1", "examples")
     ),
 )
 """The metrics of the table `training`, by epoch."""
 
 
 class Performance(nn.Module):
-    """The metrics of one split, each between 0 and 1, higher is better. With two classes the areas
-    under the curves are those of class 1, with more they are macro averages over
-    one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
-    answer, most do not)."""
+    """The metrics of one split, each between 0 and 1; higher is better.
+
+    With two classes the areas under the curves are those of class 1. With more they are macro
+    averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary
+    may be the answer, most do not).
+    """
 
     def __init__(self, task: Task, classes: int) -> None:
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
         self.positive_only = classes == 2 and task is not Task.MULTI_LABEL
         self.scored = task is Task.SCORE
-        decisions: dict[str, Any]
+
+        kind: dict[str, Any] = {"task": "multiclass", "num_classes": classes}
         if task is Task.MULTI_LABEL:
-            kind: dict[str, Any] = {"task": "multilabel", "num_labels": classes}
-            accuracy = tm.Accuracy(**kind, average="micro")
+            kind = {"task": "multilabel", "num_labels": classes}
+        accuracy = tm.Accuracy(**kind, average="micro")
+        decisions: dict[str, Any] = {"accuracy": accuracy}
+        if task is Task.MULTI_LABEL:
             decisions = {
                 "exact_match": tm.MultilabelExactMatch(classes),
                 "label_accuracy": accuracy,
             }
-        else:
-            kind = {"task": "multiclass", "num_classes": classes}
-            decisions = {"accuracy": tm.Accuracy(**kind, average="micro")}
         decisions["f1"] = tm.F1Score(**kind, average="none")
+
         curve = {"task": "binary"} if self.positive_only else kind
         curves: dict[str, Any] = {
             "roc_auc": tm.AUROC(**curve),
             "pr_auc": tm.AveragePrecision(**curve),
         }
-        # their states are not all of one kind
-        self.decisions, self.curves = (
-            MetricCollection(each, compute_groups=False) for each in (decisions, curves)
-        )
+        # no groups: the states of these metrics are of different kinds
+        self.decisions = MetricCollection(decisions, compute_groups=False)
+        self.curves = MetricCollection(curves, compute_groups=False)
 
     def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
-        """Take in one batch; `labels` as in `Batch`."""
+        """Add one batch; `labels` as in `Batch`."""
         probability = probability.detach().float()
         labels = labels.long()
-        if (
-            self.scored
-        ):  # curves are of the order alone, and torchmetrics takes numbers from 0 to 1 for them
+        if self.scored:
+            # curves depend on the order alone, and torchmetrics expects numbers from 0 to 1
             probability = probability.softmax(-1)
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`,
-        `roc_auc` and `pr_auc` of all batches since the last call."""
-        with (
-            warnings.catch_warnings()
-        ):  # torchmetrics says each time that a class which does not occur has no area
+        """Compute the metrics of all batches since the last call.
+
+        Returns:
+            `accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`,
+            `roc_auc` and `pr_auc`.
+        """
+        # torchmetrics warns each time that a class which does not occur has no area
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
             warnings.filterwarnings("ignore", "No positive samples in targets.*")
             result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}

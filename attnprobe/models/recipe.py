@@ -12,17 +12,18 @@ from attnprobe.models.objectives import CrossEntropy, Objective
 
 @dataclass(frozen=True)
 class Recipe(metaclass=Checked):
-    """How to train. Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the
-    attention, the loss summed over the batch, best epoch by ROC-AUC on the validation split, the
-    first epoch excluded.
+    """How to train.
+
+    Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the attention, the loss
+    summed over the batch, best epoch by ROC-AUC on the validation split, the first epoch excluded.
 
     Attributes:
         optimizer: parameter groups → optimizer.
         attention_weight_decay: replaces the optimizer's weight decay for the attention's
             parameters; None keeps it.
         reduction: "sum" or "mean" of the loss over the batch.
-        objective: what is made small, per example; the cross entropy of the labels, or the distance
-            to a teacher.
+        objective: the loss per example: the cross entropy of the labels, or the distance to a
+            teacher.
         selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several
             labels `exact_match` or `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the
             objective's lowest.

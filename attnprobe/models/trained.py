@@ -1,6 +1,6 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from attnprobe.models.recipe import Recipe
 
 
 class TrainedModel(Model, LightningModule):
-    """A model with the steps of its training.
+    """A model, and the steps of its training.
 
     Args:
         classes: number of classes (or labels of a multi-label task), at least 2.
@@ -26,6 +26,9 @@ class TrainedModel(Model, LightningModule):
         class_weight: weight of each class in the loss (multi-label: of each label's positives), or
             None.
         recipe: how to train; None for a model that is only read.
+
+    Raises:
+        UserError: fewer than 2 classes, or a recipe that does not fit the task.
     """
 
     class_weight: Tensor | None
@@ -35,7 +38,7 @@ class TrainedModel(Model, LightningModule):
     """The data's classes and those that the model knows besides; `matched` says which is which."""
     matched: str = ""
     facts: dict[str, Any]
-    """What the manifest should say about this model, in addition to its settings."""
+    """What the manifest says about this model in addition to its settings."""
 
     def __init__(
         self,
@@ -47,24 +50,11 @@ class TrainedModel(Model, LightningModule):
         super().__init__()
         if classes < 2:
             raise UserError(
-                f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels"
+                f"a classifier needs at least 2 classes, got {classes}: check data.label and "
+                f"data.labels"
             )
-        unmeasured = ["exact_match", "label_accuracy"]
-        of_task = "one class per text"
-        instead = "accuracy"
-        if task is Task.MULTI_LABEL:
-            unmeasured = ["accuracy"]
-            of_task = "several labels per text"
-            instead = "exact_match (or label_accuracy, f1_macro)"
-        if recipe is not None and recipe.selection_metric in unmeasured:
-            raise UserError(
-                f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
-                f"set training.recipe.selection_metric={instead}"
-            )
-        if recipe is not None and recipe.warmup is not None and recipe.scheduler is not None:
-            raise UserError(
-                f"training.recipe.warmup={recipe.warmup}: expected no scheduler beside it"
-            )
+        if recipe is not None:
+            check_recipe(recipe, task)
         self.task = task
         self.classes = classes
         self.recipe = recipe
@@ -76,13 +66,15 @@ class TrainedModel(Model, LightningModule):
         self.facts = {}
 
     def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
+        """The recipe's loss per example, and its parts."""
         assert self.recipe is not None
         return self.recipe.objective(outputs, batch, self.task, self.class_weight)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step's loss, summed or averaged over the batch by the recipe."""
         assert self.recipe is not None
-        loss = self.losses(self(self.recipe.objective.given(self, batch)), batch)["loss"]
+        outputs = self(self.recipe.objective.given(self, batch))
+        loss = self.losses(outputs, batch)["loss"]
         mean = loss.detach().mean()
         self.log(
             "train/loss", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
@@ -90,13 +82,13 @@ class TrainedModel(Model, LightningModule):
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add a batch to the validation metrics, and log its losses."""
         outputs = self(batch)
         self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
         for name, values in self.losses(outputs, batch).items():
-            mean = values.mean()
             self.log(
                 f"validation/{name}",
-                mean,
+                values.mean(),
                 on_step=False,
                 on_epoch=True,
                 batch_size=len(batch),
@@ -111,62 +103,74 @@ class TrainedModel(Model, LightningModule):
         self.log_dict({f"validation/{name}": value for name, value in values.items()})
         if self.recipe is None or self.trainer.sanity_checking:
             return
-        name = self.recipe.selection_metric
-        chosen = (
-            -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
-        )
-        # for the callbacks alone: the logger has it under its own name
-        self.log("validation/selection", chosen, logger=False)
+        if self.recipe.selection_metric == "loss":
+            selection = -self.trainer.callback_metrics["validation/loss"]
+        else:
+            selection = values[self.recipe.selection_metric]
+        # for callbacks alone: the logger has the number under its own name
+        self.log("validation/selection", selection, logger=False)
 
     def predict_step(self, batch: Batch, batch_idx: int = 0, dataloader_idx: int = 0) -> Outputs:
-        """All stages in order, on as many examples at a time as fit into memory."""
-        return Outputs.joined(
-            self.halving("prediction", batch, lambda rows: self(batch.rows(rows)))
-        )
+        """Run the model on as many examples at a time as fit into memory."""
+        parts = self.halving("prediction", batch, lambda rows: self(batch.rows(rows)))
+        return Outputs.joined(parts)
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
-        """Outputs of one batch for the probes, which listen to the test loop."""
+        """Run the model on one batch for the probes, which listen to the test loop."""
         outputs = self.predict_step(batch)
         self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
         return {"outputs": outputs}
 
     def on_test_epoch_end(self) -> None:
+        """Keep the metrics of the test split."""
         self.performance = self.test_performance.compute()
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
-        """Take from all texts that it is examined on what it has to know of them; a sentence that
-        says what, or nothing."""
+        """Learn from all texts that the model is examined on what it must know about them.
+
+        Returns:
+            A sentence that says what was learnt; empty: nothing.
+        """
         return ""
 
     def prepare(self, batch: Batch) -> None:
-        """Called before anything is trained, with a few texts of different lengths; a UserError if
-        it cannot be examined."""
+        """Called before anything is trained, with a few texts of different lengths.
+
+        Raises:
+            UserError: the model cannot be examined.
+        """
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """What the optimizer is given; the parameters of `attention` are a group with a weight
-        decay of their own."""
+        """The optimizer's parameter groups; those of `attention` have a weight decay of their
+        own."""
         assert self.recipe is not None
-        free = [(name, p) for name, p in self.named_parameters() if p.requires_grad]
-        attention = [p for name, p in free if name.startswith("attention.")]
-        others = [p for name, p in free if not name.startswith("attention.")]
-        decay = self.recipe.attention_weight_decay
-        own = {"params": attention} | ({} if decay is None else {"weight_decay": decay})
-        return [{"params": others}, own] if attention else [{"params": others}]
+        attention: list[Tensor] = []
+        rest: list[Tensor] = []
+        for name, parameter in self.named_parameters():
+            if parameter.requires_grad:
+                group = attention if name.startswith("attention.") else rest
+                group.append(parameter)
+        if not attention:
+            return [{"params": rest}]
+
+        attention_group: dict[str, Any] = {"params": attention}
+        if self.recipe.attention_weight_decay is not None:
+            attention_group["weight_decay"] = self.recipe.attention_weight_decay
+        return [{"params": rest}, attention_group]
 
     def configure_optimizers(self) -> Any:
+        """Build the recipe's optimizer, and its warm-up or its scheduler."""
         assert self.recipe is not None
         optimizer = build(
             "training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups()
         )
         if self.recipe.warmup is not None:
             steps = int(self.trainer.estimated_stepping_batches)
-            rising = self.recipe.warmup * steps
-            falling = max(1.0, steps - rising)
-            rate = LambdaLR(
-                optimizer,
-                lambda at: at / rising if at < rising else max(0.0, (steps - at) / falling),
-            )
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+            schedule = LambdaLR(optimizer, warmup_factor(self.recipe.warmup, steps))
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+            }
         if self.recipe.scheduler is None:
             return optimizer
         scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)
@@ -174,3 +178,41 @@ class TrainedModel(Model, LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"},
         }
+
+
+def check_recipe(recipe: Recipe, task: Task) -> None:
+    """Refuse a recipe that chooses the epoch by a metric which is not measured in this task, or
+    that changes the learning rate in two ways."""
+    labels = "one class per text"
+    unmeasured = ["exact_match", "label_accuracy"]
+    remedy = "accuracy"
+    if task is Task.MULTI_LABEL:
+        labels = "several labels per text"
+        unmeasured = ["accuracy"]
+        remedy = "exact_match (or label_accuracy, f1_macro)"
+    if recipe.selection_metric in unmeasured:
+        raise UserError(
+            f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the "
+            f"data have {labels}: set training.recipe.selection_metric={remedy}"
+        )
+    if recipe.warmup is not None and recipe.scheduler is not None:
+        raise UserError(f"training.recipe.warmup={recipe.warmup}: expected no scheduler beside it")
+
+
+def warmup_factor(share: float, steps: int) -> Callable[[int], float]:
+    """The learning rate at each step, as a factor of the largest.
+
+    Args:
+        share: the share of the steps in which it rises from 0; in the rest it falls to 0, both
+            linearly.
+        steps: number of steps.
+    """
+    rising = share * steps
+    falling = max(1.0, steps - rising)
+
+    def factor(step: int) -> float:
+        if step < rising:
+            return step / rising
+        return max(0.0, (steps - step) / falling)
+
+    return factor
