@@ -20,8 +20,8 @@ def row(family: str) -> list[str]:
         worst[precision] = {}
         if precision is torch.float32 or model.precision is torch.float64:
             model.to(precision).prepare(batch_of(model))
-            worst[precision] = model.found.differences
-        found = model.found
+            worst[precision] = model.examination.differences
+        found = model.examination
     replaced = [shown(one, "replaced") for one in worst.values()]
     short = [shown(one, "short way") for one in worst.values()]
     return [

@@ -1,7 +1,14 @@
-"""The two ways in to the attention of a network of `transformers`, checked to lead to what the
-network computes with. Most families call an attention function of the library's registry: ours
-calls the family's own and may exchange its weights. The others end their attention in a dropout
-module, whose hook may exchange what it returns. (Read in transformers 5.)"""
+"""Read and replace the attention of a network of `transformers`.
+
+Two doors lead to it (as of transformers 5):
+
+- `interface`: most families call an attention function of the library's registry. Ours calls the
+  family's own function and may exchange its weights.
+- `dropout`: the others end their attention in a dropout module. A hook may exchange what it
+  returns.
+
+`examine_attention` opens a door and checks that it leads to what the network computes with.
+"""
 
 import sys
 from collections.abc import Callable, Container, Iterator
@@ -20,15 +27,21 @@ from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.site import Queries
 
 NAME = "attnprobe"
+"""What our attention function is called in the library's registry."""
 LIMITS = {torch.float32: 1e-5, torch.float64: 1e-9}
 """Largest difference of two logits, relative to the largest of the network's (at least 1)."""
 
 Weights = Float[Tensor, "batch heads queries keys"]
 
 
-class Seen(NamedTuple):
-    """One attention of a pass: its weights, what they are multiplied with (None: not seen, through
-    a dropout module), and the module that computed them."""
+class AttentionRecord(NamedTuple):
+    """One attention of a pass.
+
+    Attributes:
+        weights: of every head.
+        values: what the weights are multiplied with; None: not known, through a dropout module.
+        module: the module that computed them.
+    """
 
     weights: Tensor
     values: Float[Tensor, "batch heads keys size"] | None
@@ -37,63 +50,79 @@ class Seen(NamedTuple):
 
 @dataclass(eq=False)
 class Pass:
-    """What happens to the attention in one pass of a network: within `with Pass(…).active()`, its
-    attentions ask this one.
+    """What happens to the attention in one pass of a network.
+
+    Within `with Pass(…).active()` the network's attentions ask this object which weights to use.
 
     Attributes:
-        call: which of the pass's attentions is meant, from 0; None: none is.
-        replace: the weights of that attention → those to be used instead; None: they are only
-            recorded.
-        result: given instead of every attention's result `[batch, 1, heads, size]`, whatever its
-            weights.
-        keep: told of every attention in turn; None: only the one that is meant is recorded.
-        given: put into every row of the attentions `given_at`, up to a factor, over what the row
-            may see; a row that sees none of it stays. None: the weights are the network's own.
-        recorded: the attention that was meant.
-        seen: batch, heads, queries and keys of every attention.
+        call: the number of the attention that is recorded, from 0; None: none is.
+        replace: the weights of the recorded attention → those to be used instead; None: they are
+            only recorded.
+        result: the result `[batch, 1, heads, size]` of every attention, whatever its weights; None:
+            computed.
+        observer: called with every attention in turn; None: only one is recorded.
+        imposed: weights for every row of the attentions `imposed_at`, up to a factor, over what the
+            row may see; a row that sees none of them stays. None: the weights are the network's.
+        imposed_at: numbers of attentions, from 0.
+        recorded: the attention that was asked for, after the pass.
+        shapes: batch, heads, queries and keys of every attention, after the pass.
     """
 
     call: int | None = None
     replace: Callable[[Tensor], Tensor] | None = None
     result: Tensor | None = None
-    keep: Callable[[Seen], None] | None = None
-    given: Float[Tensor, "batch keys"] | None = None
-    given_at: Container[int] = ()
-    recorded: Seen = field(init=False)
-    seen: list[torch.Size] = field(default_factory=list)
+    observer: Callable[[AttentionRecord], None] | None = None
+    imposed: Float[Tensor, "batch keys"] | None = None
+    imposed_at: Container[int] = ()
+    recorded: AttentionRecord = field(init=False)
+    shapes: list[torch.Size] = field(default_factory=list)
 
     @contextmanager
     def active(self) -> Iterator[None]:
+        """Make this the current pass: the one that attentions ask."""
         token = _CURRENT.set(self)
         try:
             yield
         finally:
             _CURRENT.reset(token)
 
-    def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
-        """The weights to be used in one attention: `own` itself, but where they are to be
-        replaced."""
-        number = len(self.seen)
-        if self.given is not None and number in self.given_at:
-            there = (own > 0) * self.given.to(own.dtype)[
-                :, None, None
-            ]  # what is masked has no weight at all
-            total = there.sum(-1, keepdim=True)
-            own = torch.where(total > 0, there / torch.where(total > 0, total, 1), own)
-        self.seen.append(own.shape)
-        one = Seen(own, values, module)
-        if self.keep is not None:
-            self.keep(one)
+    def weights(self, weights: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
+        """Record the next attention of the pass, and decide on its weights.
+
+        Args:
+            weights: as the network computed them.
+            module: the module that computed them.
+            values: what they are multiplied with, where that is known.
+
+        Returns:
+            The weights to be used: the very same tensor, unless they are replaced.
+        """
+        number = len(self.shapes)
+        if self.imposed is not None and number in self.imposed_at:
+            weights = _imposed(weights, self.imposed)
+        self.shapes.append(weights.shape)
+
+        record = AttentionRecord(weights, values, module)
+        if self.observer is not None:
+            self.observer(record)
         if number != self.call:
-            return own
-        self.recorded = one
-        return own if self.replace is None else self.replace(own)
+            return weights
+        self.recorded = record
+        return weights if self.replace is None else self.replace(weights)
 
 
 _CURRENT: ContextVar[Pass | None] = ContextVar("attnprobe_pass", default=None)
 
 
-def _attention(
+def _imposed(weights: Weights, imposed: Float[Tensor, "batch keys"]) -> Weights:
+    """`imposed` in every row, over the keys that the row may see, made to sum to 1."""
+    visible = weights > 0  # a masked key has no weight at all
+    rows = visible * imposed.to(weights.dtype)[:, None, None]
+    total = rows.sum(-1, keepdim=True)
+    return torch.where(total > 0, rows / torch.where(total > 0, total, 1), weights)
+
+
+def _registered_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -101,33 +130,43 @@ def _attention(
     attention_mask: Tensor | None,
     **settings: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The attention function that is registered: the family's own one, its weights shown to the
-    current pass."""
-    now = _CURRENT.get()
-    if now is not None and now.result is not None:
-        return now.result, None
-    own = vars(sys.modules[type(module).__module__])["eager_attention_forward"]
-    result, weights = own(module, query, key, value, attention_mask, **settings)
-    if now is None:
+    """The attention function that the registry calls: the family's own function, whose weights the
+    current pass may replace.
+
+    Its signature, and the order of its arguments, are the library's.
+    """
+    current = _CURRENT.get()
+    if current is not None and current.result is not None:
+        return current.result, None
+
+    family = vars(sys.modules[type(module).__module__])
+    result, weights = family["eager_attention_forward"](
+        module, query, key, value, attention_mask, **settings
+    )
+    if current is None:
         return result, weights
-    shared = weights.shape[1] // value.shape[1]  # heads may share their values
-    values = value if shared == 1 else value.repeat_interleave(shared, 1)
-    used = now.weights(weights, module, values)
+
+    heads_per_value = weights.shape[1] // value.shape[1]  # heads may share their values
+    values = value if heads_per_value == 1 else value.repeat_interleave(heads_per_value, 1)
+    used = current.weights(weights, module, values)
     if used is not weights:
         result = (used @ values).transpose(1, 2).contiguous()
     return result, used
 
 
-def _exchange(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
+def _dropout_hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
     """The hook of a dropout module: None leaves the output as it is."""
-    now = _CURRENT.get()
-    used = output if now is None else now.weights(output, module)
+    current = _CURRENT.get()
+    used = output if current is None else current.weights(output, module)
     return None if used is output else used
 
 
 def _open_interface(network: Any) -> bool:
-    """Make the network call `_attention`; False where its family does not use the registry, or not
-    in a way we know."""
+    """Make the network call `_registered_attention`.
+
+    Returns:
+        False where its family does not use the registry, or not in a way we know.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
@@ -135,7 +174,7 @@ def _open_interface(network: Any) -> bool:
     if not any(hasattr(family, "eager_attention_forward") for family in families):
         return False
     # a name without a mask function gets no mask at all, silently
-    AttentionInterface.register(NAME, _attention)
+    AttentionInterface.register(NAME, _registered_attention)
     AttentionMaskInterface.register(NAME, eager_mask)
     try:
         network.set_attn_implementation(NAME)
@@ -145,48 +184,59 @@ def _open_interface(network: Any) -> bool:
 
 
 def _open_dropouts(run: Callable[[], Any]) -> None:
-    """Hook the dropout modules that are given attention weights: every row of what comes in sums to
-    1 (in eval mode)."""
-    opened: list[nn.Module] = []
+    """Hook the dropout modules that attention weights go through: in eval mode, those for which
+    every row of what goes in sums to 1."""
+    dropouts: list[nn.Module] = []
 
-    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        if isinstance(module, nn.Dropout) and given[0].ndim == 4:
-            sums = given[0].sum(-1)[:, :, 0]
+    def collect(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, nn.Dropout) and inputs[0].ndim == 4:
+            sums = inputs[0].sum(-1)[:, :, 0]
             if torch.allclose(sums, torch.ones((), dtype=sums.dtype), atol=1e-4):
-                opened.append(module)
+                dropouts.append(module)
 
-    with register_module_forward_hook(look):
+    with register_module_forward_hook(collect):
         run()
-    for module in dict.fromkeys(opened):
-        if _exchange not in module._forward_hooks.values():
-            module.register_forward_hook(_exchange)
+    for module in dict.fromkeys(dropouts):
+        if _dropout_hook not in module._forward_hooks.values():
+            module.register_forward_hook(_dropout_hook)
 
 
 class LastLayer:
-    """The layer of a network's last attention, `module`, and the head after it; a LookupError where
-    it is in no list of layers. Everything else of the network runs as ever: what comes before the
-    layers is computed and thrown away."""
+    """The layer of a network's last attention, run by itself with the head that follows it.
+
+    Everything else of the network runs as ever: what comes before the layers is computed and thrown
+    away.
+
+    Args:
+        network: as `transformers` made it.
+        module: the module that computes the last attention.
+
+    Raises:
+        LookupError: the attention is in no list of layers.
+    """
 
     def __init__(self, network: nn.Module, module: nn.Module) -> None:
         self.network = network
-        parts = {part: name for name, part in network.named_modules()}[module].split(".")
-        for end in range(len(parts) - 1, 0, -1):
-            self.layers = network.get_submodule(".".join(parts[:end]))
-            if isinstance(self.layers, nn.ModuleList):
-                self.place = network.get_submodule(".".join(parts[: end - 1]))
-                self.name = parts[end - 1]
-                self.layer = self.layers[int(parts[end])]
+        names = {part: name for name, part in network.named_modules()}
+        path = names[module].split(".")
+        # from the attention upwards: the first list that it is in is that of the layers
+        for end in range(len(path) - 1, 0, -1):
+            layers = network.get_submodule(".".join(path[:end]))
+            if isinstance(layers, nn.ModuleList):
+                self.layers = layers
+                self.place = network.get_submodule(".".join(path[: end - 1]))
+                self.name = path[end - 1]
+                self.layer = layers[int(path[end])]
                 return
         raise LookupError("the attention is in no list of layers")
 
     def keeping(self, states: list[Tensor]) -> RemovableHandle:
         """Within it, what goes into this layer is added to `states`."""
-        return self.layer.register_forward_pre_hook(
-            lambda module, given, named: states.append(
-                given[0] if given else named["hidden_states"]
-            ),
-            with_kwargs=True,
-        )
+
+        def keep(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            states.append(layer_input(inputs, named))
+
+        return self.layer.register_forward_pre_hook(keep, with_kwargs=True)
 
     def logits_of_row(
         self,
@@ -194,28 +244,40 @@ class LastLayer:
         state: Float[Tensor, "rows hidden"],
         piece: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows outputs"]:
-        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece
-        (any that is not padding) and one layer, into which `state` goes and whose attention gives
-        `attended`, by head."""
+        """Compute the network's logits from one row of its last attention.
+
+        The network runs on texts of one piece and with one layer.
+
+        Args:
+            attended: what the attention gives to the pooled row, by head.
+            state: the pooled row's state before the layer.
+            piece: any piece that is not padding.
+        """
         ids = piece.unsqueeze(1)
         before = state.unsqueeze(1)
-        instead = self.layer.register_forward_pre_hook(
-            lambda module, given, named: (
-                ((before, *given[1:]), named)
-                if given
-                else (given, named | {"hidden_states": before})
-            ),
-            with_kwargs=True,
-        )
+
+        def put(
+            module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            if inputs:
+                return (before, *inputs[1:]), named
+            return inputs, named | {"hidden_states": before}
+
+        handle = self.layer.register_forward_pre_hook(put, with_kwargs=True)
         self.place._modules[self.name] = nn.ModuleList([self.layer])
         try:
-            with Pass(result=attended.unsqueeze(1)).active(), instead:
-                logits: Tensor = self.network(
-                    input_ids=ids, attention_mask=torch.ones_like(ids)
-                ).logits
+            with Pass(result=attended.unsqueeze(1)).active(), handle:
+                output = self.network(input_ids=ids, attention_mask=torch.ones_like(ids))
         finally:
             self.place._modules[self.name] = self.layers
+        logits: Tensor = output.logits
         return logits.flatten(0, -2)
+
+
+def layer_input(inputs: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+    """The states that a layer is called with, by place or by name."""
+    states: Tensor = inputs[0] if inputs else named["hidden_states"]
+    return states
 
 
 Run = Callable[[Pass], Tensor]
@@ -223,11 +285,17 @@ Run = Callable[[Pass], Tensor]
 
 
 @dataclass
-class Found:
-    """How a network's attention is got at: through which door (`interface` or `dropout`), how many
-    there are in a pass (`calls`), with how many heads each, whose rows reach the prediction from
-    the last one (`queries`), the largest |Δlogit| of what must be equal, by name (`differences`),
-    and what else a reader should know (`remarks`)."""
+class Examination:
+    """How a network's attention is got at, and what was measured on the way.
+
+    Attributes:
+        door: `interface` or `dropout`.
+        calls: the number of attentions in a pass.
+        queries: whose rows reach the prediction from the last attention.
+        heads: the number of heads of each attention.
+        differences: the largest |Δlogit| of what must be equal, by name.
+        remarks: what else a reader should know.
+    """
 
     door: str
     calls: int
@@ -242,73 +310,132 @@ def examine_attention(
     run: Run,
     mask: Bool[Tensor, "batch pieces"],
     family: str,
-    asked: Int[Tensor, "batch"] | None = None,
-) -> Found:
-    """Open a door to the attention of a network in eval mode, and look whether it is one, else
-    raise a UserError that names the `family`. `run` is a pass over a batch with padding, `mask`
-    says which of its pieces are none, and `asked` which piece of each text the prediction is read
-    from, where that is not the same for all."""
-    refused = f"the attention of {family} cannot be examined: "
+    queried: Int[Tensor, "batch"] | None = None,
+) -> Examination:
+    """Open a door to the attention of a network, and check that it is the network's attention.
+
+    Args:
+        network: in eval mode.
+        run: a pass over a batch with padding.
+        mask: the pieces of the batch that are not padding.
+        family: what the network is called in messages.
+        queried: the piece that each text's prediction is read from, where the texts name one.
+
+    Raises:
+        UserError: there is no door, or what it leads to is not what the network computes with.
+    """
     with torch.no_grad():
         if network.config._attn_implementation == NAME:
             network.set_attn_implementation("eager")
-        own = run(Pass())  # by the library's own code
-        first = Pass()
-        door = "interface"
-        if _open_interface(network):
-            run(first)
-        if not first.seen:
-            _open_dropouts(lambda: run(Pass()))
-            first = Pass()
-            door = "dropout"
-            run(first)
-        calls = len(first.seen)
-        if not calls:
-            raise UserError(
-                f"{refused}it neither uses the attention interface of transformers nor ends in a dropout module whose rows "
-                f"sum to 1"
+        expected = run(Pass())  # by the library's own code
+        door, calls = _open_door(network, run, family)
+        recording = Pass(calls - 1)
+        replacing = Pass(calls - 1, torch.clone)
+        logits = {"recorded": run(recording), "replaced": run(replacing)}
+
+    if len(recording.shapes) != calls or len(replacing.shapes) != calls:
+        raise _refusal(
+            family, f"{calls} attentions in one pass, and {len(recording.shapes)} in the next"
+        )
+    weights = recording.recorded.weights
+    _check_weights(weights, mask, family)
+
+    examination = Examination(
+        door=door,
+        calls=calls,
+        queries=Queries.ALL,
+        heads=[shape[1] for shape in recording.shapes],
+    )
+    tolerance = LIMITS[expected.dtype] * max(1.0, float(expected.abs().max()))
+    for name, result in logits.items():
+        difference = float((result - expected).abs().max())
+        examination.differences[name] = difference
+        if not difference <= tolerance:
+            raise _refusal(
+                family,
+                f"with its weights {name} the logits differ from its own by {difference:.2g}",
             )
-        last = Pass(calls - 1)
-        again = Pass(calls - 1, torch.clone)
-        logits = {"recorded": run(last), "replaced": run(again)}
-    if {len(last.seen), len(again.seen)} != {calls}:
-        raise UserError(
-            f"{refused}{calls} attentions in one pass, and {len(last.seen)} in the next"
+
+    reaching = _rows_that_reach_the_prediction(run, calls - 1, weights, family)
+    examination.queries = _queries(reaching, mask, queried)
+    return examination
+
+
+def _refusal(family: str, reason: str) -> UserError:
+    return UserError(f"the attention of {family} cannot be examined: {reason}")
+
+
+def _open_door(network: Any, run: Run, family: str) -> tuple[str, int]:
+    """Open the interface, or else the dropouts.
+
+    Returns:
+        The door, and the number of attentions in a pass.
+    """
+    first = Pass()
+    if _open_interface(network):
+        run(first)
+    if first.shapes:
+        return "interface", len(first.shapes)
+
+    _open_dropouts(lambda: run(Pass()))
+    first = Pass()
+    run(first)
+    if first.shapes:
+        return "dropout", len(first.shapes)
+    raise _refusal(
+        family,
+        "it neither uses the attention interface of transformers nor ends in a dropout module "
+        "whose rows sum to 1",
+    )
+
+
+def _check_weights(weights: Weights, mask: Bool[Tensor, "batch pieces"], family: str) -> None:
+    """Refuse weights that are not over the text's pieces, do not sum to 1, or lie on padding."""
+    pieces = mask.shape[1]
+    if weights.shape[-1] != pieces:
+        raise _refusal(
+            family, f"its last one is over {weights.shape[-1]} places, and the text has {pieces}"
         )
-    weights = last.recorded.weights
-    if weights.shape[-1] != mask.shape[1]:
-        raise UserError(
-            f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}"
-        )
-    queries = mask if weights.shape[-2] == mask.shape[1] else mask[:, :1]
+
+    queries = mask if weights.shape[-2] == pieces else mask[:, :1]
     sums = weights.sum(-1).transpose(1, 2)[queries]
     if (sums - 1).abs().max() > 1e-3:
-        raise UserError(
-            f"{refused}its rows sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}, and not to 1"
+        raise _refusal(
+            family,
+            f"its rows sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}, and not to 1",
         )
-    given = (weights * queries[:, None, :, None]).amax((1, 2))
-    if not mask.all() and float(given[~mask].max()) > 1e-6:
-        raise UserError(f"{refused}it gives weight to padding")
-    found = Found(door, calls, Queries.ALL, [shape[1] for shape in last.seen])
-    for name, one in logits.items():
-        apart = found.differences[name] = float((one - own).abs().max())
-        if not apart <= LIMITS[own.dtype] * max(1.0, float(own.abs().max())):
-            raise UserError(
-                f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}"
-            )
-    with torch.enable_grad():  # the queries whose rows reach the prediction have a gradient
+
+    largest = (weights * queries[:, None, :, None]).amax((1, 2))
+    if not mask.all() and float(largest[~mask].max()) > 1e-6:
+        raise _refusal(family, "it gives weight to padding")
+
+
+def _rows_that_reach_the_prediction(
+    run: Run, call: int, weights: Weights, family: str
+) -> Bool[Tensor, "batch queries"]:
+    """The queries whose rows of this attention have a gradient."""
+    with torch.enable_grad():
         free = weights.detach().clone().requires_grad_()
-        changed = run(Pass(calls - 1, lambda _: free))
-        sign = torch.linspace(1, 2, changed.shape[-1], dtype=changed.dtype, device=changed.device)
-        (gradient,) = torch.autograd.grad((changed * sign).sum(), free, allow_unused=True)
+        logits = run(Pass(call, lambda _: free))
+        # different factors, so that changes of two logits do not cancel
+        factors = torch.linspace(1, 2, logits.shape[-1], dtype=logits.dtype, device=logits.device)
+        (gradient,) = torch.autograd.grad((logits * factors).sum(), free, allow_unused=True)
     if gradient is None or not gradient.abs().max() > 0:
-        raise UserError(f"{refused}replacing its last attention changes nothing")
-    reaching = gradient.abs().amax((1, 3)) > 0
+        raise _refusal(family, "replacing its last attention changes nothing")
+    return gradient.abs().amax((1, 3)) > 0
+
+
+def _queries(
+    reaching: Bool[Tensor, "batch queries"],
+    mask: Bool[Tensor, "batch pieces"],
+    queried: Int[Tensor, "batch"] | None,
+) -> Queries:
+    """Name the rows that reach the prediction."""
     place = torch.arange(reaching.shape[1], device=reaching.device)
-    if asked is not None and torch.equal(reaching, place == asked.unsqueeze(1)):
-        found.queries = Queries.ASKED
-    elif torch.equal(reaching, (place == 0).expand_as(reaching)):
-        found.queries = Queries.FIRST
-    elif torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
-        found.queries = Queries.LAST
-    return found
+    if queried is not None and torch.equal(reaching, place == queried.unsqueeze(1)):
+        return Queries.ASKED
+    if torch.equal(reaching, (place == 0).expand_as(reaching)):
+        return Queries.FIRST
+    if torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
+        return Queries.LAST
+    return Queries.ALL

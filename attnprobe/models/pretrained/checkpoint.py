@@ -36,15 +36,16 @@ class Checkpoint(NamedTuple):
     """A classifier as `transformers` opened it, on the CPU, in float32.
 
     Attributes:
-        network: a `…ForSequenceClassification`, or a `…ForCausalLM` of whose head the classes' rows
-            are left.
+        network: a `…ForSequenceClassification`, or a `…ForCausalLM` of whose head only the rows of
+            the classes are left.
+        reader: its tokenizer, and the prompt.
         classes: the data's, then those that the network knows besides.
         order: the network's output for each of these.
         matched: how the data's classes were found among the network's, as a sentence; empty where
             they were not.
-        mask: the piece that stands for a masked one, None where its tokenizer has none.
-        padding: the piece that fills up short texts; where there is none, the end of a text, which
-            is masked all the same.
+        mask: the piece that stands for a masked one; None where its tokenizer has none.
+        padding: the piece that fills up short texts; without one, the end of a text, which is
+            masked all the same.
         tags: it gives a class to every word.
     """
 
@@ -56,6 +57,20 @@ class Checkpoint(NamedTuple):
     mask: int | None
     padding: int
     tags: bool = False
+
+
+class Matching(NamedTuple):
+    """Which output of a network is which class.
+
+    Attributes:
+        order: an output per class; empty: the classes are new to the network.
+        classes: the data's, then those that the network knows besides.
+        sentence: how they were matched.
+    """
+
+    order: list[int]
+    classes: list[str]
+    sentence: str = ""
 
 
 @contextmanager
@@ -94,167 +109,242 @@ def open_checkpoint(
     threshold: float | None = None,
     in_order: bool = False,
 ) -> Checkpoint:
-    """Open a folder as `save_pretrained` writes it, or a name on the hub; the settings are those of
-    `PretrainedClassifier`. A UserError where it is no classifier of these classes, or would need
-    code of its own."""
-    folder = Path(path)
-    if folder.is_dir():
-        _check_folder(folder)
-    elif (
-        not folder.exists()
-        and "/" in path
-        and (folder.parent.is_dir() or not HUB_NAME.fullmatch(path))
-    ):
-        near = nearest(folder.name, [one.name for one in folder.parent.glob("*")])
-        raise UserError(
-            f"model.path={path}: there is no such folder{near}; expected one as save_pretrained writes it"
-        )
+    """Open a folder as `save_pretrained` writes it, or a name on the hub.
+
+    The arguments are settings of `PretrainedClassifier`.
+
+    Raises:
+        UserError: it is no classifier of these classes, or would need code of its own.
+    """
+    _check_path(path)
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
-        words = (
-            {*tokenizer.get_vocab()}
-            - {*tokenizer.all_special_tokens}
-            - {*tokenizer.get_added_vocab()}
-        )
-        if not (tokenizer.is_fast and words):
-            lacks = (
-                "knows no word"
-                if tokenizer.is_fast
-                else "does not say which characters a piece stands for"
-            )
-            raise UserError(
-                f"model.path={path}: its tokenizer {lacks}: expected its files (tokenizer.json or vocab.txt, …) beside the "
-                f"weights, as transformers' AutoTokenizer.from_pretrained(…).save_pretrained(FOLDER) writes them"
-            )
-        if quantised := getattr(settings, "quantization_config", None):
-            raise UserError(
-                f"model.path={path}: quantization_config={str(quantised)[:60]} is not supported: expected the model that it "
-                f"was made from, or what model.dequantize() gives"
-            )
-        heads = tuple(settings.architectures or [])
-        tags = (
-            prompt is None
-            and (tags or not trains)
-            and any(one.endswith("TokenClassification") for one in heads)
-        )
-        prompted = prompt is not None
-        if threshold is not None and (
-            settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted
-        ):
-            raise UserError(
-                f"model.threshold={threshold}: expected a checkpoint that gives one score (num_labels=1, this one: "
-                f"{settings.num_labels}), no prompt, and data of two classes, one label each, the second of which is that of "
-                f"high scores (data.labels=[low, high]; data.above=NUMBER where labels are numbers); they have "
-                f"{', '.join(classes)}"
-            )
-        names = (
-            [*classes, *(name for name in labels if name not in classes)]
-            if prompted
-            else list(classes)
-        )
-        order = list(range(len(names)))
-        matched = ""
+        _check_tokenizer(path, tokenizer)
+        _check_precision(path, settings)
         if threshold is not None:
-            matched = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
-        elif not prompted:
+            _check_threshold(threshold, settings, classes, task, prompted=prompt is not None)
+
+        takes_tags = prompt is None and (tags or not trains)
+        tags = takes_tags and _is_tagger(settings)
+        if threshold is not None:
+            sentence = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
+            matching = Matching([0, 1], list(classes), sentence)
+        elif prompt is not None:
+            names = [*classes, *(name for name in labels if name not in classes)]
+            matching = Matching(list(range(len(names))), names)
+        else:
             if not trains:
                 _refuse_head(path, settings, task)
-            order, names, matched = _matched(
-                path, settings, classes, trains=trains, in_order=in_order
-            )
-        new_head = {"num_labels": len(classes), "ignore_mismatched_sizes": True}
-        kind = (
-            "CausalLM" if prompted else "TokenClassification" if tags else "SequenceClassification"
+            matching = _match_classes(path, settings, classes, trains=trains, in_order=in_order)
+
+        head = "TokenClassification" if tags else "SequenceClassification"
+        if prompt is not None:
+            head = "CausalLM"
+        network = _read_network(
+            path,
+            getattr(library, f"AutoModelFor{head}").from_pretrained,
+            offline,
+            new_classes=0 if matching.order else len(classes),
+            is_complete=not trains or prompt is not None or threshold is not None,
         )
-        read_network = getattr(library, f"AutoModelFor{kind}").from_pretrained
-        network, loading = _read(
-            path, partial(read_network, **WEIGHTS, **({} if order else new_head)), offline
-        )
-        if (prompted or threshold is not None or not trains) and loading["missing_keys"]:
-            absent = ", ".join(sorted(loading["missing_keys"]))[:200]
-            raise UserError(
-                f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
-                f"with training=finetune"
-            )
-    fillers = (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0)
+
     known = network.get_input_embeddings().num_embeddings
-    padding = next(int(number) for number in fillers if number is not None and int(number) < known)
+    padding = _padding(tokenizer, network, known)
     network.config.pad_token_id = padding
-    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
-    for name, module in network.named_modules():
-        if name.endswith("position_embeddings") and isinstance(
-            module, nn.Embedding
-        ):  # RoBERTa's begin after the padding's
-            positions = module.num_embeddings - (
-                0 if module.padding_idx is None else module.padding_idx + 1
-            )
-            break
-    limit = tokenizer.model_max_length
-    if not isinstance(limit, int | float) or not limit >= 2:
-        raise UserError(
-            f"model.path={path}: tokenizer_config.json has model_max_length={limit!r:.60}: expected the number of pieces of "
-            f"its longest text"
-        )
-    longest = int(min(positions, limit))
+    longest = _longest_text(path, tokenizer, network)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(
             f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces"
         )
     reader = PieceReader(
-        tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt
+        tokenizer,
+        max_pieces or min(longest, LONGEST),
+        known,
+        TEXT if prompt is None else prompt,
     )
-    if prompted:
-        keep_labels_only(network, reader, label_pieces(reader, labels, names))
+
+    if prompt is not None:
+        keep_labels_only(network, reader, label_pieces(reader, labels, matching.classes))
     if threshold is not None:
         classes_of_score(network, reader, threshold)
     return Checkpoint(
-        network,
-        reader,
-        names,
-        order or list(range(len(names))),
-        matched,
-        tokenizer.mask_token_id,
-        padding,
-        tags,
+        network=network,
+        reader=reader,
+        classes=matching.classes,
+        order=matching.order or list(range(len(matching.classes))),
+        matched=matching.sentence,
+        mask=tokenizer.mask_token_id,
+        padding=padding,
+        tags=tags,
     )
 
 
-def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
-    """What `read` gives, without the network first, and with it where nothing is there; else a
-    UserError."""
-    local = Path(path).is_dir()
-    if not local and Path(path).exists():
+def _check_path(path: str) -> None:
+    """Refuse a folder that is missing, or whose files would do harm; a name on the hub may pass."""
+    folder = Path(path)
+    if folder.is_dir():
+        _check_folder(folder)
+        return
+    looks_local = folder.parent.is_dir() or not HUB_NAME.fullmatch(path)
+    if "/" in path and looks_local and not folder.exists():
+        near = nearest(folder.name, [sibling.name for sibling in folder.parent.glob("*")])
         raise UserError(
-            f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the hub"
+            f"model.path={path}: there is no such folder{near}; expected one as save_pretrained "
+            f"writes it"
+        )
+
+
+def _check_tokenizer(path: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer without words, or one that does not say where a piece stands."""
+    words = {*tokenizer.get_vocab()}
+    words -= {*tokenizer.all_special_tokens}
+    words -= {*tokenizer.get_added_vocab()}
+    if tokenizer.is_fast and words:
+        return
+    fault = "does not say which characters a piece stands for"
+    if tokenizer.is_fast:
+        fault = "knows no word"
+    raise UserError(
+        f"model.path={path}: its tokenizer {fault}: expected its files (tokenizer.json or "
+        f"vocab.txt, …) beside the weights, as transformers' "
+        f"AutoTokenizer.from_pretrained(…).save_pretrained(FOLDER) writes them"
+    )
+
+
+def _check_precision(path: str, settings: Any) -> None:
+    """Refuse a quantised network."""
+    quantisation = getattr(settings, "quantization_config", None)
+    if quantisation:
+        raise UserError(
+            f"model.path={path}: quantization_config={str(quantisation)[:60]} is not supported: "
+            f"expected the model that it was made from, or what model.dequantize() gives"
+        )
+
+
+def _check_threshold(
+    threshold: float, settings: Any, classes: Sequence[str], task: Task, *, prompted: bool
+) -> None:
+    """Refuse a threshold where there is not one score, or not two exclusive classes."""
+    gives_score = settings.num_labels == 1 and not prompted
+    two_classes = len(classes) == 2 and task is not Task.MULTI_LABEL
+    if gives_score and two_classes:
+        return
+    raise UserError(
+        f"model.threshold={threshold}: expected a checkpoint that gives one score (num_labels=1, "
+        f"this one: {settings.num_labels}), no prompt, and data of two classes, one label each, "
+        f"the second of which is that of high scores (data.labels=[low, high]; data.above=NUMBER "
+        f"where labels are numbers); they have {', '.join(classes)}"
+    )
+
+
+def _is_tagger(settings: Any) -> bool:
+    """Whether the checkpoint's head gives a class to every word."""
+    heads = settings.architectures or []
+    return any(name.endswith("TokenClassification") for name in heads)
+
+
+def _read_network(
+    path: str, read: Callable[..., Any], offline: bool, *, new_classes: int, is_complete: bool
+) -> Any:
+    """Read the weights.
+
+    Args:
+        path: the checkpoint.
+        read: the library's function that reads a network with a head of the right kind.
+        offline: see `_read`.
+        new_classes: the outputs of a new head; 0: the checkpoint's head is kept.
+        is_complete: it is not trained, so that no weight may be missing.
+    """
+    new_head: dict[str, Any] = {}
+    if new_classes:
+        new_head = {"num_labels": new_classes, "ignore_mismatched_sizes": True}
+    network, loading = _read(path, partial(read, **WEIGHTS, **new_head), offline)
+    if is_complete and loading["missing_keys"]:
+        absent = ", ".join(sorted(loading["missing_keys"]))[:200]
+        raise UserError(
+            f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a "
+            f"classifier?): train it with training=finetune"
+        )
+    return network
+
+
+def _padding(tokenizer: Any, network: Any, known: int) -> int:
+    """The piece that fills up short texts: the first of several candidates that the network
+    knows."""
+    candidates = (
+        tokenizer.pad_token_id,
+        network.config.pad_token_id,
+        tokenizer.eos_token_id,
+        0,
+    )
+    return next(int(piece) for piece in candidates if piece is not None and int(piece) < known)
+
+
+def _longest_text(path: str, tokenizer: Any, network: Any) -> int:
+    """The longest text that the network and its tokenizer take, in pieces."""
+    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
+    for name, module in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            positions = module.num_embeddings
+            if module.padding_idx is not None:  # RoBERTa's positions begin after the padding's
+                positions -= module.padding_idx + 1
+            break
+    limit = tokenizer.model_max_length
+    if not isinstance(limit, int | float) or not limit >= 2:
+        raise UserError(
+            f"model.path={path}: tokenizer_config.json has model_max_length={limit!r:.60}: "
+            f"expected the number of pieces of its longest text"
+        )
+    return int(min(positions, limit))
+
+
+def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
+    """Call a `from_pretrained` of the library: without the network first, then with it.
+
+    Args:
+        path: a folder, or a name on the hub.
+        read: the function.
+        offline: never use the network.
+
+    Raises:
+        UserError: the library cannot read it.
+    """
+    is_local = Path(path).is_dir()
+    if not is_local and Path(path).exists():
+        raise UserError(
+            f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the "
+            f"hub"
         )
     failure: BaseException | None = None
-    for elsewhere in [False] if local or offline else [False, True]:
+    for local_files_only in [True] if is_local or offline else [True, False]:
         try:
-            return read(path, trust_remote_code=False, local_files_only=not elsewhere)
-        except (
-            BaseException
-        ) as error:  # what is wrong in a file of somebody else's, the library does not ask
+            return read(path, trust_remote_code=False, local_files_only=local_files_only)
+        except BaseException as error:  # a damaged file may make the library raise anything
             failure = foreign(error)
         if "trust_remote_code" in str(failure) or "custom code" in str(failure):
             reason = " ".join(str(failure).split())[:150]
             raise UserError(
-                f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason})"
+                f"model.path={path}: it brings code of its own, which attnprobe never runs "
+                f"({reason})"
             )
+
     reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
     if type(failure).__name__ == "SafetensorError":
         raise UserError(
-            f"model.path={path}: transformers cannot open it ({reason}): its weights are damaged or were cut short. Copy or "
-            f"download them again"
+            f"model.path={path}: transformers cannot open it ({reason}): its weights are damaged "
+            f"or were cut short. Copy or download them again"
         ) from failure
-    if local:
+    if is_local:
         raise UserError(
-            f"model.path={path}: transformers cannot open it ({reason}). Expected a folder with config.json, "
-            f"model.safetensors (no .bin: pickles are not loaded) and tokenizer.json, as save_pretrained writes them"
+            f"model.path={path}: transformers cannot open it ({reason}). Expected a folder with "
+            f"config.json, model.safetensors (no .bin: pickles are not loaded) and "
+            f"tokenizer.json, as save_pretrained writes them"
         ) from failure
     raise UserError(
-        f"model.path={path}: there is no such folder, and the hub gives nothing ({reason}). Without a network: "
-        f"`hf download {path} --local-dir FOLDER` where there is one, and model.path=FOLDER here"
+        f"model.path={path}: there is no such folder, and the hub gives nothing ({reason}). "
+        f"Without a network: `hf download {path} --local-dir FOLDER` where there is one, and "
+        f"model.path=FOLDER here"
     ) from failure
 
 
@@ -274,81 +364,112 @@ def _check_folder(folder: Path) -> None:
     """Refuse what `transformers` would believe without asking: a folder may be anybody's."""
     if (folder / ADAPTER).exists():
         raise UserError(
-            f"model.path={folder} holds an adapter ({ADAPTER}), not the model that it changes: expected both merged, with "
-            f"peft.AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW)"
+            f"model.path={folder} holds an adapter ({ADAPTER}), not the model that it changes: "
+            f"expected both merged, with "
+            f"peft.AutoPeftModelForSequenceClassification.from_pretrained(FOLDER)"
+            f".merge_and_unload().save_pretrained(NEW)"
         )
     for file in folder.iterdir():
         if not (file.is_file() or file.is_dir()):
             raise UserError(
-                f"{file} is a pipe, a device or a broken link: expected files as save_pretrained writes them"
+                f"{file} is a pipe, a device or a broken link: expected files as save_pretrained "
+                f"writes them"
             )
-    content: dict[str, dict[str, Any]] = {INDEX: {}, TOKENIZER: {}, CONFIG: {}}
-    for name in content:
-        with suppress(
-            OSError, ValueError, RecursionError
-        ):  # what is wrong with a damaged file `transformers` says
-            found = json.loads((folder / name).read_bytes())
-            content[name] = found if isinstance(found, dict) else {}
-    named = content[INDEX].get("weight_map")
-    files = set(map(str, named.values())) if isinstance(named, dict) else {}
-    if wrong := sorted(
-        one for one in files if not (Path(one).name == one and one.endswith(".safetensors"))
-    ):
-        raise UserError(
-            f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
-            f"save_pretrained writes them (no .bin: pickles are not loaded)"
-        )
-    rules = content[TOKENIZER]
-    if (grown := _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])) > MOST_GROWTH:
-        raise UserError(
-            f"{folder / TOKENIZER}: its normalizer may make {grown:.3g} characters of one: expected at most "
-            f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that belongs to the model"
-        )
-    for name, value in content[CONFIG].items():
-        depth = (
-            name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
-        )
-        foreign = name == "_attn_implementation" and "/" in str(
-            value
-        )  # would be fetched from the hub, as code
-        if depth or foreign:
+    _check_index(folder / INDEX)
+    _check_normalizer(folder / TOKENIZER)
+    _check_config(folder / CONFIG)
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    """The content of a JSON file; empty where it is none: `transformers` says what is wrong."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(file.read_bytes())
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
+def _check_index(file: Path) -> None:
+    """Refuse an index of weights that names anything but safetensors of the same folder."""
+    weight_map = _json_object(file).get("weight_map")
+    names = {str(name) for name in weight_map.values()} if isinstance(weight_map, dict) else set()
+    for name in sorted(names):
+        if Path(name).name != name or not name.endswith(".safetensors"):
             raise UserError(
-                f"{folder / CONFIG}: {name}={str(value)[:60]} is not supported: expected a model of at most "
+                f"{file} names the file {name[:100]!r}: expected files of this folder that end in "
+                f".safetensors, as save_pretrained writes them (no .bin: pickles are not loaded)"
+            )
+
+
+def _check_normalizer(file: Path) -> None:
+    """Refuse a tokenizer that may make very long texts of short ones."""
+    rules = _json_object(file)
+    growth = _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])
+    if growth > MOST_GROWTH:
+        raise UserError(
+            f"{file}: its normalizer may make {growth:.3g} characters of one: expected at most "
+            f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that "
+            f"belongs to the model"
+        )
+
+
+def _check_config(file: Path) -> None:
+    """Refuse a network of very many layers, or an attention that would be fetched from the hub, as
+    code."""
+    for name, value in _json_object(file).items():
+        counts_layers = name.endswith(("layer", "layers")) and isinstance(value, int)
+        too_deep = counts_layers and value > MOST_LAYERS
+        is_fetched = name == "_attn_implementation" and "/" in str(value)
+        if too_deep or is_fetched:
+            raise UserError(
+                f"{file}: {name}={str(value)[:60]} is not supported: expected a model of at most "
                 f"{MOST_LAYERS:,} layers with the library's own attention"
             )
 
 
 def _growth(rules: Any) -> float:
-    """How many characters the normalizers and pre-tokenizers of a tokenizer.json make of one, at
-    most."""
-    grown = 1.0
-    rest = [rules]
-    while rest:
-        rule = rest.pop()
-        rest += rule.values() if isinstance(rule, dict) else rule if isinstance(rule, list) else ()
-        kind = rule.get("type") if isinstance(rule, dict) else None
-        if (
-            kind == "Replace"
-            and isinstance(pattern := rule.get("pattern"), dict)
-            and pattern.get("String")
-        ):
-            grown *= max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
-        elif kind in (
-            "Replace",
-            "Prepend",
-        ):  # an expression may be found between any two characters
-            grown *= 1 + len(str(rule.get("content", rule.get("prepend"))))
-        elif (
-            kind == "Precompiled"
-        ):  # a table, then the texts that it leads to, with a zero after each
-            with suppress(ValueError, TypeError):
-                table = base64.b64decode(rule.get("precompiled_charsmap", ""))
-                grown *= max(
-                    1, *map(len, table[4 + int.from_bytes(table[:4], "little") :].split(b"\0"))
-                )
-        elif kind == "ByteLevel":
-            grown *= 2
-    return grown
+    """How many characters the rules of a tokenizer.json make of one, at most.
+
+    Args:
+        rules: normalizers and pre-tokenizers, nested in lists and objects.
+    """
+    growth = 1.0
+    pending = [rules]
+    while pending:
+        rule = pending.pop()
+        if isinstance(rule, list):
+            pending += rule
+        elif isinstance(rule, dict):
+            pending += rule.values()
+            growth *= _growth_of_rule(rule)
+    return growth
+
+
+def _growth_of_rule(rule: dict[str, Any]) -> float:
+    kind = rule.get("type")
+    if kind == "ByteLevel":
+        return 2
+    if kind == "Precompiled":
+        return _growth_of_table(rule)
+    if kind not in ("Replace", "Prepend"):
+        return 1
+
+    pattern = rule.get("pattern")
+    if kind == "Replace" and isinstance(pattern, dict) and pattern.get("String"):
+        return max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
+    # an expression may be found between any two characters
+    return 1 + len(str(rule.get("content", rule.get("prepend"))))
+
+
+def _growth_of_table(rule: dict[str, Any]) -> float:
+    """Of SentencePiece's precompiled table: its size, the table, then the texts that it leads to,
+    with a zero after each."""
+    with suppress(ValueError, TypeError):
+        table = base64.b64decode(rule.get("precompiled_charsmap", ""))
+        size = int.from_bytes(table[:4], "little")
+        texts = table[4 + size :].split(b"\0")
+        return max(1, *map(len, texts))
+    return 1
 
 
 OTHER_HEADS = (
@@ -364,79 +485,130 @@ OTHER_HEADS = (
 
 
 def _refuse_head(path: str, settings: Any, task: Task) -> None:
-    """Refuse, by its name, a checkpoint that is taken as it is and says no classes of texts, or
-    says them in another way."""
-    way = "expected a classifier of texts (…ForSequenceClassification); training=finetune gives it a head and trains it"
+    """Refuse a checkpoint that is taken as it is and predicts no classes of texts, or predicts them
+    in another way than the data have them."""
+    expected = (
+        "expected a classifier of texts (…ForSequenceClassification); training=finetune gives it a "
+        "head and trains it"
+    )
     for name in settings.architectures or []:
         if name.endswith(OTHER_HEADS):
-            asked = ", or ask it with model.prompt and model.labels" * name.endswith(
-                ("CausalLM", "LMHeadModel")
-            )
-            raise UserError(f"model.path={path}: it is a {name}: {way}{asked}")
+            remedy = expected
+            if name.endswith(("CausalLM", "LMHeadModel")):
+                remedy += ", or ask it with model.prompt and model.labels"
+            raise UserError(f"model.path={path}: it is a {name}: {remedy}")
     if settings.num_labels == 1:
         raise UserError(
-            f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: {way}; "
-            f"or give the score from which on a text is of the second class, with model.threshold"
+            f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: "
+            f"{expected}; or give the score from which on a text is of the second class, with "
+            f"model.threshold"
         )
-    several = task is Task.MULTI_LABEL
-    if settings.problem_type == (
-        "single_label_classification" if several else "multi_label_classification"
-    ):
-        gives, read = ("one label", "any number of labels")[:: 1 if several else -1]
+
+    mismatch = ""
+    if task is Task.MULTI_LABEL and settings.problem_type == "single_label_classification":
+        mismatch = (
+            "it gives a text one label, and the data have any number of labels: read them with "
+            "data.multi_label=false"
+        )
+    elif task is not Task.MULTI_LABEL and settings.problem_type == "multi_label_classification":
+        mismatch = (
+            "it gives a text any number of labels, and the data have one label: read them with "
+            "data.multi_label=true"
+        )
+    if mismatch:
         raise UserError(
-            f"model.path={path}: problem_type={settings.problem_type}: it gives a text {gives}, and the data have "
-            f"{read}: read them with data.multi_label={str(not several).lower()}, or train it anew with training=finetune"
+            f"model.path={path}: problem_type={settings.problem_type}: {mismatch}, or train it "
+            f"anew with training=finetune"
         )
 
 
-def _matched(
+def _match_classes(
     path: str, settings: Any, classes: Sequence[str], *, trains: bool, in_order: bool
-) -> tuple[list[int], list[str], str]:
-    """Which output of a checkpoint is each of the classes: by name, without regard to case, spaces,
-    - and _; by the number in its name (LABEL_2 and "3 stars" are 2 and 3), or else its place, where
-    the classes are numbers; or by order, where that is given and the checkpoint has numbers for
-    names. After these the others of its classes, and a sentence that says how they were found. Of
-    one that will be trained on classes that are not its own: no outputs, and the classes as they
-    are."""
+) -> Matching:
+    """Find which output of a checkpoint is each of the classes.
 
-    def plain(name: object) -> str:
-        return "".join(letter for letter in str(name).casefold() if letter not in " -_")
+    Args:
+        path: the checkpoint, for messages.
+        settings: its configuration.
+        classes: the data's classes.
+        trains: it will be trained. On classes that are not exactly its own it gets a new head.
+        in_order: the data's classes are in the order of a checkpoint that has no names for its own.
 
-    own = {int(number): str(label) for number, label in settings.id2label.items()}
-    in_names = {number: re.findall(r"\d+", label) for number, label in own.items()}
-    ways = {"name": own}
-    if not any(in_names.values()):
-        ways["number"] = {place: str(place) for place in own}
-    elif all(len(found) == 1 for found in in_names.values()):
-        ways["number"] = {place: str(int(found[0])) for place, found in in_names.items()}
-    if in_order and all(
-        plain(label).removeprefix("label") == str(place) for place, label in own.items()
-    ):
-        ways["order"] = dict(zip(own, classes, strict=False))
-    for way, names in ways.items():
-        places = {plain(name): place for place, name in names.items()}
-        found = [
-            places.get(plain(name).removeprefix("label" if way == "number" else ""))
-            for name in classes
-        ]
-        order = [place for place in found if place is not None]
-        if len({*order}) == len(classes) and (
-            len(order) == len(own) or not (trains or way == "order")
-        ):
-            rest = [place for place in own if place not in order]
-            pairs = [
-                one if one == own[at] else f"{one} is {own[at]}"
-                for one, at in zip(classes, order, strict=True)
-            ]
-            more = f"; no row is {listed([own[place] for place in rest])}" if rest else ""
-            said = f"the labels are the checkpoint's by {way}: {listed(pairs)}{more}"
-            return [*order, *rest], [*classes, *(names[place] for place in rest)], said
+    Returns:
+        The first of `_ways_to_match` that finds every class; an empty order for a new head.
+
+    Raises:
+        UserError: a class is not found, and the checkpoint is not trained.
+    """
+    labels = {int(number): str(label) for number, label in settings.id2label.items()}
+    for way, names in _ways_to_match(labels, classes, in_order).items():
+        places = {_plain(name): place for place, name in names.items()}
+        prefix = "label" if way == "number" else ""
+        outputs = [places.get(_plain(name).removeprefix(prefix)) for name in classes]
+        order = [place for place in outputs if place is not None]
+
+        all_found = len(set(order)) == len(classes)
+        may_have_more = not trains and way != "order"
+        if all_found and (len(order) == len(labels) or may_have_more):
+            rest = [place for place in labels if place not in order]
+            return Matching(
+                order=[*order, *rest],
+                classes=[*classes, *(names[place] for place in rest)],
+                sentence=_matching_sentence(way, classes, order, labels),
+            )
+
     if trains:
-        return [], list(classes), ""
-    instead = "data.labels='{value in the data: label of the checkpoint, …}'"
-    if all(plain(label).startswith("label") for label in own.values()):
-        instead = f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(own)} of them"
+        return Matching([], list(classes))
+    remedy = "data.labels='{value in the data: label of the checkpoint, …}'"
+    if all(_plain(label).startswith("label") for label in labels.values()):
+        remedy = (
+            f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(labels)} "
+            f"of them"
+        )
     raise UserError(
-        f"model.path={path}: its labels are {', '.join(own.values())}, those of the data {', '.join(classes)}. Say which is "
-        f"which with {instead}, or train it on them with training=finetune"
+        f"model.path={path}: its labels are {', '.join(labels.values())}, those of the data "
+        f"{', '.join(classes)}. Say which is which with {remedy}, or train it on them with "
+        f"training=finetune"
     )
+
+
+def _plain(name: object) -> str:
+    """A class's name without regard to case, spaces, - and _."""
+    return re.sub("[ _-]", "", str(name).casefold())
+
+
+def _ways_to_match(
+    labels: Mapping[int, str], classes: Sequence[str], in_order: bool
+) -> dict[str, dict[int, str]]:
+    """What each output of a checkpoint may be called by the data, from the surest way down.
+
+    `name`: its label. `number`: the one number in its label (LABEL_2 and "3 stars" are 2 and 3), or
+    its place where no label has a number. `order`: the data's class at its place, on request and
+    where the checkpoint has numbers for names.
+    """
+    ways = {"name": dict(labels)}
+
+    numbers = {place: re.findall(r"\d+", label) for place, label in labels.items()}
+    if not any(numbers.values()):
+        ways["number"] = {place: str(place) for place in labels}
+    elif all(len(digits) == 1 for digits in numbers.values()):
+        ways["number"] = {place: str(int(digits[0])) for place, digits in numbers.items()}
+
+    is_unnamed = all(
+        _plain(label).removeprefix("label") == str(place) for place, label in labels.items()
+    )
+    if in_order and is_unnamed:
+        ways["order"] = dict(zip(labels, classes, strict=False))
+    return ways
+
+
+def _matching_sentence(
+    way: str, classes: Sequence[str], order: Sequence[int], labels: Mapping[int, str]
+) -> str:
+    """Say how the classes were matched, and which of the checkpoint's the data do not have."""
+    pairs = []
+    for name, place in zip(classes, order, strict=True):
+        pairs.append(name if name == labels[place] else f"{name} is {labels[place]}")
+    absent = [label for place, label in labels.items() if place not in order]
+    remark = f"; no row is {listed(absent)}" if absent else ""
+    return f"the labels are the checkpoint's by {way}: {listed(pairs)}{remark}"

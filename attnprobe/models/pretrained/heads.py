@@ -1,5 +1,5 @@
-"""Other heads as those of classifiers: a language model's next piece; classes below and above a
-threshold of one score."""
+"""Heads that are not those of classifiers, made into some: a language model's next piece; one score
+and a threshold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,134 +11,178 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import TEXT, PieceReader
 
 STAND_IN = "x"
-"""The text with which the pieces after it are looked at."""
+"""The text in whose place prompts are tried out."""
 CLOSE = 1e-5
-"""Largest difference of a class's logit and the language model's own, relative to the largest (at
-least 1)."""
+"""Largest difference of a new head's logit and the network's own, relative to the largest (at least
+1)."""
 
 
 def label_pieces(
     reader: PieceReader, labels: Mapping[str, str], classes: Sequence[str]
 ) -> list[int]:
-    """The piece that says each class, in their order: that of its label after the prompt. `labels`
-    has the word that says each class as it follows the prompt, with the space before it."""
+    """Find the piece that stands for each class: that of its label, after the prompt.
+
+    Args:
+        reader: the tokenizer and the prompt.
+        labels: the word for each class as it follows the prompt, with the space before it.
+        classes: names of the classes.
+
+    Returns:
+        A piece per class, in their order.
+
+    Raises:
+        UserError: the labels are not those of the classes, or one is not exactly one piece, of
+            which no other class has the same.
+    """
     if set(labels) != set(classes):
+        example = f'{classes[0]}: " good", {classes[-1]}: " bad"'
         raise UserError(
-            f"model.labels names the classes {', '.join(labels)}, the data have {', '.join(classes)}: expected the word that "
-            f'says each of the data\'s, such as \'model.labels={{{classes[0]}: " good", {classes[-1]}: " bad"}}\''
+            f"model.labels names the classes {', '.join(labels)}, the data have "
+            f"{', '.join(classes)}: expected the word that says each of the data's, such as "
+            f"'model.labels={{{example}}}'"
         )
-    read = reader.tokenizer
-    order = []
-    before = read(asked := reader.prompt.replace(TEXT, STAND_IN)).input_ids
+    pieces: list[int] = []
     for name in classes:
         word = str(labels[name])
-        found: list[int] = read(asked + word).input_ids
-        added = found[len(before) :] if found[: len(before)] == before else []
-        if not added:
-            raise UserError(
-                f"model.labels: {word!r} ({name}) gives no piece after the prompt {reader.prompt[-20:]!r}: expected "
-                f"a prompt that ends without a space, and labels that begin with one"
-            )
-        if len(added) > 1:
-            shown = " ".join(repr(read.decode([piece])) for piece in added)
-            raise UserError(
-                f"model.labels: {word!r} ({name}) is {len(added)} pieces ({shown}), and one is read: expected a word of one "
-                f"piece, such as the first of these if it is no other class's"
-            )
-        if added[0] in order:
+        piece = _label_piece(reader, name, word)
+        if piece in pieces:
             raise UserError(
                 f"model.labels: the piece {word!r} says two classes: expected another one for each"
             )
-        if added[0] == read.unk_token_id:
+        if piece == reader.tokenizer.unk_token_id:
             raise UserError(
                 f"model.labels: {word!r} is no piece of this tokenizer: expected one that it knows"
             )
-        order += added
-    return order
+        pieces.append(piece)
+    return pieces
+
+
+def _label_piece(reader: PieceReader, name: str, word: str) -> int:
+    """The one piece that this word of class `name` adds to the prompt."""
+    prompt = reader.prompt.replace(TEXT, STAND_IN)
+    before = reader.tokenizer(prompt).input_ids
+    after: list[int] = reader.tokenizer(prompt + word).input_ids
+    if len(after) == len(before) or after[: len(before)] != before:
+        raise UserError(
+            f"model.labels: {word!r} ({name}) gives no piece after the prompt "
+            f"{reader.prompt[-20:]!r}: expected a prompt that ends without a space, and labels "
+            f"that begin with one"
+        )
+    added = after[len(before) :]
+    if len(added) > 1:
+        pieces = " ".join(repr(reader.tokenizer.decode([piece])) for piece in added)
+        raise UserError(
+            f"model.labels: {word!r} ({name}) is {len(added)} pieces ({pieces}), and one is read: "
+            f"expected a word of one piece, such as the first of these if it is no other class's"
+        )
+    return added[0]
 
 
 def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -> None:
-    """Leave of the language model's head the rows of these pieces, in place, and see that the
-    logits are its own."""
-    where = f"model.path={reader.tokenizer.name_or_path}: "
-    asked = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
-    if len(asked.input_ids) + 1 >= reader.longest:
+    """Leave only the rows of these pieces in a language model's head, in place.
+
+    Args:
+        network: a causal language model.
+        reader: its tokenizer and the prompt.
+        pieces: a piece per class.
+
+    Raises:
+        UserError: the prompt does not fit, the class cannot be read from the prompt's last piece,
+            or the logits are not the language model's own.
+    """
+    place = f"model.path={reader.tokenizer.name_or_path}: "
+    encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
+    prompt: list[int] = encoding.input_ids
+    if len(prompt) + 1 >= reader.longest:
         raise UserError(
-            f"model.prompt has {len(asked.input_ids) - 1} pieces without a text, and this model takes {reader.longest} in all"
+            f"model.prompt has {len(prompt) - 1} pieces without a text, and this model takes "
+            f"{reader.longest} in all"
         )
-    if asked.sequence_ids(0)[-1] is None and not reader.prompt.endswith(
-        str(reader.tokenizer.eos_token)
-    ):
+    adds_end = encoding.sequence_ids(0)[-1] is None
+    if adds_end and not reader.prompt.endswith(str(reader.tokenizer.eos_token)):
         raise UserError(
-            f"{where}its tokenizer ends every text with {reader.tokenizer.decode(asked.input_ids[-1:])!r}, and the class is "
-            f"read from the prompt's last piece: save it without that (add_eos_token=False)"
+            f"{place}its tokenizer ends every text with {reader.tokenizer.decode(prompt[-1:])!r}, "
+            f"and the class is read from the prompt's last piece: save it without that "
+            f"(add_eos_token=False)"
         )
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise UserError(
-            f"{where}expected a causal language model whose head is linear, but it is {type(head).__name__}"
+            f"{place}expected a causal language model whose head is linear, but it is "
+            f"{type(head).__name__}"
         )
 
     network.eval()
-    last = len(asked.input_ids) - 1
-    with torch.no_grad():
-        own = network(input_ids=torch.tensor([asked.input_ids]), use_cache=False).logits[
-            0, last, list(pieces)
-        ]
-    fewer = nn.Linear(head.in_features, len(pieces), head.bias is not None, dtype=head.weight.dtype)
-    for name, parameter in fewer.named_parameters():
+    expected = _logits_after_prompt(network, prompt, prompt)[list(pieces)]
+    label_head = nn.Linear(
+        head.in_features, len(pieces), head.bias is not None, dtype=head.weight.dtype
+    )
+    for name, parameter in label_head.named_parameters():
         parameter.data.copy_(head.get_parameter(name).data[list(pieces)])
-    network.set_output_embeddings(fewer)
-    for more, why in (
-        ([], "after its head has lost all other rows"),
-        (pieces[:1], "before another piece (is it a causal language model?)"),
-    ):
-        with torch.no_grad():
-            found = network(
-                input_ids=torch.tensor([[*asked.input_ids, *more]]), use_cache=False
-            ).logits[0, last]
-        apart = float((found - own).abs().max())
-        if not apart <= CLOSE * max(1.0, float(own.abs().max())):
+    network.set_output_embeddings(label_head)
+
+    tolerance = CLOSE * max(1.0, float(expected.abs().max()))
+    trials = {
+        "after its head has lost all other rows": prompt,
+        "before another piece (is it a causal language model?)": [*prompt, *pieces[:1]],
+    }
+    for reason, ids in trials.items():
+        logits = _logits_after_prompt(network, prompt, ids)
+        difference = float((logits - expected).abs().max())
+        if not difference <= tolerance:
             raise UserError(
-                f"{where}it cannot be asked by a prompt: its logits differ by {apart:.2g} {why}"
+                f"{place}it cannot be asked by a prompt: its logits differ by {difference:.2g} "
+                f"{reason}"
             )
 
 
+@torch.no_grad()
+def _logits_after_prompt(network: Any, prompt: list[int], ids: list[int]) -> Tensor:
+    """The logits at the prompt's last piece, of a text that begins with the prompt."""
+    logits: Tensor = network(input_ids=torch.tensor([ids]), use_cache=False).logits
+    return logits[0, len(prompt) - 1]
+
+
 def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> None:
-    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of z = score −
-    threshold."""
-    where = f"model.path={reader.tokenizer.name_or_path}: "
-    asked = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
-    heads = [
-        one
-        for one in network.named_modules()
-        if isinstance(one[1], nn.Linear) and one[1].out_features == 1
-    ]
+    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of
+    z = score − threshold.
+
+    Raises:
+        UserError: the score is not what a linear module gives, last of all.
+    """
+    place = f"model.path={reader.tokenizer.name_or_path}: "
+    text = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
+    heads = {
+        name: module
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Linear) and module.out_features == 1
+    }
     network.eval()
     with torch.no_grad():
-        own = network(**asked).logits
-    if not heads or own.shape != (1, 1):
+        score = network(**text).logits
+    if not heads or score.shape != (1, 1):
         raise UserError(
-            f"{where}model.threshold needs a score that a linear module gives, last of all"
+            f"{place}model.threshold needs a score that a linear module gives, last of all"
         )
-    name, head = heads[-1]
-    two = ScoreHead(head.in_features, 2, dtype=head.weight.dtype)
-    two.register_buffer("unit", torch.ones(()))
+
+    name, head = list(heads.items())[-1]
+    score_head = ScoreHead(head.in_features, 2, dtype=head.weight.dtype)
+    score_head.register_buffer("unit", torch.ones(()))
     with torch.no_grad():
         bias = -threshold if head.bias is None else float(head.bias) - threshold
-        two.weight.copy_(torch.stack([-head.weight[0] / 2, head.weight[0] / 2]))
-        two.bias.copy_(torch.tensor([-bias / 2, bias / 2]))
-    network.set_submodule(name, two)
+        score_head.weight.copy_(torch.stack([-head.weight[0] / 2, head.weight[0] / 2]))
+        score_head.bias.copy_(torch.tensor([-bias / 2, bias / 2]))
+    network.set_submodule(name, score_head)
     network.config.num_labels = network.num_labels = 2
+
     with torch.no_grad():
-        apart = (
-            network(**asked).logits[0]
-            - torch.stack([threshold - own[0, 0], own[0, 0] - threshold]) / 2
-        )
-    if not float(apart.abs().max()) <= CLOSE * max(1.0, float(own.abs().max()), abs(threshold)):
+        logits = network(**text).logits[0]
+        expected = torch.stack([threshold - score[0, 0], score[0, 0] - threshold]) / 2
+        difference = float((logits - expected).abs().max())
+    if not difference <= CLOSE * max(1.0, float(score.abs().max()), abs(threshold)):
         raise UserError(
-            f"{where}model.threshold needs a score that a linear module gives, last of all: with two outputs in the place of "
-            f"{name} it differs by {float(apart.abs().max()):.2g}"
+            f"{place}model.threshold needs a score that a linear module gives, last of all: with "
+            f"two outputs in the place of {name} it differs by {difference:.2g}"
         )
 
 

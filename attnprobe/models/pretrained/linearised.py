@@ -1,6 +1,10 @@
-"""What the layers of a network do to their vectors, from one pass that is watched: every linear
-module and normalisation, what went in and what came out. A part belongs where its numbers fit
-(`_same`), or a LookupError says why it is not known."""
+"""What the layers of a network do to their vectors, found by watching one pass.
+
+Every call of a linear module or of a normalisation is kept: what went in, and what came out. Where
+a call belongs is decided by its numbers: the module that is given the attended vectors is the
+attention's output map, and so on. Where the numbers fit nowhere, a LookupError says what is not
+known.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,224 +24,292 @@ from attnprobe.models.linearised_layers import (
     Linearised,
     Mixing,
     Norm,
+    Stage,
     affine_of,
     norm_of,
     ratio,
 )
-from attnprobe.models.pretrained.attention_hooks import LastLayer, Pass, Seen
+from attnprobe.models.pretrained.attention_hooks import (
+    AttentionRecord,
+    LastLayer,
+    Pass,
+    layer_input,
+)
 
 
-class _Event(NamedTuple):
+class _Call(NamedTuple):
     """A call of a linear module or of a normalisation."""
 
     module: nn.Module
     is_norm: bool
-    given: Tensor
-    result: Tensor
+    input: Tensor
+    output: Tensor
 
     def norm(self) -> Norm:
-        norm = norm_of(self.module, self.given)
-        given = self.given.double()
-        expected = (
-            norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1)
-            + norm.shift
-        )
-        if not _same(self.result, expected.to(self.result.dtype)):
+        """Read the normalisation; a LookupError where it computes something else."""
+        norm = norm_of(self.module, self.input)
+        vectors = self.input.double()
+        centred = vectors - vectors.mean(-1, keepdim=True)
+        expected = norm.scale * centred / norm.spread.unsqueeze(-1) + norm.shift
+        if not _equal(self.output, expected.to(self.output.dtype)):
             raise LookupError(f"{type(self.module).__name__} is no layer normalisation")
         return norm
 
 
 @dataclass
-class _Call:
-    """A call of a layer: what happened before its attention and after it."""
+class _LayerCall:
+    """A call of a layer: its state, the calls before its attention and after it, its result."""
 
     state: Tensor
-    before: list[_Event] = field(default_factory=list)
-    after: list[_Event] = field(default_factory=list)
+    before: list[_Call] = field(default_factory=list)
+    after: list[_Call] = field(default_factory=list)
     result: Tensor | None = None
 
 
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two vectors of a pass are one, but for rounding."""
-    if one is None or other is None or one.shape != other.shape:
+@dataclass
+class _Watch:
+    """One pass of a network, watched.
+
+    Attributes:
+        modules: the network's layers.
+        attentions: what each computed, in order.
+        layers: the layers' calls, in order.
+        head: calls after the last layer.
+    """
+
+    modules: Sequence[nn.Module]
+    attentions: list[AttentionRecord] = field(default_factory=list)
+    layers: list[_LayerCall] = field(default_factory=list)
+    head: list[_Call] = field(default_factory=list)
+
+    def watch(self, run: Callable[[Pass], Tensor]) -> Tensor:
+        """Run the pass, and return its logits."""
+        with torch.no_grad(), ExitStack() as hooks:
+            for module in self.modules:
+                handle = module.register_forward_pre_hook(self._layer_begins, with_kwargs=True)
+                hooks.enter_context(handle)
+            hooks.enter_context(register_module_forward_hook(self._module_ends))
+            return run(Pass(observer=self.attentions.append))
+
+    def _layer_begins(
+        self, module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        self.layers.append(_LayerCall(layer_input(inputs, named)))
+
+    def _module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if module in self.modules:
+            self.layers[-1].result = output if isinstance(output, Tensor) else output[0]
+            return
+
+        name = type(module).__name__
+        is_norm = name.endswith("Norm")
+        is_linear = isinstance(module, nn.Linear) or name == "Conv1D"
+        if not self.layers or not (is_norm or is_linear):
+            return
+        layer = self.layers[-1]
+        call = _Call(module, is_norm, inputs[0], output)
+        if layer.result is not None:
+            self.head.append(call)
+        elif len(self.attentions) < len(self.layers):
+            layer.before.append(call)
+        else:
+            layer.after.append(call)
+
+
+def _equal(vectors: Tensor | None, expected: Tensor | None) -> bool:
+    """Whether two tensors of a pass are equal but for rounding."""
+    if vectors is None or expected is None or vectors.shape != expected.shape:
         return False
-    tolerance = 1e-4 if one.dtype == torch.float32 else 1e-9
-    return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
+    tolerance = 1e-4 if vectors.dtype == torch.float32 else 1e-9
+    difference = (vectors - expected).abs().max()
+    return bool(difference <= tolerance * max(1.0, float(expected.abs().max())))
 
 
 def linearise(
     network: nn.Module,
     run: Callable[[Pass], Tensor],
-    kept: Sequence[Seen],
-    every: Layers,
+    attentions: Sequence[AttentionRecord],
+    layers: Layers,
     order: Sequence[int],
 ) -> Linearised | str:
-    """The network's layers on a batch; else why it is not known, in a few words. `run` is a pass
-    over it: the logits of the data's classes, the network's outputs in this `order`; `kept` are the
-    attentions of such a pass, also as `every`."""
-    if any(one.values is None for one in kept):
+    """Linearise a network's layers on a batch.
+
+    Args:
+        network: as `transformers` made it.
+        run: a pass over the batch; returns the logits of the data's classes.
+        attentions: all attentions of such a pass.
+        layers: the same attentions.
+        order: the network's output for each of the data's classes.
+
+    Returns:
+        The layers; else, in a few words, why they are not known.
+    """
+    if any(record.values is None for record in attentions):
         return "its values are not seen through a dropout module"
-    calls: list[_Call] = []
-    rest: list[_Event] = []
-    seen: list[Seen] = []
-    layers: list[nn.Module] = []
-
-    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        """Keep what happens in a layer before its attention and after it, and what comes after the
-        layers."""
-        name = type(module).__name__
-        if module in layers:
-            calls[-1].result = output if isinstance(output, Tensor) else output[0]
-        elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
-            now = calls[-1]
-            before = len(seen) < len(calls)
-            where = rest if now.result is not None else now.before if before else now.after
-            where.append(_Event(module, name.endswith("Norm"), given[0], output))
-
     try:
-        layers += list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
-        with torch.no_grad(), ExitStack() as hooks:
-            for layer in layers:
-                begin = layer.register_forward_pre_hook(
-                    lambda module, given, named: calls.append(
-                        _Call(given[0] if given else named["hidden_states"])
-                    ),
-                    with_kwargs=True,
-                )
-                hooks.enter_context(begin)
-            hooks.enter_context(register_module_forward_hook(look))
-            logits = run(Pass(keep=seen.append))
-        if len(calls) != len(kept):
+        # each layer once, in order
+        modules = dict.fromkeys(LastLayer(network, record.module).layer for record in attentions)
+        watch = _Watch(list(modules))
+        logits = watch.watch(run)
+        if len(watch.layers) != len(attentions):
             raise LookupError("not every layer has one attention")
-        blocks, unknown = zip(*map(_block, calls, seen), strict=True)
-        if any(not _same(one.result, other.state) for one, other in pairwise(calls)):
+
+        blocks: list[Block] = []
+        reasons: list[str] = []
+        for layer, record in zip(watch.layers, watch.attentions, strict=True):
+            block, reason = _block(layer, record)
+            blocks.append(block)
+            reasons.append(reason)
+        if any(not _equal(lower.result, upper.state) for lower, upper in pairwise(watch.layers)):
             raise LookupError("something comes between its layers")
     except LookupError as error:
         return str(error)
-    head: Sequence[Any] = ()
-    why = next(filter(None, unknown), "")
-    if not why:
+
+    head: Sequence[Stage] = ()
+    unknown = next(filter(None, reasons), "")
+    if not unknown:
         try:
-            head = _head(calls[-1], rest, every.row, logits, order)
+            head = _head(watch, layers.row, logits, order)
         except LookupError as error:
-            why = str(error)
-    return Linearised(blocks, every.row, every.mask, head, why)
+            unknown = str(error)
+    return Linearised(blocks, layers.row, layers.mask, head, unknown)
 
 
-def _block(call: _Call, seen: Seen) -> tuple[Block, str]:
-    """One layer, and why its values or its feed-forward network are not known; a LookupError where
-    nothing is."""
-    assert seen.values is not None
-    weights = seen.weights
-    values = seen.values
-    side_by_side = (weights @ values).transpose(1, 2).flatten(2)
-    affine = [one for one in call.after if not one.is_norm]
-    output = next((one for one in affine if _same(one.given, side_by_side)), None)
+def _block(layer: _LayerCall, record: AttentionRecord) -> tuple[Block, str]:
+    """Linearise one layer.
+
+    Returns:
+        The layer, and why its values or its feed-forward network are not known (empty: they are).
+
+    Raises:
+        LookupError: nothing is known.
+    """
+    assert record.values is not None
+    linear = [call for call in layer.after if not call.is_norm]
+    norms = [call for call in layer.after if call.is_norm]
+
+    # state + output(Σ weights · values), and the normalisation that follows it or comes next
+    attended = (record.weights @ record.values).transpose(1, 2).flatten(2)
+    output = _call_on(attended, linear)
     if output is None:
         raise LookupError("no linear module takes what its attention gives")
-    total = call.state + output.result
-    normed = next((one for one in call.after if one.is_norm and _same(one.given, total)), None)
-    if normed is None:
+    total = layer.state + output.output
+    normalised = _call_on(total, norms)
+    if normalised is None:
         raise LookupError("what its attention gives is not simply added to its input")
-    later = affine[affine.index(output) + 1 :]
-    if not later or call.result is None:
+    inner_calls = linear[linear.index(output) + 1 :]
+    if not inner_calls or layer.result is None:
         raise LookupError("no feed-forward network follows its attention")
-    last = next(
-        (
-            one
-            for one in call.after
-            if one.is_norm and _same(one.given, normed.result + later[-1].result)
-        ),
-        None,
-    )
-    norms: tuple[_Event | None, _Event | None]
-    if _same(call.result, total + later[-1].result):
-        after = None
-        result = total
-        norms = (normed, None)
-    elif last is not None and _same(call.result, last.result):
-        after = normed.norm()
-        result = normed.result
-        norms = (None, last)
-    else:
+
+    # pre-norm: x + inner(norm(x)); post-norm: x = norm(x), then norm(x + inner(x))
+    inner_output = inner_calls[-1].output
+    last = _call_on(normalised.output + inner_output, norms)
+    is_pre_norm = _equal(layer.result, total + inner_output)
+    is_post_norm = last is not None and _equal(layer.result, last.output)
+    if not is_pre_norm and not is_post_norm:
         raise LookupError(
             "its layers do not end in the sum of a feed-forward network and its input"
         )
     mixing = Mixing(
-        call.state.double(),
-        None,
-        None,
-        weights.double(),
-        values.double(),
-        affine_of(output.module),
-        after,
-        True,
-        result.double(),
+        state=layer.state.double(),
+        before=None,
+        value=None,
+        weights=record.weights.double(),
+        values=record.values.double(),
+        output=affine_of(output.module),
+        after=None if is_pre_norm else normalised.norm(),
+        adds_input=True,
+        result=(total if is_pre_norm else normalised.output).double(),
     )
+
     try:
-        before, value = _value(call, values)
-        if len(later) != 2 or not _same(later[0].given, normed.result):
+        before, value = _value(layer, record.values)
+        if len(inner_calls) != 2 or not _equal(inner_calls[0].input, normalised.output):
             raise LookupError(
-                "its feed-forward networks are not two linear modules with an activation between them"
+                "its feed-forward networks are not two linear modules with an activation between "
+                "them"
             )
-        first, second = (None if one is None else one.norm() for one in norms)
-        ratios = _activation(later[0].result, later[1].given)
-        inner = Inner(first, affine_of(later[0].module), ratios, affine_of(later[1].module), second)
+        first, second = inner_calls
+        before_inner = normalised.norm() if is_pre_norm else None
+        after_inner = None if is_pre_norm or last is None else last.norm()
+        inner = Inner(
+            before=before_inner,
+            first=affine_of(first.module),
+            ratio=_activation(first.output, second.input),
+            second=affine_of(second.module),
+            after=after_inner,
+        )
     except LookupError as error:
         return Block(mixing, None), str(error)
     return Block(mixing._replace(before=before, value=value), inner), ""
 
 
-def _value(call: _Call, values: Tensor) -> tuple[Norm | None, Affine]:
-    """How the values come from the layer's state: a normalisation or none, and a linear map."""
-    flat = values.transpose(1, 2).flatten(2)
-    size = flat.shape[-1]
-    for one in call.before:
-        if one.is_norm or one.result.ndim != 3:
+def _call_on(vectors: Tensor, calls: Sequence[_Call]) -> _Call | None:
+    """The first of these calls whose input these vectors are."""
+    return next((call for call in calls if _equal(call.input, vectors)), None)
+
+
+def _value(layer: _LayerCall, values: Tensor) -> tuple[Norm | None, Affine]:
+    """How the values come from the layer's state: a normalisation or none, and a linear map.
+
+    One linear module may compute queries, keys and values side by side.
+    """
+    side_by_side = values.transpose(1, 2).flatten(2)
+    size = side_by_side.shape[-1]
+    norms = [call for call in layer.before if call.is_norm]
+    for call in layer.before:
+        if call.is_norm or call.output.ndim != 3:
             continue
-        for start in range(0, one.result.shape[-1] - size + 1, size):
-            if not _same(one.result[..., start : start + size], flat):
+        for start in range(0, call.output.shape[-1] - size + 1, size):
+            columns = slice(start, start + size)
+            if not _equal(call.output[..., columns], side_by_side):
                 continue
-            value = Affine(*(part[start : start + size] for part in affine_of(one.module)))
-            if _same(one.given, call.state):
+            weight, bias = affine_of(call.module)
+            value = Affine(weight[columns], bias[columns])
+            if _equal(call.input, layer.state):
                 return None, value
-            for norm in call.before:
-                if norm.is_norm and _same(norm.result, one.given) and _same(norm.given, call.state):
+            for norm in norms:
+                if _equal(norm.output, call.input) and _equal(norm.input, layer.state):
                     return norm.norm(), value
     raise LookupError("its values are no linear map of a layer's input")
 
 
-def _activation(given: Tensor, result: Tensor) -> Tensor:
-    """act(x) / x for one of the library's activation functions."""
+def _activation(inputs: Tensor, result: Tensor) -> Tensor:
+    """act(x) / x for one of the library's activation functions; a LookupError for any other."""
     from transformers.activations import ACT2FN
 
     without_weights = (ACT2FN[name] for name in ACT2FN if name not in ("xielu", "prelu"))
-    if given.shape == result.shape and any(_same(one(given), result) for one in without_weights):
-        return ratio(given, result)
+    if inputs.shape == result.shape and any(
+        _equal(activation(inputs), result) for activation in without_weights
+    ):
+        return ratio(inputs, result)
     raise LookupError("between two linear modules there is no activation function that is known")
 
 
 def _head(
-    last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]
-) -> Sequence[Any]:
+    watch: _Watch, row: Tensor | None, logits: Tensor, order: Sequence[int]
+) -> Sequence[Stage]:
     """From the deciding state to the logits: a chain of linear modules, normalisations and
     activations on one state."""
     if row is None:
         raise LookupError("its prediction averages the states")
-    assert last.result is not None
     text = torch.arange(len(row), device=row.device)
-    now = last.result[text, row]
-    stages: list[Affine | Norm | Tensor] = []
-    for event in rest:
-        given, result = (
-            one if one.ndim == 2 else one[text, row] for one in (event.given, event.result)
-        )
-        if not _same(given, now):
-            stages.append(_activation(now, given))
-        event = event._replace(given=given, result=result)
-        stages.append(event.norm() if event.is_norm else affine_of(event.module))
-        now = result
+
+    def deciding(vectors: Tensor) -> Tensor:
+        return vectors if vectors.ndim == 2 else vectors[text, row]
+
+    result = watch.layers[-1].result
+    assert result is not None
+    state = result[text, row]
+    stages: list[Stage] = []
+    for call in watch.head:
+        step = call._replace(input=deciding(call.input), output=deciding(call.output))
+        if not _equal(step.input, state):
+            stages.append(_activation(state, step.input))
+        stages.append(step.norm() if step.is_norm else affine_of(step.module))
+        state = step.output
+
     output = stages.pop() if stages else None
-    if not isinstance(output, Affine) or not _same(now[:, order], logits):
+    if not isinstance(output, Affine) or not _equal(state[:, order], logits):
         raise LookupError("its logits are not what its last linear module gives")
     return [*stages, Affine(output.weight[order], output.bias[order])]

@@ -2,8 +2,9 @@
 site."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import Annotated, Any, Literal
 
@@ -21,10 +22,10 @@ from attnprobe.models.base import AtSite, Layers, Summed, membership
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import (
     LIMITS,
-    Found,
+    AttentionRecord,
+    Examination,
     LastLayer,
     Pass,
-    Seen,
     examine_attention,
 )
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
@@ -42,24 +43,26 @@ CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAtten
     "random": controls.RandomAttention,
     "common_word": controls.CommonWordAttention,
 }
-"""What may be given over words; `uniform` is over pieces."""
+"""The attentions over words that `given` may name; `uniform` is one over pieces."""
 
 
 class PretrainedClassifier(TrainedModel):
-    """A sequence classifier of `transformers`. Its attention is the mean, per word, of the rows of
-    a site.
+    """A sequence classifier of `transformers`.
+
+    Its attention is the mean, per word, of the rows of a site.
 
     Args:
         name: what it is called in tables and paths.
-        path: a folder as `save_pretrained` writes it, or a name on the hub; `offline`: in its cache
-            alone.
+        path: a folder as `save_pretrained` writes it, or a name on the hub.
         class_names: names of the data's classes, in their order.
         task: one class per text, or any subset of the labels.
         trains: it will be fine-tuned (else its labels must hold the data's; `class_names` of the
             model has all of them).
-        tags: a head that gives a class to every word is kept all the same, as where nothing is
-        trained: a run's, read again. layer, heads, rows: see
-        `attnprobe.models.pretrained.site.Site`; class_weight, recipe: see `TrainedModel`.
+        tags: a head that gives a class to every word is kept even though the model trains, as it is
+            where nothing is trained: for a run that is read again.
+        layer: see `attnprobe.models.pretrained.site.Site`.
+        heads: see `Site`.
+        rows: see `Site`.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
         given: an attention that is put into every row, in training and after: `uniform`, the same
@@ -67,15 +70,21 @@ class PretrainedClassifier(TrainedModel):
             one over the words as `attnprobe.models.controls` has it, a word's weight spread over
             its pieces and none on special tokens; None: the network's own.
         given_at: the layers that it is put into, `last` or `all`.
-        short_way: compute what follows the last layer's attention alone, where that agrees with
+        short_way: compute only what follows the last layer's attention, where that agrees with
             whole passes.
-        prompt: what every text is put into, in the place of `{text}`; the checkpoint is then a
-            causal language model, and the classes are pieces that may follow. `\\n` is a new line.
+        prompt: what every text is put into, in place of `{text}`; the checkpoint is then a causal
+            language model, and the classes are pieces that may follow. `\\n` is a new line.
         labels: class → the word of one piece that says it, with a prompt.
         threshold: the checkpoint gives one score (regression, a reward, relevance): texts above
             this are of the second class.
         scale: the unit of these scores' distances; None: their standard deviation over the texts.
         in_order: `class_names` are in the order of a checkpoint whose own are LABEL_0, LABEL_1, …
+        offline: a name on the hub is looked up in its cache alone.
+        class_weight: see `TrainedModel`.
+        recipe: see `TrainedModel`.
+
+    Raises:
+        UserError: the checkpoint cannot be opened, or does not fit the other settings.
     """
 
     has_layers = True
@@ -108,9 +117,10 @@ class PretrainedClassifier(TrainedModel):
     ) -> None:
         if (prompt is None) != (labels is None):
             raise UserError(
-                "model.prompt and model.labels belong together: give the prompt around the text, and the words of the classes"
+                "model.prompt and model.labels belong together: give the prompt around the text, "
+                "and the words of the classes"
             )
-        opened = open_checkpoint(
+        checkpoint = open_checkpoint(
             path,
             class_names,
             task,
@@ -121,32 +131,35 @@ class PretrainedClassifier(TrainedModel):
             in_order=in_order,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
             threshold=threshold,
-            labels={str(one): word for one, word in (labels or {}).items()},
+            labels={str(label): word for label, word in (labels or {}).items()},
         )
-        super().__init__(
-            len(opened.classes), task if threshold is None else Task.SCORE, class_weight, recipe
-        )
+        task_of_head = task if threshold is None else Task.SCORE
+        super().__init__(len(checkpoint.classes), task_of_head, class_weight, recipe)
+
         if heads is not None and len(set(heads)) < len(heads):
             raise UserError(f"model.heads={list(heads)}: expected every number once")
+        if removal == "mask" and checkpoint.mask is None:
+            raise UserError(
+                f"model.removal=mask: the tokenizer of {path} has no mask token: take "
+                f"removal=delete"
+            )
+        if checkpoint.tags and (removal == "delete" or task is Task.MULTI_LABEL):
+            raise UserError(
+                f"model.path={path}: it gives a class to every word, which is read at the word: "
+                f"expected model.removal=mask, with which the word stays, and one label per row "
+                f"(data.multi_label=false)"
+            )
+
         self.site = Site(layer, heads, rows)
-        self.class_names = opened.classes
-        self.matched = opened.matched
-        if removal == "mask" and opened.mask is None:
-            raise UserError(
-                f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete"
-            )
-        self.tags = opened.tags
-        if self.tags and (removal == "delete" or task is Task.MULTI_LABEL):
-            raise UserError(
-                f"model.path={path}: it gives a class to every word, which is read at the word: expected model.removal=mask, "
-                f"with which the word stays, and one label per row (data.multi_label=false)"
-            )
-        self.network: Any = opened.network.train()
+        self.class_names = checkpoint.classes
+        self.matched = checkpoint.matched
+        self.tags = checkpoint.tags
+        self.network: Any = checkpoint.network.train()
         self.network.config.use_cache = False
-        self.reader = opened.reader
-        self.order = opened.order
-        self.mask = opened.mask
-        self.padding = opened.padding
+        self.reader = checkpoint.reader
+        self.order = checkpoint.order
+        self.mask = checkpoint.mask
+        self.padding = checkpoint.padding
         self.path = path
         self.removal = removal
         self.takes_short_way = short_way
@@ -154,179 +167,158 @@ class PretrainedClassifier(TrainedModel):
         self.given = given
         self.given_at = given_at
         self.control = CONTROLS[given](0) if given in CONTROLS else None
-        known = signature(self.network.forward).parameters
         self.has_kinds = (
             "token_type_ids" in self.reader.tokenizer.model_input_names
-            and "token_type_ids" in known
+            and "token_type_ids" in signature(self.network.forward).parameters
         )
+
+        # known after `prepare`
         self.precision = torch.float32
         self.sites = []
-        self.found: Found | None = None
+        self.site_of_name: dict[str, Site] = {}
+        self.examination: Examination | None = None
         self.tail: LastLayer | None = None
 
     def padded(
         self, batch: Batch
     ) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
-        """The pieces with the network's own padding, and which are none of it."""
+        """The pieces with the network's own padding, and which of them are not padding."""
         if batch.pieces is None or batch.piece_word is None:
             raise UserError(
-                "this model reads pieces of words, and the batch has none: its data have to be read by it first"
+                "this model reads pieces of words, and the batch has none: its data have to be "
+                "read by it first"
             )
         mask = batch.piece_word != -2
         return torch.where(mask, batch.pieces, self.padding), mask
 
     def run(
-        self, batch: Batch, one: Pass, states: list[Tensor] | None = None
+        self, batch: Batch, attention_pass: Pass, states: list[Tensor] | None = None
     ) -> Float[Tensor, "batch classes"]:
-        """Logits of the data's classes, in one pass, and on request the states before the first
-        layer and after each, under the attention that is given: none as long as it is not known how
-        many attentions there are."""
+        """Run the network once, under the attention that is given, if any.
+
+        Args:
+            batch: the texts.
+            attention_pass: what happens to the attention.
+            states: the states before the first layer and after each are added to this list.
+
+        Returns:
+            Logits of the data's classes.
+        """
         ids, mask = self.padded(batch)
-        asked = {"input_ids": ids, "attention_mask": mask.long()}
+        arguments = {"input_ids": ids, "attention_mask": mask.long()}
         if self.has_kinds and batch.piece_kind is not None:
-            asked["token_type_ids"] = batch.piece_kind
-        if self.found is not None and self.given is not None:
-            one.given_at = (
-                range(self.found.calls) if self.given_at == "all" else [self.found.calls - 1]
-            )
-            one.given = torch.ones_like(ids, dtype=self.network.dtype)
-            if self.control is not None:
-                member = membership(batch)
-                shares = self.control.given(batch) / member.sum(1).clamp_min(1)
-                one.given = torch.einsum("bs,bps->bp", shares, member)
-        with one.active():
-            output = self.network(
-                **asked, **({} if states is None else {"output_hidden_states": True})
-            )
-        if states is not None:
-            states += output.hidden_states
+            arguments["token_type_ids"] = batch.piece_kind
+
+        # until the network is examined it is not known which of its attentions is the last
+        if self.examination is not None and self.given is not None:
+            calls = self.examination.calls
+            attention_pass.imposed_at = range(calls) if self.given_at == "all" else [calls - 1]
+            attention_pass.imposed = self._given_per_piece(batch)
+
+        with attention_pass.active():
+            if states is None:
+                output = self.network(**arguments)
+            else:
+                output = self.network(**arguments, output_hidden_states=True)
+                states += output.hidden_states
+
         logits: Tensor = output.logits
         if logits.ndim == 3:  # at every piece
             logits = logits[torch.arange(len(batch), device=ids.device), self.piece_read(batch)]
         return logits[:, self.order]
 
+    def _given_per_piece(self, batch: Batch) -> Float[Tensor, "batch pieces"]:
+        """The attention that is given, over pieces: a word's weight is spread over its pieces."""
+        if self.control is None:
+            return torch.ones_like(self.padded(batch)[0], dtype=self.network.dtype)
+        member = membership(batch)
+        per_piece = self.control.given(batch) / member.sum(1).clamp_min(1)
+        return torch.einsum("bs,bps->bp", per_piece, member)
+
     def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
-        """The piece that a prediction is read from where there is one for each: the last one's, or,
-        where every word has a class, that of the first piece of the word that is asked about."""
+        """The piece that a prediction is read from, of a network that predicts at every piece.
+
+        It is the last one; where every word has a class, the first piece of the queried word.
+        """
         if not self.tags:
             return self.padded(batch)[1].sum(1) - 1
-        if (
-            batch.asked is None
-            or batch.piece_word is None
-            or not bool(((batch.asked != 0).sum(1) == 1).all())
-        ):
+        asked = batch.asked
+        if asked is None or batch.piece_word is None or bool(((asked != 0).sum(1) != 1).any()):
             raise UserError(
-                f"model.path={self.path}: it gives a class to every word, and a row does not say which one is asked about: "
-                f"expected data.token=COLUMN with the number of that word, from 0, and a row for each word that has a label"
+                f"model.path={self.path}: it gives a class to every word, and a row does not say "
+                f"which one is asked about: expected data.token=COLUMN with the number of that "
+                f"word, from 0, and a row for each word that has a label"
             )
-        return (batch.piece_word == batch.asked.abs().argmax(1, keepdim=True)).long().argmax(1)
+        word = asked.abs().argmax(1, keepdim=True)
+        return (batch.piece_word == word).long().argmax(1)
 
-    def recorded(self, batch: Batch) -> Seen:
+    def recorded(self, batch: Batch) -> AttentionRecord:
         """The site's attention, in one pass."""
-        assert self.found is not None
-        one = Pass(self.site.layer % self.found.calls)
-        self.run(batch, one)
-        return one.recorded
+        attention_pass = Pass(self._call(self.site))
+        self.run(batch, attention_pass)
+        return attention_pass.recorded
+
+    def _call(self, site: Site) -> int:
+        """The number of a site's attention in a pass, from 0."""
+        assert self.examination is not None
+        return site.layer % self.examination.calls
 
     def prepare(self, batch: Batch) -> None:
-        """Look at the network's attention, on texts some of which are padded: is what we read and
-        replace what the network computes with, in which precision, and does the short way past the
-        last attention give what whole passes give?"""
+        """Examine the network's attention on texts some of which are padded.
+
+        Is what we read and replace what the network computes with? In which precision? And does the
+        short way past the last attention give what whole passes give?
+
+        Raises:
+            UserError: the network cannot be examined.
+        """
         training = self.training
         self.eval()  # an attention that learns from texts learns nothing from these
-        self.found = self.tail = None  # looked at as it was made, with its own attention
+        # the network is examined as it was made, with its own attention
+        self.examination = None
+        self.tail = None
         try:
             if self.control is not None:
                 self.control.given(batch)  # refuses texts that do not say what it is
-            try:
-                with torch.no_grad():
-                    self.run(batch, Pass())
-            except (
-                Exception
-            ) as error:  # settings of somebody else's may fit together and still make no network
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                raise UserError(
-                    f"model.path={self.path}: its network cannot read a text ({reason}): expected a sound checkpoint, as "
-                    f"save_pretrained writes it"
-                ) from error
-            small = sum(parameter.numel() for parameter in self.network.parameters()) < LARGE
-            self.precision = (
-                torch.float64 if small and self._is_finite_in_double(batch) else torch.float32
-            )
-            family = self.network.config.model_type
-            asked = self.piece_read(batch) if self.tags else None
-            found = examine_attention(
+            self._check_that_it_runs(batch)
+            is_small = sum(weights.numel() for weights in self.network.parameters()) < LARGE
+            is_double = is_small and self._is_finite_in_double(batch)
+            self.precision = torch.float64 if is_double else torch.float32
+
+            examination = examine_attention(
                 self.network,
-                lambda one: self.run(batch, one),
+                lambda attention_pass: self.run(batch, attention_pass),
                 self.padded(batch)[1],
-                f"{family} ({self.path})",
-                asked,
+                f"{self.network.config.model_type} ({self.path})",
+                self.piece_read(batch) if self.tags else None,
             )
-            layer = self.site.layer
-            heads = self.site.heads
-            rows = self.site.rows
-            if not -found.calls <= layer < found.calls:
-                raise UserError(
-                    f"model.layer={layer}: this model has {found.calls} attentions, 0 to {found.calls - 1} (or −1, the last)"
-                )
-            count = found.heads[layer]
-            if wrong := [head for head in heads or () if head >= count]:
-                raise UserError(
-                    f"model.heads names {wrong[0]}: this layer has {count} heads, 0 to {count - 1}"
-                )
-            self.every_site = {
-                f"layer {call}" + (f", head {one[0]}" if one else ""): Site(call, one, rows)
-                for call, count in enumerate(found.heads)
-                for one in (None, *([head] for head in range(count)))
-            }
-            self.found = found
-            self.sites = list(self.every_site)
-            is_last = layer in (-1, found.calls - 1)
-            of_one_row = found.queries is not Queries.ALL
-            if self.takes_short_way and is_last and rows == "pooled" and of_one_row:
-                self._try_short_way(batch, found)
+            self._check_site(examination)
+            self.examination = examination
+            self.site_of_name = self._name_sites(examination)
+            self.sites = list(self.site_of_name)
+
+            is_last = self.site.layer in (-1, examination.calls - 1)
+            is_one_row = self.site.rows == "pooled" and examination.queries is not Queries.ALL
+            if self.takes_short_way and is_last and is_one_row:
+                self._try_short_way(batch, examination)
         finally:
             self.train(training)
-        self.is_summed = self.tail is not None  # the short way is nothing but this
-        named = "all" if heads is None else "+".join(map(str, heads))
-        self.facts = {
-            "family": family,
-            "site": f"layer {layer}, heads {named}, {rows}",
-            "short_way": self.is_summed,
-            "door": found.door,
-            "attentions": found.calls,
-            "queries": str(found.queries),
-            "differences": found.differences,
-            "remarks": found.remarks,
-        }
+        self.is_summed = (
+            self.tail is not None
+        )  # the short way knows the values and all that follows
+        self.facts = self._facts(examination)
 
-    def read_texts(self, batches: Iterable[Batch]) -> str:
-        """Of a score: its standard deviation over these texts becomes the unit, unless one is
-        given."""
-        heads = [one for one in self.network.modules() if isinstance(one, ScoreHead)]
-        if not heads:
-            return ""
-        unit = self.scale
-        training = self.training
-        if unit is None:
-            self.eval()
+    def _check_that_it_runs(self, batch: Batch) -> None:
+        """Refuse a network whose settings fit together and still make no network."""
+        try:
             with torch.no_grad():
-                scores = torch.cat(
-                    [self.run(batch, Pass())[:, 1].double() * 2 for batch in batches]
-                )
-            self.train(training)
-            unit = float(scores.std()) * float(heads[0].unit)
-            if not unit > 0:
-                raise UserError(
-                    f"model.path={self.path}: all {len(scores)} texts have the same score, which gives its distances no "
-                    f"unit: expected texts of different scores, or model.scale=NUMBER"
-                )
-        with torch.no_grad():
-            for parameter in (heads[0].weight, heads[0].bias):
-                parameter.div_(unit / heads[0].unit)
-            heads[0].unit.fill_(unit)
-        said = "their standard deviation over the texts" if self.scale is None else "model.scale"
-        return f"distances, also where they are called TVD or probability, are those of scores in units of {unit:.4g}, {said}"
+                self.run(batch, Pass())
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise UserError(
+                f"model.path={self.path}: its network cannot read a text ({reason}): expected a "
+                f"sound checkpoint, as save_pretrained writes it"
+            ) from error
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
         """Whether the network computes in float64 at all: a softmax in float32 may make −∞ of the
@@ -341,43 +333,127 @@ class PretrainedClassifier(TrainedModel):
         finally:
             self.network.to(before)
 
-    def _try_short_way(self, batch: Batch, found: Found) -> None:
+    def _check_site(self, examination: Examination) -> None:
+        """Refuse a layer or a head that the network does not have."""
+        layer = self.site.layer
+        calls = examination.calls
+        if not -calls <= layer < calls:
+            raise UserError(
+                f"model.layer={layer}: this model has {calls} attentions, 0 to {calls - 1} (or −1, "
+                f"the last)"
+            )
+        count = examination.heads[layer]
+        for head in self.site.heads or ():
+            if head >= count:
+                raise UserError(
+                    f"model.heads names {head}: this layer has {count} heads, 0 to {count - 1}"
+                )
+
+    def _name_sites(self, examination: Examination) -> dict[str, Site]:
+        """Every layer with all its heads, and every head by itself, by name."""
+        sites: dict[str, Site] = {}
+        for layer, count in enumerate(examination.heads):
+            sites[f"layer {layer}"] = Site(layer, None, self.site.rows)
+            for head in range(count):
+                sites[f"layer {layer}, head {head}"] = Site(layer, [head], self.site.rows)
+        return sites
+
+    def _try_short_way(self, batch: Batch, examination: Examination) -> None:
+        """Take the short way past the last attention if it gives the logits of whole passes under
+        another attention; else leave a remark."""
         try:
             with torch.no_grad():
-                recorded = self.recorded(batch)
-                if recorded.values is None:
+                record = self.recorded(batch)
+                if record.values is None:
                     raise LookupError("its values are not seen through a dropout module")
-                self.tail = LastLayer(self.network, recorded.module)
-                outputs = self.outputs_from(batch, None)
-                other = outputs.attention.double().roll(1, 0) + 0.1
-                other = torch.where(outputs.content, other, 0)
-                other = other / other.sum(-1, keepdim=True)
-                whole = self.readout(batch, outputs, short=False).logits(other[None])
-                short = self.readout(batch, outputs).logits(other[None])
-            apart = found.differences["short way"] = float((short - whole).abs().max())
-            if not apart <= LIMITS[self.network.dtype] * max(1.0, float(whole.abs().max())):
-                raise LookupError(f"differs by {apart:.2g}")
-        except (
-            Exception
-        ) as error:  # whatever a network raises that does not bear to be run in parts
+                self.tail = LastLayer(self.network, record.module)
+                outputs = self.outputs_from(batch)
+
+                # each text gets the attention of the one before it, flattened
+                rival = outputs.attention.double().roll(1, 0) + 0.1
+                rival = torch.where(outputs.content, rival, 0)
+                rival = rival / rival.sum(-1, keepdim=True)
+                whole = self.readout(batch, outputs, short=False).logits(rival[None])
+                short = self.readout(batch, outputs).logits(rival[None])
+            difference = float((short - whole).abs().max())
+            examination.differences["short way"] = difference
+            if not difference <= LIMITS[self.network.dtype] * max(1.0, float(whole.abs().max())):
+                raise LookupError(f"differs by {difference:.2g}")
+        except Exception as error:  # a network that cannot be run in parts may raise anything
             self.tail = None
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
-            found.remarks.append(
-                f"no short way past the last attention ({why}): whole passes are taken"
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+            examination.remarks.append(
+                f"no short way past the last attention ({reason}): whole passes are taken"
             )
 
+    def _facts(self, examination: Examination) -> dict[str, Any]:
+        """What the manifest says about the network and its examination."""
+        site = self.site
+        heads = "all" if site.heads is None else "+".join(map(str, site.heads))
+        return {
+            "family": self.network.config.model_type,
+            "site": f"layer {site.layer}, heads {heads}, {site.rows}",
+            "short_way": self.is_summed,
+            "door": examination.door,
+            "attentions": examination.calls,
+            "queries": str(examination.queries),
+            "differences": examination.differences,
+            "remarks": examination.remarks,
+        }
+
+    def read_texts(self, batches: Iterable[Batch]) -> str:
+        """Express a score in units of its standard deviation over these texts, or of
+        `model.scale`."""
+        heads = [module for module in self.network.modules() if isinstance(module, ScoreHead)]
+        if not heads:
+            return ""
+        head = heads[0]
+        unit = self.scale
+        source = "model.scale"
+        if unit is None:
+            unit = self._score_deviation(batches) * float(head.unit)
+            source = "their standard deviation over the texts"
+        with torch.no_grad():
+            for parameter in (head.weight, head.bias):
+                parameter.div_(unit / head.unit)
+            head.unit.fill_(unit)
+        return (
+            f"distances, also where they are called TVD or probability, are those of scores in "
+            f"units of {unit:.4g}, {source}"
+        )
+
+    def _score_deviation(self, batches: Iterable[Batch]) -> float:
+        """The standard deviation of the score over these texts, in units of the head."""
+        training = self.training
+        self.eval()
+        with torch.no_grad():
+            # the second logit is half the score
+            scores = torch.cat([self.run(batch, Pass())[:, 1].double() * 2 for batch in batches])
+        self.train(training)
+        deviation = float(scores.std())
+        if not deviation > 0:
+            raise UserError(
+                f"model.path={self.path}: all {len(scores)} texts have the same score, which gives "
+                f"its distances no unit: expected texts of different scores, or "
+                f"model.scale=NUMBER"
+            )
+        return deviation
+
     def selection(self, batch: Batch, site: Site | None = None) -> Selection:
-        """The rows of a site, the model's own if none is given."""
-        assert self.found is not None
+        """The rows of a site on this batch; of the model's own site if none is named."""
+        assert self.examination is not None
         site = site or self.site
         mask = self.padded(batch)[1]
-        queries = Queries.ALL if site.rows == "all" else self.found.queries
-        chosen = list(range(self.found.heads[site.layer]) if site.heads is None else site.heads)
-        if queries is Queries.ALL:
-            return Selection(chosen, None, mask, mask.repeat(1, len(chosen)))
-        read = self.piece_read(batch)
-        read = torch.zeros_like(read) if queries is Queries.FIRST else read
-        return Selection(chosen, read, mask, mask.new_ones(len(mask), len(chosen)))
+        heads = list(range(self.examination.heads[site.layer]))
+        if site.heads is not None:
+            heads = list(site.heads)
+
+        if site.rows == "all" or self.examination.queries is Queries.ALL:
+            return Selection(heads, None, mask, mask.repeat(1, len(heads)))
+        query = self.piece_read(batch)
+        if self.examination.queries is Queries.FIRST:
+            query = torch.zeros_like(query)
+        return Selection(heads, query, mask, mask.new_ones(len(mask), len(heads)))
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch pieces embed"]:
         """The embeddings of the pieces, as the network looks them up."""
@@ -390,65 +466,98 @@ class PretrainedClassifier(TrainedModel):
         inputs: Float[Tensor, "batch pieces embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """One pass, on request from other embeddings and under another attention at the site (that
-        of all other layers is what comes of it)."""
-        if self.found is None:
+        """Run the network once; see `Model.outputs_from`.
+
+        Another attention is shown by the site's rows; the attention of all other layers is what
+        comes of it. `hidden` is what the site moves of each word, all heads side by side, per unit
+        of its attention, where that is known.
+        """
+        if self.examination is None:
             self.prepare(batch)
-        assert self.found is not None
-        ids = self.padded(batch)[0]
-        member = membership(batch)
-        chosen = self.selection(batch)
-        one = Pass(self.site.layer % self.found.calls)
+        selection = self.selection(batch)
+        attention_pass = Pass(self._call(self.site))
         if attention is not None:
-            wanted = attention.double()
-            one.replace = lambda own: chosen.put(
-                own, Lifting(chosen.of(own).detach(), member, chosen.valid)(wanted)
+            attention_pass.replace = partial(
+                self._show, batch, selection, attention=attention.double()
             )
-        exchange = self.network.get_input_embeddings().register_forward_hook(
-            lambda module, given, output: (
-                inputs if inputs is not None and given and torch.equal(given[0], ids) else None
-            )
-        )
-        with exchange:
-            logits = self.run(batch, one)
-        seen = one.recorded
-        outputs = self._outputs_at(batch, logits, seen, self.site, attention)
-        if seen.values is None or chosen.query is None or self.training:
+        with self._embedding(batch, inputs):
+            logits = self.run(batch, attention_pass)
+        record = attention_pass.recorded
+        outputs = self._outputs_at(batch, logits, record, self.site, attention)
+        if record.values is None or selection.query is None or self.training:
             return outputs
-        # what the site moves of each word, all heads side by side, per unit of its attention
+
         with torch.no_grad():
-            rows = chosen.of(seen.weights).double()
-            values = seen.values[:, chosen.heads].double()
-            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, member).flatten(2)
+            rows = selection.of(record.weights).double()
+            values = record.values[:, selection.heads].double()
+            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, membership(batch)).flatten(2)
             weight = outputs.attention.detach().double().unsqueeze(-1)
             hidden = torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0)
         return replace(outputs, hidden=hidden.to(outputs.attention.dtype))
+
+    def _show(
+        self,
+        batch: Batch,
+        selection: Selection,
+        weights: Float[Tensor, "batch heads queries keys"],
+        *,
+        attention: Float[Tensor, "batch seq"],
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """The weights with rows that show this attention at the site."""
+        rows = selection.of(weights).detach()
+        lifting = Lifting(rows, membership(batch), selection.valid)
+        return selection.put(weights, lifting(attention))
+
+    def _embedding(
+        self, batch: Batch, inputs: Float[Tensor, "batch pieces embed"] | None
+    ) -> AbstractContextManager[Any]:
+        """Within it, the network looks up `inputs` for the pieces of this batch."""
+        if inputs is None:
+            return nullcontext()
+        ids = self.padded(batch)[0]
+
+        def put(module: Any, arguments: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            is_text = bool(arguments) and torch.equal(arguments[0], ids)
+            return inputs if is_text else None
+
+        handle: AbstractContextManager[Any] = (
+            self.network.get_input_embeddings().register_forward_hook(put)
+        )
+        return handle
 
     def _outputs_at(
         self,
         batch: Batch,
         logits: Tensor,
-        seen: Seen,
+        record: AttentionRecord,
         site: Site,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """What a pass leaves whose attention at this site was `seen`, but for the states."""
-        chosen = self.selection(batch, site)
-        rows = chosen.of(seen.weights)
-        valid = chosen.valid
-        recorded, on_text = word_weights(rows, membership(batch), valid)
-        attention = recorded.to(logits.dtype) if attention is None else attention
-        scores = attention.log().masked_fill(~batch.content, -torch.inf)
-        of_pieces = ((rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)).detach()
-        nothing = attention.new_zeros(*attention.shape, 0)
+        """What a pass leaves at this site, but for the states.
+
+        Args:
+            batch: the texts.
+            logits: the result of the pass.
+            record: the site's attention in the pass.
+            site: the site.
+            attention: the attention that was shown; None: the recorded one.
+        """
+        selection = self.selection(batch, site)
+        rows = selection.of(record.weights)
+        recorded, share_on_text = word_weights(rows, membership(batch), selection.valid)
+        if attention is None:
+            attention = recorded.to(logits.dtype)
+
+        valid = selection.valid
+        mean_row = (rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
         return Outputs(
-            logits,
-            attention,
-            scores,
-            nothing,
-            batch.content,
-            off_text=1 - on_text,
-            piece_attention=of_pieces,
+            logits=logits,
+            attention=attention,
+            scores=attention.log().masked_fill(~batch.content, -torch.inf),
+            hidden=attention.new_zeros(*attention.shape, 0),
+            content=batch.content,
+            off_text=1 - share_on_text,
+            piece_attention=mean_row.detach(),
         )
 
     def readout(
@@ -458,137 +567,191 @@ class PretrainedClassifier(TrainedModel):
         *,
         short: bool = True,
         site: Site | None = None,
-        seen: Seen | None = None,
+        record: AttentionRecord | None = None,
         state: Float[Tensor, "batch pieces hidden"] | None = None,
     ) -> Readout:
-        """The map "attention per word → probabilities": the least change of the site's rows, and
-        what follows it, by the short way past the last attention where there is one and it is
-        wanted. `site` is the model's own if none is given, `seen` its attention, and `state` what
-        went into its layer, where they are known from a pass."""
-        assert self.found is not None
+        """Freeze the map from weights per word to predictions: the least change of the site's rows
+        that shows them, and what follows it.
+
+        Args:
+            batch: the texts.
+            outputs: the model's outputs at the site.
+            short: take the short way past the last attention, where there is one.
+            site: None: the model's own.
+            record: the site's attention, where it is known from a pass.
+            state: with `record`: what went into the site's layer in that pass, for the short way;
+                None: whole passes are taken.
+        """
         site = site or self.site
-        if seen is None:
+        if record is None:
             states: list[Tensor] = []
-            with (
-                torch.no_grad(),
-                self.tail.keeping(states) if short and self.tail else nullcontext(),
-            ):
-                seen = self.recorded(batch)
+            keeping = self.tail.keeping(states) if short and self.tail else nullcontext()
+            with torch.no_grad(), keeping:
+                record = self.recorded(batch)
             state = states[-1] if states else None
-        call = site.layer % self.found.calls
-        count = len(batch)
-        weights = seen.weights
-        values = seen.values
-        chosen = self.selection(batch, site)
-        lifting = Lifting(chosen.of(weights), membership(batch), chosen.valid)
 
-        def by_passes(
-            attention: Float[Tensor, "*samples batch seq"],
-        ) -> Float[Tensor, "*samples batch classes"]:
-            rows = lifting(attention)
-            times = rows.shape[:-3].numel()
-            shape = rows.shape[:-3]
-            rows = rows.flatten(0, -3)
-            many = batch.rows(torch.arange(count, device=rows.device).repeat(times))
-            place = self.selection(many, site)
-            logits = self.run(many, Pass(call, lambda own: place.put(own, rows)))
-            return logits.double().unflatten(0, (*shape, count))
+        selection = self.selection(batch, site)
+        rows = selection.of(record.weights)
+        lifting = Lifting(rows, membership(batch), selection.valid)
+        decode = partial(self._logits_by_passes, batch, site, lifting)
+        if state is not None:
+            decode = partial(self._logits_by_tail, batch, selection, lifting, record, state)
 
-        def by_tail(
-            attention: Float[Tensor, "*samples batch seq"],
-        ) -> Float[Tensor, "*samples batch classes"]:
-            assert self.tail is not None
-            assert values is not None
-            assert state is not None
-            text = torch.arange(count, device=state.device)
-            rows = lifting(attention).to(values.dtype)
-            every = weights[text, :, chosen.query].expand(*rows.shape[:-3], -1, -1, -1).clone()
-            every[..., chosen.heads, :] = rows
-            attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
-            shape = attended.shape[:-2]
-            before = state[text, chosen.query].expand(*shape, -1).flatten(0, -2)
-            piece = self.padded(batch)[0][:, 0].expand(shape).flatten()
-            logits = self.tail.logits_of_row(attended.flatten(0, -3), before, piece)
-            return logits[:, self.order].double().unflatten(0, shape)
+        # numbers held for each text: the lifted rows, and what the network computes with
+        _, heads, _, pieces = record.weights.shape
+        width = int(getattr(self.network.config, "hidden_size", 768))
+        in_network = pieces * (8 * width + 4 * heads * pieces) if state is None else 12 * width
+        in_lifting = 4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1])
 
         attention = outputs.attention.detach().double()
-        _, heads, _, pieces = weights.shape
-        width = int(getattr(self.network.config, "hidden_size", 768))
-        held = 12 * width if state is not None else pieces * (8 * width + 4 * heads * pieces)
         return Readout(
             attention=attention / attention.sum(-1, keepdim=True),
             content=outputs.content,
             example_id=batch.example_id,
             task=self.task,
-            decode=by_passes if state is None else by_tail,
+            decode=decode,
             recorded=outputs.logits.detach().double(),
-            activations=count * (4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1]) + held),
+            activations=len(batch) * (in_lifting + in_network),
         )
 
+    def _logits_by_passes(
+        self,
+        batch: Batch,
+        site: Site,
+        lifting: Lifting,
+        attention: Float[Tensor, "*samples batch seq"],
+    ) -> Float[Tensor, "*samples batch classes"]:
+        """Logits under other attentions, by a pass of the whole network for each."""
+        rows = lifting(attention)
+        samples = rows.shape[:-3]
+        flat_rows = rows.flatten(0, -3)
+
+        text = torch.arange(len(batch), device=rows.device).repeat(samples.numel())
+        repeated = batch.rows(text)
+        selection = self.selection(repeated, site)
+        replacing = Pass(self._call(site), lambda weights: selection.put(weights, flat_rows))
+        logits = self.run(repeated, replacing)
+        return logits.double().unflatten(0, (*samples, len(batch)))
+
+    def _logits_by_tail(
+        self,
+        batch: Batch,
+        selection: Selection,
+        lifting: Lifting,
+        record: AttentionRecord,
+        state: Float[Tensor, "batch pieces hidden"],
+        attention: Float[Tensor, "*samples batch seq"],
+    ) -> Float[Tensor, "*samples batch classes"]:
+        """Logits under other attentions, from the pooled row of the last layer alone."""
+        assert self.tail is not None
+        assert record.values is not None
+        text = torch.arange(len(batch), device=state.device)
+        rows = lifting(attention).to(record.values.dtype)
+
+        # the pooled row of all heads, of which those of the site are replaced
+        all_rows = record.weights[text, :, selection.query].expand(*rows.shape[:-3], -1, -1, -1)
+        all_rows = all_rows.clone()
+        all_rows[..., selection.heads, :] = rows
+        attended = torch.einsum("...bhk,bhkd->...bhd", all_rows, record.values)
+
+        shape = attended.shape[:-2]
+        before = state[text, selection.query].expand(*shape, -1)
+        piece = self.padded(batch)[0][:, 0].expand(shape)
+        logits = self.tail.logits_of_row(
+            attended.flatten(0, -3), before.flatten(0, -2), piece.flatten()
+        )
+        return logits[:, self.order].double().unflatten(0, shape)
+
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """Of each of the site's heads the values, at the pooled row."""
+        """The values of the site's heads, which its pooled row weights."""
         with torch.no_grad():
-            one = self.recorded(batch)
-        assert one.values is not None
-        chosen = self.selection(batch)
+            record = self.recorded(batch)
+        assert record.values is not None
+        selection = self.selection(batch)
         return Summed(
-            chosen.of(one.weights), one.values[:, chosen.heads], self.word_of(batch), chosen.mask
+            weights=selection.of(record.weights),
+            values=record.values[:, selection.heads],
+            word=self.word_of(batch),
+            attendable=selection.mask,
         )
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
-        """The attention at each site, and what would be predicted under another one there: by the
-        short way at the last layer's pooled row, where there is one, else by whole passes."""
-        kept: list[Seen] = []
-        states: list[Tensor] = []
-        with torch.no_grad(), self.tail.keeping(states) if self.tail else nullcontext():
-            logits = self.run(batch, Pass(keep=kept.append))
-        for name, site in self.every_site.items():
-            one = kept[site.layer]
-            if one.weights.shape[-1] != self.padded(batch)[1].shape[1]:
-                continue  # over something other than this text
-            outputs = self._outputs_at(batch, logits, one, site)
-            state = states[-1] if states and site.layer == len(kept) - 1 else None
-            yield AtSite(
-                name, outputs, self.readout(batch, outputs, site=site, seen=one, state=state)
-            )
+        """The attention at each site, and what would be predicted under another one there.
 
-    def layers(self, batch: Batch, kept: list[Seen] | None = None) -> Layers | None:
-        """None where an attention is over something else than the text's pieces (a decoder's,
-        crossing). What a pass of the network leaves of all attentions is added to `kept`."""
-        kept = [] if kept is None else kept
-        with torch.no_grad():
-            self.run(batch, Pass(keep=kept.append))
-        size = self.padded(batch)[1].shape[1]
-        if self.network.config.is_encoder_decoder or any(
-            one.weights.shape[-2:] != (size, size) for one in kept
-        ):
+        At the last layer's pooled row the short way is taken, where there is one, else whole
+        passes.
+        """
+        records: list[AttentionRecord] = []
+        states: list[Tensor] = []
+        keeping = self.tail.keeping(states) if self.tail else nullcontext()
+        with torch.no_grad(), keeping:
+            logits = self.run(batch, Pass(observer=records.append))
+
+        pieces = self.padded(batch)[1].shape[1]
+        for name, site in self.site_of_name.items():
+            record = records[site.layer]
+            if record.weights.shape[-1] != pieces:
+                continue  # over something other than this text
+            outputs = self._outputs_at(batch, logits, record, site)
+            is_last = site.layer == len(records) - 1
+            state = states[-1] if states and is_last else None
+            readout = self.readout(batch, outputs, site=site, record=record, state=state)
+            yield AtSite(name, outputs, readout)
+
+    def layers(self, batch: Batch) -> Layers | None:
+        """The attention of all layers; None where one is over something other than the text's
+        pieces (a decoder's, crossing)."""
+        return self._layers(batch, self._records(batch))
+
+    @torch.no_grad()
+    def _records(self, batch: Batch) -> list[AttentionRecord]:
+        """All attentions of one pass."""
+        records: list[AttentionRecord] = []
+        self.run(batch, Pass(observer=records.append))
+        return records
+
+    def _layers(self, batch: Batch, records: Sequence[AttentionRecord]) -> Layers | None:
+        pieces = self.padded(batch)[1].shape[1]
+        is_square = all(record.weights.shape[-2:] == (pieces, pieces) for record in records)
+        if self.network.config.is_encoder_decoder or not is_square:
             return None
-        chosen = self.selection(batch)
+        selection = self.selection(batch)
         return Layers(
-            [one.weights.double() for one in kept], chosen.query, chosen.mask, [True] * len(kept)
+            weights=[record.weights.double() for record in records],
+            row=selection.query,
+            mask=selection.mask,
+            adds_input=[True] * len(records),
         )
 
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors, from one pass that is watched; else why that is not
         known."""
-        kept: list[Seen] = []
-        every = self.layers(batch, kept)
-        if every is None:
+        records = self._records(batch)
+        layers = self._layers(batch, records)
+        if layers is None:
             return "its attention is not over the text's own pieces alone"
-        return linearise(self.network, lambda one: self.run(batch, one), kept, every, self.order)
+        return linearise(
+            self.network,
+            lambda attention_pass: self.run(batch, attention_pass),
+            records,
+            layers,
+            self.order,
+        )
 
     def states_silencing(
         self, batch: Batch, layer: int | None, part: int
     ) -> Sequence[Float[Tensor, "batch pieces hidden"]]:
-        """The network's hidden states. A value of 0 and a weight of 0 that nothing makes up for are
-        the same."""
-        one = Pass()
-        states = list[Tensor]()
+        """The network's hidden states; see `Model.states_silencing`.
+
+        A part gets the weight 0, which nothing makes up for: the same as a value of 0.
+        """
+        attention_pass = Pass()
         if layer is not None:
-            gone = torch.tensor([part], device=batch.ids.device)
-            one = Pass(layer, lambda own: own.index_fill(-1, gone, 0))
+            silenced = torch.tensor([part], device=batch.ids.device)
+            attention_pass = Pass(layer, lambda weights: weights.index_fill(-1, silenced, 0))
+        states: list[Tensor] = []
         with torch.no_grad():
-            self.run(batch, one, states)
+            self.run(batch, attention_pass, states)
         return states
 
     def without(
@@ -596,58 +759,56 @@ class PretrainedClassifier(TrainedModel):
     ) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked
         (`removal`)."""
-        many = batch.rows(example)
-        assert many.pieces is not None
-        assert many.piece_word is not None
-        assert many.piece_kind is not None
-        of_word = many.piece_word == position.unsqueeze(1)
-        if (
-            self.removal == "mask" and self.mask is not None
-        ):  # the word stays, so that nothing moves
-            return replace(many, pieces=torch.where(of_word, self.mask, many.pieces))
-        # the others move up, in their order, and padding fills the end
-        order = of_word.long().argsort(dim=1, stable=True)
-        gone = of_word.gather(1, order)
-        word = many.piece_word - (many.piece_word > position.unsqueeze(1)).long()
+        texts = batch.rows(example)
+        assert texts.pieces is not None
+        assert texts.piece_word is not None
+        assert texts.piece_kind is not None
+        is_removed = texts.piece_word == position.unsqueeze(1)
+        if self.removal == "mask" and self.mask is not None:
+            # the word stays, so that nothing moves
+            return replace(texts, pieces=torch.where(is_removed, self.mask, texts.pieces))
+
+        # all other pieces move up, in their order, and padding fills the end
+        order = is_removed.long().argsort(dim=1, stable=True)
+        is_end = is_removed.gather(1, order)
+        word = texts.piece_word - (texts.piece_word > position.unsqueeze(1)).long()
         return replace(
             batch.without(example, position),
-            pieces=many.pieces.gather(1, order).masked_fill(gone, 0),
-            piece_word=word.gather(1, order).masked_fill(gone, -2),
-            piece_kind=many.piece_kind.gather(1, order).masked_fill(gone, 0),
+            pieces=texts.pieces.gather(1, order).masked_fill(is_end, 0),
+            piece_word=word.gather(1, order).masked_fill(is_end, -2),
+            piece_kind=texts.piece_kind.gather(1, order).masked_fill(is_end, 0),
         )
 
-    def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the tokenizer's mask token in the place of every piece of these words."""
+    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
+        """The texts with the tokenizer's mask token in place of every piece of these words."""
         if self.mask is None:
             raise UserError(
-                f"model.path={self.path}: its tokenizer has no mask token, which training=masked and the operator mask put "
-                f"in a word's place: take another training, and operators without mask"
+                f"model.path={self.path}: its tokenizer has no mask token, which training=masked "
+                f"and the operator mask put in a word's place: take another training, and "
+                f"operators without mask"
             )
         assert batch.pieces is not None
         assert batch.piece_word is not None
-        of_gone = gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
-        return replace(batch, pieces=batch.pieces.masked_fill(of_gone, self.mask))
+        is_masked = words.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
+        return replace(batch, pieces=batch.pieces.masked_fill(is_masked, self.mask))
 
     def stages(self) -> dict[str, list[str]]:
-        """`head`, after the last layer; `layer_N`; `embeddings`, before the first one."""
-        names = [name for name, _ in self.named_parameters()]
-        layers = [
-            next((f"layer_{word}" for word in name.split(".") if word.isdigit()), "")
-            for name in names
-        ]
-        found: dict[str, list[str]] = {}
-        for place in reversed(range(len(names))):
-            outside = "head" if any(layers[:place]) else "embeddings"
-            found.setdefault(layers[place] or outside, []).append(names[place])
-        return found
+        """Names of parameters by their part, from the output down: `head`, after the last layer;
+        `layer_N`; `embeddings`, before the first one."""
+        stages: dict[str, list[str]] = {}
+        below_layers = True
+        stage_of_name: dict[str, str] = {}
+        for name, _ in self.named_parameters():
+            layer = next((f"layer_{part}" for part in name.split(".") if part.isdigit()), "")
+            below_layers = below_layers and not layer
+            stage_of_name[name] = layer or ("embeddings" if below_layers else "head")
+        for name, stage in reversed(stage_of_name.items()):
+            stages.setdefault(stage, []).append(name)
+        return stages
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""
-        every = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return [
-            {"params": [parameter for parameter in every if parameter.ndim > 1]},
-            {
-                "params": [parameter for parameter in every if parameter.ndim <= 1],
-                "weight_decay": 0.0,
-            },
-        ]
+        free = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        matrices = [parameter for parameter in free if parameter.ndim > 1]
+        vectors = [parameter for parameter in free if parameter.ndim <= 1]
+        return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]

@@ -63,11 +63,11 @@ def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
     with torch.no_grad():
         model.network.set_attn_implementation("eager")
         own = model.run(batch, Pass())
-        if model.found.door == "interface":
+        if model.examination.door == "interface":
             model.network.set_attn_implementation("attnprobe")
     least = 1e-10 if model.precision is torch.float64 else 2e-6
     torch.testing.assert_close(outputs.logits, own, atol=least, rtol=0)
-    assert max(model.found.differences.values()) < least
+    assert max(model.examination.differences.values()) < least
     torch.testing.assert_close(
         outputs.attention.sum(-1), torch.ones(3, dtype=outputs.attention.dtype)
     )
@@ -489,7 +489,7 @@ def test_every_site_is_what_a_model_of_that_site_alone_has(family):
     model, batch = prepared(family)
     found = list(model.at_sites(batch))
     assert [at.name for at in found] == list(model.sites)
-    heads = model.found.heads
+    heads = model.examination.heads
     assert len(found) == sum(1 + count for count in heads)
     for place in (0, 2, len(found) // 2, len(found) - 1):
         at = found[place]
@@ -519,7 +519,7 @@ def test_a_given_attention_is_what_the_pooled_row_has(family, given, at):
         one.prepare(batch)
     kept = []
     with torch.no_grad():
-        logits = model.run(batch, Pass(keep=kept.append))
+        logits = model.run(batch, Pass(observer=kept.append))
         assert (logits - learned.run(batch, Pass())).abs().max() > 1e-4
     for text, length in enumerate((batch.piece_word != -2).sum(-1).tolist()):
         words = batch.piece_word[text, :length].tolist()

@@ -47,7 +47,7 @@ def test_prediction_and_attention_are_the_librarys_own(family):
     batch = batch_of(model)
     with torch.no_grad():
         outputs = model(batch)
-    assert model.found.queries == "last"
+    assert model.examination.queries == "last"
     read = families.language_tokenizer(family)
     for row, text in enumerate(TEXTS):
         string = PROMPT.format(text=text)
