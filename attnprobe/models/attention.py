@@ -76,7 +76,10 @@ class AdditiveAttention(Attention):
     positionwise: ClassVar[bool] = True
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None
+        self,
+        hidden_size: int,
+        query_size: int | None = None,
+        inner_size: Size | None = None,
     ) -> None:
         super().__init__(hidden_size, query_size)
         inner = max(1, hidden_size // 2) if inner_size is None else inner_size

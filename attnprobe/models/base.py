@@ -146,7 +146,9 @@ class Model(nn.Module, metaclass=Checked):
         """The vectors that gradients are taken at: one per word, or per piece of a word."""
 
     def per_position(
-        self, batch: Batch, values: Float[Tensor, "batch parts"]
+        self,
+        batch: Batch,
+        values: Float[Tensor, "batch parts"],
     ) -> Float[Tensor, "batch seq"]:
         """Sum numbers of the parts that `inputs` has, words or pieces of words, for each word."""
         if batch.piece_word is None:
@@ -209,7 +211,10 @@ class Model(nn.Module, metaclass=Checked):
         return self.outputs_from(batch, inputs, attention)
 
     def without(
-        self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]
+        self,
+        batch: Batch,
+        example: Int[Tensor, "texts"],
+        position: Int[Tensor, "texts"],
     ) -> Batch:
         """The texts of `example`, each without its token at `position`."""
         return batch.without(example, position)

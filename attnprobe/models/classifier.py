@@ -78,7 +78,9 @@ class AttentionClassifier(TrainedModel):
         if question_encoder is not None:
             self.question_embedding = trainable_embedding(embeddings)
             self.question_encoder = build(
-                "model.question_encoder", question_encoder, input_size=input_size
+                "model.question_encoder",
+                question_encoder,
+                input_size=input_size,
             )
             query_size = self.question_encoder.size
         if self.encoder.asks:
@@ -91,7 +93,10 @@ class AttentionClassifier(TrainedModel):
 
         hidden_size = self.encoder.size
         self.attention = build(
-            "model.attention", attention, hidden_size=hidden_size, query_size=query_size
+            "model.attention",
+            attention,
+            hidden_size=hidden_size,
+            query_size=query_size,
         )
         self.decoder = build(
             "model.decoder",
@@ -107,7 +112,9 @@ class AttentionClassifier(TrainedModel):
         return self.embedding(batch.ids)
 
     def query(
-        self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]
+        self,
+        batch: Batch,
+        hidden: Float[Tensor, "batch seq hidden"],
     ) -> Float[Tensor, "batch query"] | None:
         """Compute the vector that the attention compares each state with.
 
@@ -282,14 +289,20 @@ class AttentionClassifier(TrainedModel):
         return self._trace_layers(batch)[0]
 
     def states_silencing(
-        self, batch: Batch, layer: int | None, part: int
+        self,
+        batch: Batch,
+        layer: int | None,
+        part: int,
     ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
         """Compute a transformer's states; see `Model.states_silencing`."""
         return self._trace_layers(batch, layer, part)[1]
 
     @torch.no_grad()
     def _trace_layers(
-        self, batch: Batch, silenced_layer: int | None = None, silenced_part: int = 0
+        self,
+        batch: Batch,
+        silenced_layer: int | None = None,
+        silenced_part: int = 0,
     ) -> tuple[Linearised, list[Tensor]]:
         """Run a transformer once, writing down what each layer does and leaves.
 
@@ -302,7 +315,10 @@ class AttentionClassifier(TrainedModel):
         encoder = self.encoder
         assert isinstance(encoder, TransformerEncoder)
         blocks, states = encoder.trace(
-            self.inputs(batch), batch.mask, silenced_layer, silenced_part
+            self.inputs(batch),
+            batch.mask,
+            silenced_layer,
+            silenced_part,
         )
         hidden = states[-1]
 

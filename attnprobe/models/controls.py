@@ -135,7 +135,10 @@ class WordAttention(GivenAttention):
     """
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16
+        self,
+        hidden_size: int,
+        query_size: int | None = None,
+        buckets: Count = 1 << 16,
     ) -> None:
         super().__init__(hidden_size)
         self.score = nn.Parameter(torch.zeros(buckets))
@@ -169,7 +172,10 @@ class PositionAttention(Attention):
     """
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, longest: Count = 512
+        self,
+        hidden_size: int,
+        query_size: int | None = None,
+        longest: Count = 512,
     ) -> None:
         super().__init__(hidden_size)
         self.score = nn.Parameter(torch.randn(longest))
@@ -215,7 +221,11 @@ class ConstantDecoder(Decoder):
     linear: ClassVar[bool] = True
 
     def __init__(
-        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        exclusive: bool = True,
     ) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(classes))

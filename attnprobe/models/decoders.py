@@ -94,7 +94,11 @@ class LinearDecoder(Decoder):
     linear = True
 
     def __init__(
-        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        exclusive: bool = True,
     ) -> None:
         super().__init__()
         if query_size is not None:
@@ -129,7 +133,11 @@ class AdditiveDecoder(LinearDecoder):
     """
 
     def __init__(
-        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        exclusive: bool = True,
     ) -> None:
         if query_size is None:
             raise UserError(

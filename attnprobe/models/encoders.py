@@ -35,7 +35,9 @@ class TextEncoder(nn.Module, metaclass=Checked):
     asks: bool = False
 
     def states(
-        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        batch: Batch,
     ) -> tuple[
         Float[Tensor, "batch seq hidden"],
         Bool[Tensor, "batch seq"],
@@ -113,11 +115,12 @@ class RecurrentEncoder(Encoder):
         needs_gradient_in_eval = torch.is_grad_enabled() and not self.training
         use_cudnn = torch.backends.cudnn.enabled and not needs_gradient_in_eval
         with torch.backends.cudnn.flags(enabled=use_cudnn):
-            left, _ = self.forwards(embeddings)
-            right, _ = self.backwards(reversed_embeddings)
+            forward_states, _ = self.forwards(embeddings)
+            backward_states, _ = self.backwards(reversed_embeddings)
 
-        right = right.gather(1, order.expand_as(right))
-        return self.dropout(torch.cat([left, right], -1) * mask.unsqueeze(-1))
+        backward_states = backward_states.gather(1, order.expand_as(backward_states))
+        states = torch.cat([forward_states, backward_states], -1)
+        return self.dropout(states * mask.unsqueeze(-1))
 
 
 class LSTMEncoder(RecurrentEncoder):

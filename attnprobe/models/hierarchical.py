@@ -42,15 +42,21 @@ class HierarchicalEncoder(TextEncoder):
         self.word_encoder = build("model.encoder.word_encoder", word_encoder, input_size=input_size)
         size = self.word_encoder.size
         self.word_attention = build(
-            "model.encoder.word_attention", word_attention, hidden_size=size
+            "model.encoder.word_attention",
+            word_attention,
+            hidden_size=size,
         )
         self.sentence_encoder = build(
-            "model.encoder.sentence_encoder", sentence_encoder, input_size=size
+            "model.encoder.sentence_encoder",
+            sentence_encoder,
+            input_size=size,
         )
         self.size = self.sentence_encoder.size
 
     def states(
-        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        batch: Batch,
     ) -> tuple[
         Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"]
     ]:
@@ -145,7 +151,8 @@ def sentence_layout(batch: Batch) -> SentenceLayout:
 
 
 def words_of(
-    layout: SentenceLayout, group: Int[Tensor, "group"]
+    layout: SentenceLayout,
+    group: Int[Tensor, "group"],
 ) -> tuple[Int[Tensor, "group longest"], Bool[Tensor, "group longest"]]:
     """Lay the words of some sentences side by side.
 

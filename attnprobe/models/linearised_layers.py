@@ -124,7 +124,8 @@ def norm_of(module: Any, vectors: Float[Tensor, "*any hidden"]) -> Norm:
 
 
 def ratio(
-    inputs: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"]
+    inputs: Float[Tensor, "*any inner"],
+    active: Float[Tensor, "*any inner"],
 ) -> Float[Tensor, "*any inner"]:
     """act(x) / x of an activation function, in float64; 0 where x is 0.
 
@@ -163,7 +164,9 @@ def pooling(
 
 
 def normalised_parts(
-    norm: Norm | None, parts: Float[Tensor, "*any hidden"], spread: Float[Tensor, "*rest"] | None
+    norm: Norm | None,
+    parts: Float[Tensor, "*any hidden"],
+    spread: Float[Tensor, "*rest"] | None,
 ) -> Float[Tensor, "*any hidden"]:
     """Normalise vectors that add up to a state.
 

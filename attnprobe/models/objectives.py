@@ -34,7 +34,11 @@ class Objective(metaclass=Checked):
 
     @abstractmethod
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         """Compute `loss` per example, and under other names the parts that it is made of, for the
         training curves."""
@@ -48,14 +52,21 @@ class CrossEntropy(Objective):
     """
 
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         logits = outputs.logits
         labels = batch.labels
         if task is Task.MULTI_LABEL:
             targets = labels.to(logits.dtype)
             losses = F.binary_cross_entropy_with_logits(
-                logits, targets, pos_weight=class_weight, reduction="none"
+                logits,
+                targets,
+                pos_weight=class_weight,
+                reduction="none",
             )
             return {"loss": losses.mean(-1)}
         return {"loss": F.cross_entropy(logits, labels, weight=class_weight, reduction="none")}
@@ -79,7 +90,11 @@ class Divergence(Objective):
     taught: ClassVar[bool] = True
 
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         """Compute `loss`, and `tvd` (0 to 1), `kl` and `jsd` (nats) of the same examples."""
         if batch.teacher_probability is None or batch.teacher_attention is None:
@@ -124,7 +139,11 @@ class Deception(Objective):
     weight: NotNegative = 1.0
 
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         """Compute `loss`, and `mass`: the attention on the rationale, 0 to 1."""
         marked = marked_words(outputs, batch, "training=deceive")
@@ -148,7 +167,11 @@ class Supervision(Objective):
     weight: NotNegative = 1.0
 
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         """Compute `loss`; `mass`, the attention on the rationale, 0 to 1; and `kl`, in nats."""
         marked = marked_words(outputs, batch, "training=finetune_supervise")
@@ -169,7 +192,11 @@ class CoinFlips(Objective):
     """
 
     def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight
+        self,
+        outputs: Outputs,
+        batch: Batch,
+        task: Task,
+        class_weight: ClassWeight,
     ) -> Losses:
         classes = torch.arange(outputs.logits.shape[-1], device=batch.example_id.device)
         draw = noise(batch.example_id.unsqueeze(-1), classes)

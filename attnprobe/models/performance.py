@@ -47,7 +47,11 @@ TRAINING = (
     Metric("train_loss", LOSS, "the loss that is minimised", step="epoch"),
     Metric("validation_loss", LOSS, "the same on the validation split", step="epoch"),
     Metric(
-        "train_{part}", LOSS, "a part of the loss, such as `tvd` and `kl`", step="epoch", only=PARTS
+        "train_{part}",
+        LOSS,
+        "a part of the loss, such as `tvd` and `kl`",
+        step="epoch",
+        only=PARTS,
     ),
     Metric("validation_{part}", LOSS, "the same on the validation split", step="epoch", only=PARTS),
     Metric("validation_f1_{class}", SCORE, "`f1` of a class, by its number", step="epoch"),

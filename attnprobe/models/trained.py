@@ -77,7 +77,12 @@ class TrainedModel(Model, LightningModule):
         loss = self.losses(outputs, batch)["loss"]
         mean = loss.detach().mean()
         self.log(
-            "train/loss", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
+            "train/loss",
+            mean,
+            on_step=False,
+            on_epoch=True,
+            batch_size=len(batch),
+            sync_dist=True,
         )
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
@@ -162,7 +167,9 @@ class TrainedModel(Model, LightningModule):
         """Build the recipe's optimizer, and its warm-up or its scheduler."""
         assert self.recipe is not None
         optimizer = build(
-            "training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups()
+            "training.recipe.optimizer",
+            self.recipe.optimizer,
+            self.parameter_groups(),
         )
         if self.recipe.warmup is not None:
             steps = int(self.trainer.estimated_stepping_batches)

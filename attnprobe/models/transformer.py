@@ -144,7 +144,10 @@ class Layer(nn.Module):
         self.queries_keys_values = nn.Linear(size, 3 * size)
         self.mixed = nn.Linear(size, size)
         self.inner = nn.Sequential(
-            nn.Linear(size, inner), nn.GELU(), nn.Dropout(dropout), nn.Linear(inner, size)
+            nn.Linear(size, inner),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(inner, size),
         )
         self.dropout = nn.Dropout(dropout)
 
@@ -153,7 +156,11 @@ class Layer(nn.Module):
         q, k, v = self._queries_keys_values(states)
         share = self.share if self.training else 0.0
         mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask[:, None, None], dropout_p=share
+            q,
+            k,
+            v,
+            attn_mask=mask[:, None, None],
+            dropout_p=share,
         )
         states = states + self.dropout(self.mixed(mixed.transpose(1, 2).flatten(2)))
         return states + self.dropout(self.inner(self.before_inner(states)))
@@ -164,7 +171,10 @@ class Layer(nn.Module):
         return projected.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
     def linearised(
-        self, states: States, mask: Tokens, silent_part: int | None = None
+        self,
+        states: States,
+        mask: Tokens,
+        silent_part: int | None = None,
     ) -> tuple[Block, States]:
         """Linearise what this layer does to these states.
 
@@ -200,7 +210,10 @@ class Layer(nn.Module):
 
 
 def linearised_inner(
-    before: nn.LayerNorm, first: nn.Module, second: nn.Module, state: States
+    before: nn.LayerNorm,
+    first: nn.Module,
+    second: nn.Module,
+    state: States,
 ) -> tuple[Inner, States]:
     """Linearise x + second(gelu(first(before(x)))) at these states.
 
@@ -250,7 +263,11 @@ class PooledRowDecoder(Decoder):
     linear = False
 
     def __init__(
-        self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        exclusive: bool = True,
     ) -> None:
         super().__init__()
         self.values = nn.Linear(hidden_size, hidden_size)
@@ -258,7 +275,9 @@ class PooledRowDecoder(Decoder):
         self.norm = nn.LayerNorm(hidden_size)
         inner = 4 * hidden_size
         self.inner = nn.Sequential(
-            nn.Linear(hidden_size, inner), nn.GELU(), nn.Linear(inner, hidden_size)
+            nn.Linear(hidden_size, inner),
+            nn.GELU(),
+            nn.Linear(inner, hidden_size),
         )
         self.output = nn.Linear(hidden_size, classes)
 

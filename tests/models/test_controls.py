@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import replace
 from functools import partial
@@ -8,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from scipy import stats
 
+from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import log_odds_ratios
 from attnprobe.importance.gradients import gradients
@@ -57,8 +59,9 @@ def test_word_attention_by_hand_and_its_scores_are_learnt():
     assert (batch.ids[0] == batch.ids[0, 3]).sum() == 1
     torch.testing.assert_close(outputs.attention[0, 1:5], torch.tensor([1, 1, 9, 1]) / 12)
     outputs.logits[0, 1].backward()
-    assert (classifier.attention.score.grad[batch.ids[0, 1:5]] != 0).all()
-    assert classifier.attention.score.grad.count_nonzero() == len(set(batch.ids[0, 1:5].tolist()))
+    gradient = classifier.attention.score.grad
+    assert (gradient[batch.ids[0, 1:5]] != 0).all()
+    assert gradient.count_nonzero() == len(set(batch.ids[0, 1:5].tolist()))
 
 
 def test_the_commonest_word_is_learnt_in_training_alone():
@@ -78,72 +81,86 @@ def test_the_commonest_word_is_learnt_in_training_alone():
 
 
 def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
-    settings = ["model/decoder=constant", "training.epochs=20", "training.recipe.optimizer.lr=0.02"]
-    lines = [
-        f'{{"text": "word{row % 7} word{row % 3}", "label": {int(row % 4 == 0)}}}'
-        for row in range(400)
-    ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    given = [
+    lines = []
+    for row in range(400):
+        lines.append(
+            json.dumps({"text": f"word{row % 7} word{row % 3}", "label": int(row % 4 == 0)})
+        )
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines))
+    config = composed(
         "data=files",
-        f"data.path={tmp_path / 'rows.jsonl'}",
+        f"data.path={path}",
         "probe=[permutation]",
         "figures=false",
-    ]
-    means = (
-        read_results(run(composed(*given, *settings, f"output={tmp_path}")))
-        .groupby("metric")["value"]
-        .mean()
+        "model/decoder=constant",
+        "training.epochs=20",
+        "training.recipe.optimizer.lr=0.02",
+        f"output={tmp_path}",
     )
-    assert (means["median_tvd"], means["predicted_class"], means["accuracy"]) == (0, 0, 0.75)
+    means = read_results(run(config)).groupby("metric")["value"].mean()
+    assert means["median_tvd"] == 0
+    assert means["predicted_class"] == 0
+    assert means["accuracy"] == 0.75
+
+
+def test_a_guesser_has_a_gradient_of_0_by_the_text():
     attended = torch.randn(5, 4, 3, requires_grad=True)
-    # the text plays no part, and probes that ask for its gradient get 0
-    assert not torch.autograd.grad(controls.ConstantDecoder(3, 2)(attended).exp().sum(), attended)[
-        0
-    ].any()
+    logits = controls.ConstantDecoder(3, 2)(attended)
+    (gradient,) = torch.autograd.grad(logits.exp().sum(), attended)
+    assert not gradient.any()
+
+
+def flipped(classifier, batch):
+    """The loss of random labels."""
+    return CoinFlips()(classifier(batch), batch, classifier.task, None)["loss"]
 
 
 def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
     batch = toy_batch([3] * 300)
     classifier = toy_classifier("average")
-    outputs = classifier(batch)
-    loss = CoinFlips()(outputs, batch, classifier.task, None)["loss"]
-    other = replace(batch, labels=1 - batch.labels)
-    torch.testing.assert_close(CoinFlips()(outputs, other, classifier.task, None)["loss"], loss)
-    heads = torch.isclose(loss, -outputs.logits.log_softmax(-1)[:, 1])
-    assert 0.4 < heads.float().mean() < 0.6
-    rows = torch.arange(299, -1, -1)
-    again = CoinFlips()(classifier(batch.rows(rows)), batch.rows(rows), classifier.task, None)[
-        "loss"
-    ]
-    torch.testing.assert_close(again, loss[rows])
+    loss = flipped(classifier, batch)
+    torch.testing.assert_close(flipped(classifier, replace(batch, labels=1 - batch.labels)), loss)
+    backwards = torch.arange(299, -1, -1)
+    torch.testing.assert_close(flipped(classifier, batch.rows(backwards)), loss[backwards])
+
+
+def test_a_coin_falls_on_either_side_as_often():
+    batch = toy_batch([3] * 300)
+    classifier = toy_classifier("average")
+    heads = -classifier(batch).logits.log_softmax(-1)[:, 1]
+    assert 0.4 < torch.isclose(flipped(classifier, batch), heads).float().mean() < 0.6
 
 
 def test_an_untrained_model_is_a_run_with_its_first_weights(tmp_path):
-    untrained, again, trained = (
-        load_file(
-            run(small_run(tmp_path / str(number), *settings, probes="[]")) / "model.safetensors"
-        )
-        for number, settings in enumerate(
-            (["training=untrained"], ["training=untrained", "training.epochs=3"], [])
-        )
-    )
-    assert all(torch.equal(value, again[key]) for key, value in untrained.items())
+    def weights(name, *settings):
+        directory = run(small_run(tmp_path / name, *settings, probes="[]"))
+        return load_file(directory / "model.safetensors")
+
+    untrained = weights("untrained", "training=untrained")
+    longer = weights("longer", "training=untrained", "training.epochs=3")
+    trained = weights("trained")
+    assert all(torch.equal(value, longer[key]) for key, value in untrained.items())
     assert any(not torch.equal(value, trained[key]) for key, value in untrained.items())
 
 
-def test_rationale_and_first_attention_by_hand():
+def test_rationale_attention_by_hand():
     batch = marked([4, 1], padding=2)
     attention = toy_classifier("average", CONTROLS["rationale"])(batch).attention
     expected = torch.zeros_like(attention)
     expected[0, 1:5] = torch.tensor([0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3])
     expected[1, 1] = 1  # no reason is marked: even
     torch.testing.assert_close(attention, expected)
-    whole = replace(
-        batch, rationale=batch.content.clone()
-    )  # all is reason, which then has all the mass
-    attention = toy_classifier("average", CONTROLS["rationale"])(whole).attention
+
+
+def test_a_rationale_that_is_the_whole_text_has_all_the_mass():
+    batch = marked([4, 1], padding=2)
+    batch = replace(batch, rationale=batch.content.clone())
+    attention = toy_classifier("average", CONTROLS["rationale"])(batch).attention
     torch.testing.assert_close(attention[0, 1:5], torch.full((4,), 0.25))
+
+
+def test_first_attention_by_hand():
     attention = toy_classifier("lstm", CONTROLS["first"])(toy_batch([3, 1])).attention
     torch.testing.assert_close(attention[:, 1:4], torch.tensor([[0.95, 0.025, 0.025], [1.0, 0, 0]]))
 
@@ -153,14 +170,14 @@ def test_rationale_and_first_attention_by_hand():
 def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_says_so(name, encoder):
     batch = marked([6, 3, 5], padding=3)
     classifier = toy_classifier(encoder, CONTROLS[name])
-    for learnt in classifier.attention.state_dict().values():  # all start alike
-        learnt.copy_(torch.arange(len(learnt)))
+    for parameter in classifier.attention.state_dict().values():  # all start equal
+        parameter.copy_(torch.arange(len(parameter)))
     attention = classifier(batch).attention
     assert torch.equal(attention > 0, batch.content)
     torch.testing.assert_close(attention.sum(-1), torch.ones(3))
     assert_same_alone(classifier, batch)
-    other = torch.where(batch.content, batch.ids.roll(1, 0).clamp(min=4), batch.ids)
-    changed = classifier(replace(batch, ids=other)).attention
+    ids = torch.where(batch.content, batch.ids.roll(1, 0).clamp(min=4), batch.ids)
+    changed = classifier(replace(batch, ids=ids)).attention
     assert torch.allclose(changed, attention) == (name in KNOWS_NO_WORD)
 
 
@@ -170,19 +187,21 @@ def test_leave_one_out_and_gradients_follow_their_definition(name, encoder):
     batch = marked([5, 3])
     classifier = toy_classifier(encoder, CONTROLS[name]).double()
     outputs = classifier(batch)
-    found = leave_one_out(classifier, batch, outputs)
-    distance = getattr(found, "removals", found).distance
-    alone = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(distance, alone, atol=1e-9, rtol=0, equal_nan=True)
-    both = gradients(classifier, batch)
+    result = leave_one_out(classifier, batch, outputs)
+    distance = getattr(result, "removals", result).distance
+    expected = each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(distance, expected, atol=1e-9, rtol=0, equal_nan=True)
+    gradient = gradients(classifier, batch)
     if name != "position":  # nothing flows through what is given
-        torch.testing.assert_close(both.embedding, both.embedding_through_attention)
+        torch.testing.assert_close(gradient.embedding, gradient.embedding_through_attention)
 
 
-def test_noise_is_normal_and_the_same_everywhere():
+def test_noise_is_normal():
     numbers = noise(torch.arange(200).unsqueeze(-1), torch.arange(100)).flatten().numpy()
     assert stats.kstest(numbers, "norm").pvalue > 0.01
-    # SplitMix64 in Python's whole numbers
+
+
+def test_noise_is_splitmix64_in_whole_numbers():
     mask = (1 << 64) - 1
     state = 0
     for number in (3, 7):
@@ -194,29 +213,39 @@ def test_noise_is_normal_and_the_same_everywhere():
     assert float(noise(torch.tensor(3), torch.tensor(7))) == pytest.approx(expected, abs=1e-12)
 
 
-def test_deception_and_supervision_by_hand_and_nothing_of_a_text_without_marks():
+def test_deception_by_hand():
     batch = marked([4, 3])
-    classifier = toy_classifier("lstm")
-    outputs = classifier(batch)
-    task = classifier.task
-    entropy = CrossEntropy()(outputs, batch, task, None)["loss"]
+    outputs = toy_classifier("lstm")(batch)
+    entropy = CrossEntropy()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
     mass = outputs.attention[:, 2]
-    found = Deception(weight=0.5)(outputs, batch, task, None)
-    torch.testing.assert_close(found["loss"], entropy - 0.5 * torch.log(1 - mass))
-    torch.testing.assert_close(found["mass"], mass.detach())
+    losses = Deception(weight=0.5)(outputs, batch, Task.SINGLE_LABEL, None)
+    torch.testing.assert_close(losses["loss"], entropy - 0.5 * torch.log(1 - mass))
+    torch.testing.assert_close(losses["mass"], mass.detach())
+
+
+def test_supervision_by_hand():
+    batch = marked([4, 3])
     batch.rationale[0, 3] = True
-    found = Supervision(weight=0.5)(outputs, batch, task, None)
-    attention = outputs.attention.tolist()
+    outputs = toy_classifier("lstm")(batch)
+    entropy = CrossEntropy()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
+    losses = Supervision(weight=0.5)(outputs, batch, Task.SINGLE_LABEL, None)
+    first, second = outputs.attention.tolist()
     expected = [
-        sum(0.5 * math.log(0.5 / attention[0][place]) for place in (2, 3)),
-        -math.log(attention[1][2]),
+        0.5 * math.log(0.5 / first[2]) + 0.5 * math.log(0.5 / first[3]),
+        -math.log(second[2]),
     ]
-    torch.testing.assert_close(found["loss"], entropy + 0.5 * torch.tensor(expected))
-    torch.testing.assert_close(
-        found["mass"], (outputs.attention * batch.rationale).sum(-1).detach()
-    )
-    unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
-    torch.testing.assert_close(Supervision()(outputs, unmarked, task, None)["loss"], entropy)
+    torch.testing.assert_close(losses["loss"], entropy + 0.5 * torch.tensor(expected))
+    mass = (outputs.attention * batch.rationale).sum(-1).detach()
+    torch.testing.assert_close(losses["mass"], mass)
+
+
+def test_supervision_of_a_text_without_marks_is_cross_entropy():
+    batch = marked([4, 3])
+    batch = replace(batch, rationale=torch.zeros_like(batch.rationale))
+    outputs = toy_classifier("lstm")(batch)
+    entropy = CrossEntropy()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
+    loss = Supervision()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
+    torch.testing.assert_close(loss, entropy)
 
 
 def test_a_lexicons_attention_is_the_softmax_of_log_odds():
@@ -228,8 +257,12 @@ def test_a_lexicons_attention_is_the_softmax_of_log_odds():
     strength = torch.from_numpy(abs(odds).mean(-1))[batch.ids]
     expected = (2 * strength).masked_fill(~batch.content, -torch.inf).softmax(-1)
     torch.testing.assert_close(attention.given(batch).double(), expected, rtol=1e-5, atol=1e-7)
-    even = controls.LexiconAttention(4, scale=0.0).given(batch)
-    torch.testing.assert_close(even, batch.content / batch.content.sum(-1, keepdim=True))
+
+
+def test_a_lexicons_attention_of_scale_0_is_uniform():
+    batch = batch_of(small_data())
+    attention = controls.LexiconAttention(4, scale=0.0).given(batch)
+    torch.testing.assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
 
 
 def test_a_column_of_the_data_is_imposed_as_it_is():
@@ -237,15 +270,21 @@ def test_a_column_of_the_data_is_imposed_as_it_is():
     batch.extra["mine"] = torch.full(batch.ids.shape, torch.nan)
     batch.extra["mine"][0, 1:4] = torch.tensor([0.0, 3.0, 1.0])
     batch.extra["mine"][1, 1:3] = torch.tensor([0.5, 0.5])
-    given = controls.ColumnAttention(6, column="mine").given(batch)
-    torch.testing.assert_close(given[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
-    torch.testing.assert_close(
-        given[1:, 1:3], torch.full((2, 2), 0.5)
-    )  # even where a text has none
-    assert (given[~batch.content] == 0).all()
-    with pytest.raises(UserError, match="these texts do not say which"):
-        RationaleAttention(4).given(batch)
-    with pytest.raises(
-        UserError, match=r"column=other: expected a column of data\.per_word.*there are mine"
-    ):
+    attention = controls.ColumnAttention(6, column="mine").given(batch)
+    torch.testing.assert_close(attention[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
+    even = torch.full((2, 2), 0.5)  # where a text has no weights, too
+    torch.testing.assert_close(attention[1:, 1:3], even)
+    assert (attention[~batch.content] == 0).all()
+
+
+def test_a_column_that_the_data_do_not_have_is_refused():
+    batch = toy_batch([3])
+    batch.extra["mine"] = torch.zeros(batch.ids.shape)
+    message = r"column=other: expected a column of data\.per_word.*there are mine"
+    with pytest.raises(UserError, match=message):
         controls.ColumnAttention(6, column="other").given(batch)
+
+
+def test_texts_that_mark_no_rationale_are_refused():
+    with pytest.raises(UserError, match="these texts do not say which"):
+        RationaleAttention(4).given(toy_batch([3]))

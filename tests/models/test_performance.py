@@ -23,10 +23,8 @@ def test_equals_scikit_learn_whatever_the_batches(classes):
     scores = probability[:, 1] if classes == 2 else probability
     area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
     assert float(result["roc_auc"]) == pytest.approx(area, abs=1e-6)
-    one_hot = torch.nn.functional.one_hot(labels)
-    precision = metrics.average_precision_score(
-        *((labels, scores) if classes == 2 else (one_hot, probability))
-    )
+    targets = labels if classes == 2 else torch.nn.functional.one_hot(labels)
+    precision = metrics.average_precision_score(targets, scores)
     assert float(result["pr_auc"]) == pytest.approx(precision, abs=1e-6)
 
 
@@ -38,11 +36,10 @@ def test_metrics_of_several_labels_are_scikit_learns():
     performance.update(probability, labels)
     result = performance.compute()
     assert "accuracy" not in result
-    assert float(result["label_accuracy"]) == pytest.approx(
-        float(((probability > 0.5) == labels).float().mean())
-    )
-    assert float(result["exact_match"]) == pytest.approx(
-        metrics.accuracy_score(labels, probability > 0.5)
-    )
-    f1 = metrics.f1_score(labels, probability > 0.5, average=None)
+    decision = probability > 0.5
+    label_accuracy = float((decision == labels).float().mean())
+    assert float(result["label_accuracy"]) == pytest.approx(label_accuracy)
+    exact_match = metrics.accuracy_score(labels, decision)
+    assert float(result["exact_match"]) == pytest.approx(exact_match)
+    f1 = metrics.f1_score(labels, decision, average=None)
     torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))

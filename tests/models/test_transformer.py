@@ -5,57 +5,66 @@ import torch
 from torch import nn
 
 from attnprobe.core.errors import UserError
-from attnprobe.importance import layers as followed
+from attnprobe.importance import layers as layer_importance
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits
 from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, TransformerEncoder
 from tests.toys import assert_same_alone, toy_batch, toy_classifier, toy_readout
 
 
-def pooled(layers=1, **extra):
+def pooled(layers=1, **settings):
+    """A transformer whose attention and decoder are those of a pooled row."""
     encoder = partial(TransformerEncoder, hidden_size=12, layers=layers, heads=3, asks=True)
-    return toy_classifier(
-        encoder, PooledRowAttention, decoder=PooledRowDecoder, classes=3, **extra
-    ).double()
+    classifier = toy_classifier(
+        encoder, PooledRowAttention, decoder=PooledRowDecoder, classes=3, **settings
+    )
+    return classifier.double()
 
 
-def test_a_layer_is_pytorchs_own_and_positions_are_added_before_the_first():
+PYTORCH_NAMES = {
+    "self_attn.in_proj_": "queries_keys_values.",
+    "self_attn.out_proj.": "mixed.",
+    "linear1.": "inner.0.",
+    "linear2.": "inner.3.",
+    "norm1.": "before_attention.",
+    "norm2.": "before_inner.",
+}
+
+
+def pytorch_layer(layer):
+    """PyTorch's layer of the same weights."""
+    result = nn.TransformerEncoderLayer(12, 3, 48, 0.1, "gelu", batch_first=True, norm_first=True)
+    weights = layer.state_dict()
+    for theirs, ours in PYTORCH_NAMES.items():
+        for part in ("weight", "bias"):
+            weights[theirs + part] = weights.pop(ours + part)
+    result.load_state_dict(weights)
+    return result.eval().double()
+
+
+def test_a_layer_is_pytorchs():
     torch.manual_seed(0)
     encoder = TransformerEncoder(8, hidden_size=12, layers=2, heads=3).eval().double()
     batch = toy_batch([5, 2])
     states = encoder.below(torch.randn(*batch.ids.shape, 8).double())
     expected = states
     for layer in encoder.layers:
-        theirs = (
-            nn.TransformerEncoderLayer(12, 3, 48, 0.1, "gelu", batch_first=True, norm_first=True)
-            .eval()
-            .double()
-        )
-        names = {
-            "self_attn.in_proj_": "queries_keys_values.",
-            "self_attn.out_proj.": "mixed.",
-            "linear1.": "inner.0.",
-            "linear2.": "inner.3.",
-            "norm1.": "before_attention.",
-            "norm2.": "before_inner.",
-        }
-        own = layer.state_dict()
-        theirs.load_state_dict(
-            {a + part: own[b + part] for a, b in names.items() for part in ("weight", "bias")}
-        )
         states = layer(states, batch.mask)
-        expected = theirs(expected, src_key_padding_mask=~batch.mask)
+        expected = pytorch_layer(layer)(expected, src_key_padding_mask=~batch.mask)
         torch.testing.assert_close(states[batch.mask], expected[batch.mask], atol=1e-12, rtol=0)
-    encoder = (
-        TransformerEncoder(4, hidden_size=4, heads=2).eval().double()
-    )  # the position signals by hand
+
+
+def test_positions_by_hand_are_added_before_the_first_layer():
+    encoder = TransformerEncoder(4, hidden_size=4, heads=2).eval().double()
     torch.nn.init.zeros_(encoder.projection.bias)
-    [found] = encoder.below(torch.zeros(1, 3, 4).double())
+    [states] = encoder.below(torch.zeros(1, 3, 4).double())
     near = torch.arange(3).double()
     far = torch.arange(3).double() / 100
-    torch.testing.assert_close(
-        found, torch.stack([near.sin(), near.cos(), far.sin(), far.cos()], -1)
-    )
+    expected = torch.stack([near.sin(), near.cos(), far.sin(), far.cos()], -1)
+    torch.testing.assert_close(states, expected)
+
+
+def test_a_size_that_does_not_divide_into_heads_is_refused():
     with pytest.raises(UserError, match=r"hidden_size=10 does not divide .*hidden_size=8"):
         TransformerEncoder(8, hidden_size=10, heads=4)
 
@@ -68,19 +77,31 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     readout = classifier.readout(batch, outputs)
     assert readout.position_logits is None
     torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
-    # by hand: x = q + W Σ a h, the feed-forward network, the norm, the classes
+
+
+def test_the_pooled_row_is_decoded_as_by_hand():
+    """x = q + W Σ a h, the feed-forward network, the norm, the classes."""
+    classifier = pooled()
+    outputs = classifier(toy_batch([5, 2], classes=3, padding=3))
     decoder = classifier.decoder
-    query = outputs.hidden[:, 0]
-    x = query + decoder.values((outputs.attention.unsqueeze(-1) * outputs.hidden).sum(1))
+    attended = (outputs.attention.unsqueeze(-1) * outputs.hidden).sum(1)
+    x = outputs.hidden[:, 0] + decoder.values(attended)
     x = x + decoder.inner(decoder.before_inner(x))
     torch.testing.assert_close(decoder.output(decoder.norm(x)), outputs.logits)
+
+
+def test_a_pooled_row_needs_the_start_markers_state():
     with pytest.raises(UserError, match=r"needs model=transformer"):
         PooledRowAttention(8)
+
+
+def test_a_pooled_row_and_a_question_exclude_each_other():
     with pytest.raises(UserError, match="take one of them"):
         pooled(question=True)
 
 
 def subject(model, padding=0):
+    """What a probe is given of two texts."""
     batch = toy_batch([5, 2], padding=padding, classes=model.classes)
     return Subject(model, batch, *toy_readout(model, batch))
 
@@ -89,30 +110,32 @@ MODELS = {
     "attention": lambda: toy_classifier("transformer", spread=4),
     "pooled row": lambda: pooled(2),
 }
-every = pytest.mark.parametrize("kind", MODELS)
+every_kind = pytest.mark.parametrize("kind", MODELS)
 
 
-@every
-def test_its_parts_add_up_to_its_logits_and_its_states(kind):
-    found = subject(MODELS[kind]())
-    model = found.classifier
-    batch = found.batch
-    linearised = model.linearised(batch)
-    for text in range(len(batch)):
-        torch.testing.assert_close(
-            parts_of_logits(linearised, text).sum(0),
-            found.outputs.logits[text].detach(),
-            atol=1e-12,
-            rtol=0,
-        )
-    assert model.layers(batch).adds_input == [True, True, kind == "pooled row"]
-    states = model.states_silencing(batch, None, 0)
-    torch.testing.assert_close(states[-2], found.outputs.hidden.detach(), atol=1e-12, rtol=0)
+@every_kind
+def test_its_parts_add_up_to_its_logits(kind):
+    toy = subject(MODELS[kind]())
+    linearised = toy.classifier.linearised(toy.batch)
+    for text in range(len(toy.batch)):
+        logits = parts_of_logits(linearised, text).sum(0)
+        expected = toy.outputs.logits[text].detach()
+        torch.testing.assert_close(logits, expected, atol=1e-12, rtol=0)
+
+
+@every_kind
+def test_its_layers_are_linearised_at_its_states(kind):
+    toy = subject(MODELS[kind]())
+    model = toy.classifier
+    linearised = model.linearised(toy.batch)
+    assert model.layers(toy.batch).adds_input == [True, True, kind == "pooled row"]
+    states = model.states_silencing(toy.batch, None, 0)
+    torch.testing.assert_close(states[-2], toy.outputs.hidden.detach(), atol=1e-12, rtol=0)
     for block, state in zip(linearised.blocks[1:-1], states[1:-2], strict=True):
         torch.testing.assert_close(block.mixing.state, state, atol=1e-12, rtol=0)
 
 
-@every
+@every_kind
 @pytest.mark.parametrize(
     "name",
     [
@@ -127,45 +150,41 @@ def test_its_parts_add_up_to_its_logits_and_its_states(kind):
 )
 def test_padding_changes_nothing(kind, name):
     model = MODELS[kind]()
-    alone = subject(model).scores(name)
+    scores = subject(model).scores(name)
     padded = subject(model, padding=3).scores(name)
-    torch.testing.assert_close(padded[:, : alone.shape[1]], alone, atol=1e-10, rtol=0)
-    assert not padded[:, alone.shape[1] :].any()
+    width = scores.shape[1]
+    torch.testing.assert_close(padded[:, :width], scores, atol=1e-10, rtol=0)
+    assert not padded[:, width:].any()
 
 
 def test_rollout_of_one_layer_is_the_classifiers_attention_over_half_of_the_layers():
     model = toy_classifier("transformer", spread=4)
     model.encoder.layers = model.encoder.layers[:1]
-    found = subject(model)
-    below = found.classifier.layers(found.batch).weights[0].mean(1)
-    expected = torch.einsum(
-        "bi,bij->bj", found.outputs.attention, (below + torch.eye(below.shape[-1])) / 2
-    )
-    torch.testing.assert_close(
-        found.scores("rollout"), expected.masked_fill(~found.batch.content, 0).detach()
-    )
+    toy = subject(model)
+    below = toy.classifier.layers(toy.batch).weights[0].mean(1)
+    half = (below + torch.eye(below.shape[-1])) / 2
+    expected = torch.einsum("bi,bij->bj", toy.outputs.attention, half)
+    expected = expected.masked_fill(~toy.batch.content, 0).detach()
+    torch.testing.assert_close(toy.scores("rollout"), expected)
 
 
 def test_a_silent_value_is_as_a_weight_of_nothing():
-    found = subject(toy_classifier("transformer", spread=4))
-    model = found.classifier
-    batch = found.batch
-    part = 2
-    layer = model.encoder.layers[0]
-    mixing = model.linearised(batch).blocks[0].mixing
+    toy = subject(toy_classifier("transformer", spread=4))
+    layer = toy.classifier.encoder.layers[0]
+    mixing = toy.classifier.linearised(toy.batch).blocks[0].mixing
+    silent = 2
     mixed = torch.zeros_like(mixing.state)
     for head in range(3):
-        for j in range(mixing.state.shape[1]):
-            if j != part:
-                moved = layer.mixed.weight[:, 4 * head : 4 * head + 4] @ mixing.values[
-                    :, head, j
-                ].unsqueeze(-1)
-                mixed += mixing.weights[:, head, :, j, None] * moved.transpose(1, 2)
+        output = layer.mixed.weight[:, 4 * head : 4 * head + 4]
+        for part in range(mixing.state.shape[1]):
+            if part != silent:
+                moved = mixing.values[:, head, part] @ output.T
+                weights = mixing.weights[:, head, :, part]
+                mixed += weights.unsqueeze(-1) * moved.unsqueeze(1)
     total = mixing.state + mixed + layer.mixed.bias
-    expected = total + layer.inner(layer.before_inner(total))
-    torch.testing.assert_close(
-        model.states_silencing(batch, 0, part)[1], expected.detach(), atol=1e-12, rtol=0
-    )
+    expected = (total + layer.inner(layer.before_inner(total))).detach()
+    states = toy.classifier.states_silencing(toy.batch, 0, silent)
+    torch.testing.assert_close(states[1], expected, atol=1e-12, rtol=0)
 
 
 def test_lengths_of_a_model_that_passes_everything_on_are_attention_times_length():
@@ -173,15 +192,16 @@ def test_lengths_of_a_model_that_passes_everything_on_are_attention_times_length
     with torch.no_grad():
         for layer in model.encoder.layers:
             layer.mixed.weight.zero_()
-    found = subject(model)  # the last layer's vectors are α_t h_t
-    moved = (found.outputs.attention.unsqueeze(-1) * found.outputs.hidden).norm(dim=-1)
-    expected = (moved / moved.sum(-1, keepdim=True)).detach()
-    torch.testing.assert_close(found.scores("vector_norm_residual"), expected, atol=1e-12, rtol=0)
+    toy = subject(model)  # the last layer's vectors are α_t h_t
+    lengths = (toy.outputs.attention.unsqueeze(-1) * toy.outputs.hidden).norm(dim=-1)
+    expected = (lengths / lengths.sum(-1, keepdim=True)).detach()
+    scores = toy.scores("vector_norm_residual")
+    torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
 
 
-def test_texts_may_be_taken_one_at_a_time(monkeypatch):
+@pytest.mark.parametrize("name", ["alti", "decompx"])
+def test_texts_may_be_taken_one_at_a_time(monkeypatch, name):
     model = toy_classifier("transformer", spread=4)
-    whole = {name: subject(model).scores(name) for name in ("alti", "decompx")}
-    monkeypatch.setattr(followed, "PARTS", 1)
-    for name, scores in whole.items():
-        torch.testing.assert_close(subject(model).scores(name), scores, atol=1e-12, rtol=0)
+    together = subject(model).scores(name)
+    monkeypatch.setattr(layer_importance, "PARTS", 1)
+    torch.testing.assert_close(subject(model).scores(name), together, atol=1e-12, rtol=0)

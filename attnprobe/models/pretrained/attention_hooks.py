@@ -141,7 +141,12 @@ def _registered_attention(
 
     family = vars(sys.modules[type(module).__module__])
     result, weights = family["eager_attention_forward"](
-        module, query, key, value, attention_mask, **settings
+        module,
+        query,
+        key,
+        value,
+        attention_mask,
+        **settings,
     )
     if current is None:
         return result, weights
@@ -257,7 +262,9 @@ class LastLayer:
         before = state.unsqueeze(1)
 
         def put(
-            module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+            module: nn.Module,
+            inputs: tuple[Any, ...],
+            named: dict[str, Any],
         ) -> tuple[tuple[Any, ...], dict[str, Any]]:
             if inputs:
                 return (before, *inputs[1:]), named
@@ -411,7 +418,10 @@ def _check_weights(weights: Weights, mask: Bool[Tensor, "batch pieces"], family:
 
 
 def _rows_that_reach_the_prediction(
-    run: Run, call: int, weights: Weights, family: str
+    run: Run,
+    call: int,
+    weights: Weights,
+    family: str,
 ) -> Bool[Tensor, "batch queries"]:
     """The queries whose rows of this attention have a gradient."""
     with torch.enable_grad():

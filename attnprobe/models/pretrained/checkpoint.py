@@ -149,8 +149,8 @@ def open_checkpoint(
             is_complete=not trains or prompt is not None or threshold is not None,
         )
 
-    known = network.get_input_embeddings().num_embeddings
-    padding = _padding(tokenizer, network, known)
+    vocabulary = network.get_input_embeddings().num_embeddings
+    padding = _padding(tokenizer, network, vocabulary)
     network.config.pad_token_id = padding
     longest = _longest_text(path, tokenizer, network)
     if max_pieces is not None and max_pieces > longest:
@@ -160,7 +160,7 @@ def open_checkpoint(
     reader = PieceReader(
         tokenizer,
         max_pieces or min(longest, LONGEST),
-        known,
+        vocabulary,
         TEXT if prompt is None else prompt,
     )
 
@@ -223,7 +223,12 @@ def _check_precision(path: str, settings: Any) -> None:
 
 
 def _check_threshold(
-    threshold: float, settings: Any, classes: Sequence[str], task: Task, *, prompted: bool
+    threshold: float,
+    settings: Any,
+    classes: Sequence[str],
+    task: Task,
+    *,
+    prompted: bool,
 ) -> None:
     """Refuse a threshold where there is not one score, or not two exclusive classes."""
     gives_score = settings.num_labels == 1 and not prompted
@@ -245,7 +250,12 @@ def _is_tagger(settings: Any) -> bool:
 
 
 def _read_network(
-    path: str, read: Callable[..., Any], offline: bool, *, new_classes: int, is_complete: bool
+    path: str,
+    read: Callable[..., Any],
+    offline: bool,
+    *,
+    new_classes: int,
+    is_complete: bool,
 ) -> Any:
     """Read the weights.
 
@@ -269,7 +279,7 @@ def _read_network(
     return network
 
 
-def _padding(tokenizer: Any, network: Any, known: int) -> int:
+def _padding(tokenizer: Any, network: Any, vocabulary: int) -> int:
     """The piece that fills up short texts: the first of several candidates that the network
     knows."""
     candidates = (
@@ -278,7 +288,7 @@ def _padding(tokenizer: Any, network: Any, known: int) -> int:
         tokenizer.eos_token_id,
         0,
     )
-    return next(int(piece) for piece in candidates if piece is not None and int(piece) < known)
+    return next(int(piece) for piece in candidates if piece is not None and int(piece) < vocabulary)
 
 
 def _longest_text(path: str, tokenizer: Any, network: Any) -> int:
@@ -446,19 +456,20 @@ def _growth(rules: Any) -> float:
 
 
 def _growth_of_rule(rule: dict[str, Any]) -> float:
+    """The factor of one normalizer or pre-tokenizer."""
     kind = rule.get("type")
     if kind == "ByteLevel":
-        return 2
+        return 2.0
     if kind == "Precompiled":
         return _growth_of_table(rule)
     if kind not in ("Replace", "Prepend"):
-        return 1
+        return 1.0
 
     pattern = rule.get("pattern")
     if kind == "Replace" and isinstance(pattern, dict) and pattern.get("String"):
-        return max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
+        return max(1.0, len(str(rule.get("content"))) / len(str(pattern["String"])))
     # an expression may be found between any two characters
-    return 1 + len(str(rule.get("content", rule.get("prepend"))))
+    return 1.0 + len(str(rule.get("content", rule.get("prepend"))))
 
 
 def _growth_of_table(rule: dict[str, Any]) -> float:
@@ -468,8 +479,8 @@ def _growth_of_table(rule: dict[str, Any]) -> float:
         table = base64.b64decode(rule.get("precompiled_charsmap", ""))
         size = int.from_bytes(table[:4], "little")
         texts = table[4 + size :].split(b"\0")
-        return max(1, *map(len, texts))
-    return 1
+        return float(max(1, *map(len, texts)))
+    return 1.0
 
 
 OTHER_HEADS = (
@@ -523,7 +534,12 @@ def _refuse_head(path: str, settings: Any, task: Task) -> None:
 
 
 def _match_classes(
-    path: str, settings: Any, classes: Sequence[str], *, trains: bool, in_order: bool
+    path: str,
+    settings: Any,
+    classes: Sequence[str],
+    *,
+    trains: bool,
+    in_order: bool,
 ) -> Matching:
     """Find which output of a checkpoint is each of the classes.
 
@@ -578,7 +594,9 @@ def _plain(name: object) -> str:
 
 
 def _ways_to_match(
-    labels: Mapping[int, str], classes: Sequence[str], in_order: bool
+    labels: Mapping[int, str],
+    classes: Sequence[str],
+    in_order: bool,
 ) -> dict[str, dict[int, str]]:
     """What each output of a checkpoint may be called by the data, from the surest way down.
 
@@ -603,7 +621,10 @@ def _ways_to_match(
 
 
 def _matching_sentence(
-    way: str, classes: Sequence[str], order: Sequence[int], labels: Mapping[int, str]
+    way: str,
+    classes: Sequence[str],
+    order: Sequence[int],
+    labels: Mapping[int, str],
 ) -> str:
     """Say how the classes were matched, and which of the checkpoint's the data do not have."""
     pairs = []

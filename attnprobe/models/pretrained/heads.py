@@ -18,7 +18,9 @@ CLOSE = 1e-5
 
 
 def label_pieces(
-    reader: PieceReader, labels: Mapping[str, str], classes: Sequence[str]
+    reader: PieceReader,
+    labels: Mapping[str, str],
+    classes: Sequence[str],
 ) -> list[int]:
     """Find the piece that stands for each class: that of its label, after the prompt.
 
@@ -115,7 +117,10 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
     network.eval()
     expected = _logits_after_prompt(network, prompt, prompt)[list(pieces)]
     label_head = nn.Linear(
-        head.in_features, len(pieces), head.bias is not None, dtype=head.weight.dtype
+        head.in_features,
+        len(pieces),
+        head.bias is not None,
+        dtype=head.weight.dtype,
     )
     for name, parameter in label_head.named_parameters():
         parameter.data.copy_(head.get_parameter(name).data[list(pieces)])

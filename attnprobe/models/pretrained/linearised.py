@@ -92,7 +92,10 @@ class _Watch:
             return run(Pass(observer=self.attentions.append))
 
     def _layer_begins(
-        self, module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+        self,
+        module: nn.Module,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any],
     ) -> None:
         self.layers.append(_LayerCall(layer_input(inputs, named)))
 
@@ -287,7 +290,10 @@ def _activation(inputs: Tensor, result: Tensor) -> Tensor:
 
 
 def _head(
-    watch: _Watch, row: Tensor | None, logits: Tensor, order: Sequence[int]
+    watch: _Watch,
+    row: Tensor | None,
+    logits: Tensor,
+    order: Sequence[int],
 ) -> Sequence[Stage]:
     """From the deciding state to the logits: a chain of linear modules, normalisations and
     activations on one state."""

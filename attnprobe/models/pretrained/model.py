@@ -180,7 +180,8 @@ class PretrainedClassifier(TrainedModel):
         self.tail: LastLayer | None = None
 
     def padded(
-        self, batch: Batch
+        self,
+        batch: Batch,
     ) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
         """The pieces with the network's own padding, and which of them are not padding."""
         if batch.pieces is None or batch.piece_word is None:
@@ -192,7 +193,10 @@ class PretrainedClassifier(TrainedModel):
         return torch.where(mask, batch.pieces, self.padding), mask
 
     def run(
-        self, batch: Batch, attention_pass: Pass, states: list[Tensor] | None = None
+        self,
+        batch: Batch,
+        attention_pass: Pass,
+        states: list[Tensor] | None = None,
     ) -> Float[Tensor, "batch classes"]:
         """Run the network once, under the attention that is given, if any.
 
@@ -232,8 +236,8 @@ class PretrainedClassifier(TrainedModel):
         if self.control is None:
             return torch.ones_like(self.padded(batch)[0], dtype=self.network.dtype)
         member = membership(batch)
-        per_piece = self.control.given(batch) / member.sum(1).clamp_min(1)
-        return torch.einsum("bs,bps->bp", per_piece, member)
+        share = self.control.given(batch) / member.sum(1).clamp_min(1)
+        return torch.einsum("bs,bps->bp", share, member)
 
     def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
         """The piece that a prediction is read from, of a network that predicts at every piece.
@@ -478,7 +482,10 @@ class PretrainedClassifier(TrainedModel):
         attention_pass = Pass(self._call(self.site))
         if attention is not None:
             attention_pass.replace = partial(
-                self._show, batch, selection, attention=attention.double()
+                self._show,
+                batch,
+                selection,
+                attention=attention.double(),
             )
         with self._embedding(batch, inputs):
             logits = self.run(batch, attention_pass)
@@ -509,7 +516,9 @@ class PretrainedClassifier(TrainedModel):
         return selection.put(weights, lifting(attention))
 
     def _embedding(
-        self, batch: Batch, inputs: Float[Tensor, "batch pieces embed"] | None
+        self,
+        batch: Batch,
+        inputs: Float[Tensor, "batch pieces embed"] | None,
     ) -> AbstractContextManager[Any]:
         """Within it, the network looks up `inputs` for the pieces of this batch."""
         if inputs is None:
@@ -600,8 +609,10 @@ class PretrainedClassifier(TrainedModel):
         # numbers held for each text: the lifted rows, and what the network computes with
         _, heads, _, pieces = record.weights.shape
         width = int(getattr(self.network.config, "hidden_size", 768))
-        in_network = pieces * (8 * width + 4 * heads * pieces) if state is None else 12 * width
-        in_lifting = 4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1])
+        network_numbers = pieces * (8 * width + 4 * heads * pieces)
+        if state is not None:
+            network_numbers = 12 * width
+        lifting_numbers = 4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1])
 
         attention = outputs.attention.detach().double()
         return Readout(
@@ -611,7 +622,7 @@ class PretrainedClassifier(TrainedModel):
             task=self.task,
             decode=decode,
             recorded=outputs.logits.detach().double(),
-            activations=len(batch) * (in_lifting + in_network),
+            activations=len(batch) * (lifting_numbers + network_numbers),
         )
 
     def _logits_by_passes(
@@ -658,7 +669,9 @@ class PretrainedClassifier(TrainedModel):
         before = state[text, selection.query].expand(*shape, -1)
         piece = self.padded(batch)[0][:, 0].expand(shape)
         logits = self.tail.logits_of_row(
-            attended.flatten(0, -3), before.flatten(0, -2), piece.flatten()
+            attended.flatten(0, -3),
+            before.flatten(0, -2),
+            piece.flatten(),
         )
         return logits[:, self.order].double().unflatten(0, shape)
 
@@ -739,7 +752,10 @@ class PretrainedClassifier(TrainedModel):
         )
 
     def states_silencing(
-        self, batch: Batch, layer: int | None, part: int
+        self,
+        batch: Batch,
+        layer: int | None,
+        part: int,
     ) -> Sequence[Float[Tensor, "batch pieces hidden"]]:
         """The network's hidden states; see `Model.states_silencing`.
 
@@ -755,7 +771,10 @@ class PretrainedClassifier(TrainedModel):
         return states
 
     def without(
-        self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]
+        self,
+        batch: Batch,
+        example: Int[Tensor, "texts"],
+        position: Int[Tensor, "texts"],
     ) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked
         (`removal`)."""

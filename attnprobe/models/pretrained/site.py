@@ -220,7 +220,9 @@ Valid = Bool[Tensor, "batch rows"]
 
 
 def word_weights(
-    rows: PieceRows, member: Member, valid: Valid
+    rows: PieceRows,
+    member: Member,
+    valid: Valid,
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
     """The mean of rows over pieces, as one weight per word.
 
@@ -261,7 +263,8 @@ class Lifting:
         self.is_text = member.any(-1).unsqueeze(1)
 
     def __call__(
-        self, attention: Float[Tensor, "*samples batch seq"]
+        self,
+        attention: Float[Tensor, "*samples batch seq"],
     ) -> Float[Tensor, "*samples batch rows pieces"]:
         """Lift one weight per word, or many.
 
@@ -282,7 +285,8 @@ class Lifting:
         return torch.where(self.is_text & self.valid.unsqueeze(-1), lifted, self.rows)
 
     def _masses(
-        self, attention: Float[Tensor, "*samples batch seq"]
+        self,
+        attention: Float[Tensor, "*samples batch seq"],
     ) -> Float[Tensor, "*samples batch rows seq"]:
         """The mass of every word in every row: rows keep their mass on the text, and columns get
         the attention's share of all mass."""
