@@ -58,7 +58,7 @@ class TextEncoder(nn.Module, metaclass=Checked):
     def scaled_states(
         self,
         words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
+        word_of_token: Int[Tensor, "batch tokens"],
         scale: Float[Tensor, "batch tokens"],
         batch: Batch,
     ) -> tuple[
@@ -66,11 +66,11 @@ class TextEncoder(nn.Module, metaclass=Checked):
         Bool[Tensor, "batch seq"],
         Float[Tensor, "batch tokens"] | None,
     ]:
-        """As `states`, with each token's vector `words[which]` multiplied by its factor.
+        """As `states`, with each token's vector `words[word_of_token]` multiplied by its factor.
 
         To be differentiated by the factors, and by nothing else.
         """
-        return self.states(words[which] * scale.unsqueeze(-1), batch)
+        return self.states(words[word_of_token] * scale.unsqueeze(-1), batch)
 
 
 class Encoder(TextEncoder):
@@ -133,15 +133,17 @@ class LSTMEncoder(RecurrentEncoder):
     def scaled_states(
         self,
         words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
+        word_of_token: Int[Tensor, "batch tokens"],
         scale: Float[Tensor, "batch tokens"],
         batch: Batch,
     ) -> tuple[States, Tokens, None]:
         """As the base class has it, in less than half the time."""
         if type(self) is not LSTMEncoder:  # a subclass may read its texts in another way
-            return super().scaled_states(words, which, scale, batch)
+            return super().scaled_states(words, word_of_token, scale, batch)
         order = reversed_positions(batch.mask)
-        states = scaled_bidirectional(self.forwards, self.backwards, words, which, scale, order)
+        states = scaled_bidirectional(
+            self.forwards, self.backwards, words, word_of_token, scale, order
+        )
         return self.dropout(states * batch.mask.unsqueeze(-1)), batch.content, None
 
     def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:

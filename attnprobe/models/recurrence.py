@@ -18,7 +18,7 @@ def scaled_bidirectional(
     forwards: nn.LSTM,
     backwards: nn.LSTM,
     words: Float[Tensor, "distinct embed"],
-    which: Int[Tensor, "batch tokens"],
+    word_of_token: Int[Tensor, "batch tokens"],
     scale: Float[Tensor, "batch tokens"],
     order: Int[Tensor, "batch tokens"],
 ) -> Float[Tensor, "batch tokens hidden"]:
@@ -28,7 +28,7 @@ def scaled_bidirectional(
         forwards: of one layer, as `backwards`.
         backwards: reads each text from its end.
         words: the distinct input vectors.
-        which: the row of `words` that is read at each token.
+        word_of_token: the row of `words` that is read at each token.
         scale: the factor of each token's vector; the only argument that is differentiated.
         order: the position that each step of `backwards` reads (`reversed_positions`).
 
@@ -45,7 +45,7 @@ def scaled_bidirectional(
 
     # the second network reads in its own order, from its own half of the products
     scales = torch.stack([scale, scale.gather(1, order)])
-    rows = torch.stack([which, which.gather(1, order) + len(words)])
+    rows = torch.stack([word_of_token, word_of_token.gather(1, order) + len(words)])
     states = _ScaledLSTM.apply(
         scales.permute(2, 0, 1),
         rows.permute(2, 0, 1),
@@ -53,8 +53,9 @@ def scaled_bidirectional(
         torch.stack(biases).unsqueeze(1),
         torch.stack(recurrent_weights),
     )
-    left, right = states.permute(1, 2, 0, 3)
-    return torch.cat([left, right.gather(1, order.unsqueeze(-1).expand_as(right))], -1)
+    forward_states, backward_states = states.permute(1, 2, 0, 3)
+    place = order.unsqueeze(-1).expand_as(backward_states)
+    return torch.cat([forward_states, backward_states.gather(1, place)], -1)
 
 
 class _ScaledLSTM(torch.autograd.Function):
@@ -74,6 +75,7 @@ class _ScaledLSTM(torch.autograd.Function):
         bias: Float[Tensor, "networks 1 four_hidden"],
         recurrent: Float[Tensor, "networks four_hidden hidden"],
     ) -> Float[Tensor, "steps networks batch hidden"]:
+        """Run all steps, and keep the slopes that `backward` needs."""
         hidden = products.new_empty(*rows.shape, recurrent.shape[-1])
         # ∂c/∂ the arguments of i, f and g, and ∂h/∂ that of o
         gate_slopes = products.new_empty(*rows.shape, products.shape[-1])
@@ -111,6 +113,7 @@ class _ScaledLSTM(torch.autograd.Function):
     def backward(
         ctx: Any, hidden_gradients: Float[Tensor, "steps networks batch hidden"]
     ) -> tuple[Float[Tensor, "steps networks batch"], None, None, None, None]:
+        """The gradient by the factors; None for everything else."""
         gate_slopes, forgets, cell_slopes, rows, products, recurrent = ctx.saved_tensors
         scale_gradients = gate_slopes.new_empty(rows.shape)
         gate_gradients = torch.empty_like(gate_slopes[0])

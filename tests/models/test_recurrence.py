@@ -14,22 +14,22 @@ LENGTHS = [6, 1, 9, 4]
 def case():
     batch = toy_batch(LENGTHS)
     classifier = toy_classifier("lstm", "additive", spread=3).double()
-    distinct, which = batch.ids.unique(return_inverse=True)
-    return classifier.encoder, classifier.embedding.weight.detach()[distinct], which, batch
+    distinct, word_of_token = batch.ids.unique(return_inverse=True)
+    return classifier.encoder, classifier.embedding.weight.detach()[distinct], word_of_token, batch
 
 
 def test_states_and_their_derivative_are_those_of_pytorch(case):
-    encoder, words, which, batch = case
+    encoder, words, word_of_token, batch = case
     weight = torch.randn(*batch.ids.shape, encoder.size, dtype=words.dtype)
     factors = torch.linspace(0.5, 1.5, batch.ids.numel(), dtype=words.dtype).view_as(batch.ids)
 
     scale = factors.clone().requires_grad_()
-    states, content, word_attention = encoder.scaled_states(words, which, scale, batch)
+    states, content, word_attention = encoder.scaled_states(words, word_of_token, scale, batch)
     (gradient,) = torch.autograd.grad((states * weight).sum(), scale)
 
     # every vector multiplied, and the network's own pass over it
     expected_scale = factors.clone().requires_grad_()
-    expected = TextEncoder.scaled_states(encoder, words, which, expected_scale, batch)[0]
+    expected = TextEncoder.scaled_states(encoder, words, word_of_token, expected_scale, batch)[0]
     (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), expected_scale)
 
     torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
@@ -43,15 +43,15 @@ def test_states_and_their_derivative_are_those_of_pytorch(case):
 
 
 def test_with_factors_of_one_the_states_are_the_encoders(case):
-    encoder, words, which, batch = case
+    encoder, words, word_of_token, batch = case
     ones = torch.ones_like(batch.ids, dtype=words.dtype)
-    states = encoder.scaled_states(words, which, ones, batch)[0]
-    expected = encoder.states(words[which], batch)[0]
+    states = encoder.scaled_states(words, word_of_token, ones, batch)[0]
+    expected = encoder.states(words[word_of_token], batch)[0]
     torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
-    encoder, words, which, batch = case
+    encoder, words, word_of_token, batch = case
 
     class Halved(LSTMEncoder):
         def forward(self, embeddings, mask, content):
@@ -60,14 +60,14 @@ def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
     halved = Halved(encoder.forwards.input_size, encoder.size // 2).to(words.dtype)
     halved.load_state_dict(encoder.state_dict())
     ones = torch.ones_like(batch.ids, dtype=words.dtype)
-    states = halved.scaled_states(words, which, ones, batch)[0]
-    expected = encoder.scaled_states(words, which, ones, batch)[0] / 2
+    states = halved.scaled_states(words, word_of_token, ones, batch)[0]
+    expected = encoder.scaled_states(words, word_of_token, ones, batch)[0] / 2
     torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_parameters_are_left_alone(case):
-    encoder, words, which, batch = case
+    encoder, words, word_of_token, batch = case
     scale = torch.ones_like(batch.ids, dtype=words.dtype).requires_grad_()
-    encoder.scaled_states(words, which, scale, batch)[0].sum().backward()
+    encoder.scaled_states(words, word_of_token, scale, batch)[0].sum().backward()
     assert scale.grad is not None
     assert all(parameter.grad is None for parameter in encoder.parameters())
