@@ -1,6 +1,8 @@
-"""What a metric is: its unit, its range, and which way speaks for the attention. A run compares
-what its probes write with what they declare (`Probe.metrics`), and puts that into its manifest for
-the report, W&B and docs/reference.md."""
+"""What a metric is: its unit, its range, and which direction speaks for the attention.
+
+A run compares what its probes write with what they declare (`Probe.metrics`), and puts that into
+its manifest for the report, W&B and docs/reference.md.
+"""
 
 import math
 import re
@@ -10,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 ROUNDING = 1e-6
-"""How far outside its range a number may be by rounding; the classifier's own metrics are sums in
-float32."""
+"""How far outside its range rounding may take a number; some are sums in float32."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,9 @@ class Scale:
             return ""
         if math.isinf(self.low):
             return "any number"
-        named = {math.log(2): "ln 2", math.sqrt(2): "√2"}
-        ends = (self.low, self.high)
-        low, high = (
-            f"{'−' if end < 0 else ''}{named.get(abs(end), f'{abs(end):g}')}" for end in ends
-        )
-        return f"{low} or more" if math.isinf(self.high) else f"{low} to {high}"
+        if math.isinf(self.high):
+            return f"{_readable(self.low)} or more"
+        return f"{_readable(self.low)} to {_readable(self.high)}"
 
     @property
     def words(self) -> str:
@@ -51,8 +49,19 @@ class Scale:
         low = facts.get("low")
         high = facts.get("high")
         return cls(
-            facts["unit"], -math.inf if low is None else low, math.inf if high is None else high
+            unit=facts["unit"],
+            low=-math.inf if low is None else low,
+            high=math.inf if high is None else high,
         )
+
+
+NAMED_NUMBERS = {math.log(2): "ln 2", math.sqrt(2): "√2"}
+
+
+def _readable(end: float) -> str:
+    """An end of a range as text, by its name where it has one."""
+    magnitude = NAMED_NUMBERS.get(abs(end), f"{abs(end):g}")
+    return f"−{magnitude}" if end < 0 else magnitude
 
 
 TRUTH = Scale("0/1", 0, 1)
@@ -100,16 +109,21 @@ class Metric:
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest says of it; an end of the range that is open is None."""
-        low, high = (
-            end if math.isfinite(end) else None for end in (self.scale.low, self.scale.high)
-        )
-        told = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
-        return told | {"higher_is_better": self.higher_is_better}
+        scale = self.scale
+        return {
+            "unit": scale.unit,
+            "low": scale.low if math.isfinite(scale.low) else None,
+            "high": scale.high if math.isfinite(scale.high) else None,
+            "step": self.step,
+            "higher_is_better": self.higher_is_better,
+        }
 
     @property
     def of_scores(self) -> "Metric":
-        """The same of a model that gives a score and no probabilities: what is made of these has
-        its unit, and no end."""
+        """The same for a model that gives a score and no probabilities.
+
+        What is made of probabilities elsewhere has the score's unit there, and no upper end.
+        """
         if self.scale.unit not in (TVD.unit, PROBABILITY.unit):
             return self
         low = 0 if self.scale.unit == TVD.unit else -math.inf
@@ -117,52 +131,73 @@ class Metric:
 
 
 class UndeclaredNumber(UserWarning):
-    """A probe wrote a metric that it does not declare, or a number outside the range that it
-    declares."""
+    """A probe wrote a metric that it does not declare, or a number outside its declared range."""
 
 
 def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
-    """The declaration that fits a metric's name best, None where none does: of two, the one with
-    more fixed characters.
+    """The declaration that fits a metric's name, None where none does.
+
+    Of two that fit, the one with more fixed characters.
 
     >>> declared("tau_words_a_b", [Metric("tau_{pair}", TAU), Metric("tau_words_{pair}", TAU)]).name
     'tau_words_{pair}'
     """
-    parts = {one: re.split(r"\{\w+\}", one.name) for one in metrics}
-    fitting = [
-        one
-        for one, fixed in parts.items()
-        if re.fullmatch("(.+)".join(map(re.escape, fixed)), name)
-    ]
-    return max(fitting, key=lambda one: len("".join(parts[one])), default=None)
+    best = None
+    most_fixed = -1
+    for metric in metrics:
+        fixed_parts = re.split(r"\{\w+\}", metric.name)
+        pattern = "(.+)".join(map(re.escape, fixed_parts))
+        fixed = len("".join(fixed_parts))
+        if fixed > most_fixed and re.fullmatch(pattern, name):
+            best = metric
+            most_fixed = fixed
+    return best
 
 
 def warn_of_undeclared(
     probe: str, extremes: Mapping[str, tuple[float, float] | None], metrics: Sequence[Metric]
 ) -> None:
     """Warn of what a table holds and its probe does not declare, where it declares any metric.
-    `extremes`: metric → its smallest and its largest number; None where all are undefined."""
-    for name, ends in extremes.items() if metrics else ():
-        one = declared(name, metrics)
-        message = ""
-        if one is None:
-            message = f"probe {probe} yields {name}, which its `metrics` do not declare"
-        elif ends and (ends[0] < one.scale.low - ROUNDING or ends[1] > one.scale.high + ROUNDING):
-            message = (
-                f"probe {probe} yields {name} from {ends[0]:g} to {ends[1]:g}, and declares {one.scale.words}: "
-                f"the number or its declaration is wrong"
-            )
+
+    Args:
+        probe: its name.
+        extremes: each metric's smallest and largest number; None where all are undefined.
+        metrics: what the probe declares.
+    """
+    if not metrics:
+        return
+    for name, ends in extremes.items():
+        message = _undeclared(probe, name, ends, declared(name, metrics))
         if message:
             warnings.warn(message, UndeclaredNumber, stacklevel=3)
 
 
+def _undeclared(
+    probe: str, name: str, ends: tuple[float, float] | None, metric: Metric | None
+) -> str:
+    """What is wrong with a metric of a table; empty where nothing is."""
+    if metric is None:
+        return f"probe {probe} yields {name}, which its `metrics` do not declare"
+    if ends is None:
+        return ""
+    smallest, largest = ends
+    scale = metric.scale
+    if smallest >= scale.low - ROUNDING and largest <= scale.high + ROUNDING:
+        return ""
+    return (
+        f"probe {probe} yields {name} from {smallest:g} to {largest:g}, and declares "
+        f"{scale.words}: the number or its declaration is wrong"
+    )
+
+
 def sureness(probability: Iterable[float], chosen: float) -> str:
-    """How sure a prediction is, in words: the class's probability, or, of a score, whose two
-    entries are −z and z, how far it is from the threshold.
+    """How sure a prediction is, in words.
+
+    The class's probability; of a score, whose two entries are −z and z, how far it is from the
+    threshold.
 
     >>> sureness([0.25, 0.75], 0.75), sureness([-1.5, 1.5], 1.5)
     ('p = 0.750', '1.500 units from the threshold')
     """
-    return (
-        f"p = {chosen:.3f}" if sum(probability) > 0.5 else f"{chosen:.3f} units from the threshold"
-    )
+    is_score = sum(probability) <= 0.5
+    return f"{chosen:.3f} units from the threshold" if is_score else f"p = {chosen:.3f}"

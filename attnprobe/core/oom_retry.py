@@ -1,5 +1,7 @@
-"""Batches that do not fit into memory are worked on in halves. No number depends on the batch that
-it was computed in."""
+"""Batches that do not fit into memory are halved and tried again.
+
+No number depends on the batch that it was computed in.
+"""
 
 import sys
 from collections.abc import Callable
@@ -19,8 +21,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     # PyTorch's words on a CPU, on Linux and on Windows; it has no class of its own for them
-    words = ("can't allocate memory", "not enough memory")
-    return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+    phrases = ("can't allocate memory", "not enough memory")
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 
 
 @dataclass
@@ -43,15 +45,22 @@ class Halving:
         *,
         rows_at_once: int | None = None,
     ) -> list[Result]:
-        """`work` on successive rows of the batch, normally on all of them at once; raises
-        `UserError` where a single text does not fit. What did not fit is not tried again: later
-        batches start with parts of fewer positions.
+        """Do the work on successive rows of the batch, normally on all of them at once.
+
+        What did not fit is not tried again: later batches start with parts of fewer positions.
 
         Args:
             task: what is done, in words that fit "… does not fit into memory".
+            batch: what it is done with.
             work: is given the rows; must leave nothing behind when it fails.
             rows_at_once: parts of more rows are halved without being tried (a single row is always
                 tried), nor counted.
+
+        Returns:
+            One result per part, in the order of the rows.
+
+        Raises:
+            UserError: where a single text does not fit.
         """
         width = batch.ids.shape[1]
         parts = [slice(0, len(batch))]
@@ -59,33 +68,41 @@ class Halving:
         while parts:
             part = parts.pop()
             size = part.stop - part.start
+            if not self._is_hopeless(task, size, width, rows_at_once):
+                try:
+                    results.append(work(part))
+                    continue
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error):
+                        raise
+                # not in the handler: the error holds on to the memory of what failed
+                self._note_failure(task, size, width)
             middle = (part.start + part.stop) // 2
-            halves = [slice(middle, part.stop), slice(part.start, middle)]
-            too_many = rows_at_once is not None and size > rows_at_once
-            if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
-                parts += halves
-                continue
-            try:
-                results.append(work(part))
-                continue
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            # not in the handler: the error holds on to the memory of what failed
-            if size == 1:
-                raise UserError(
-                    f"{task}: a text of {width:,} tokens does not fit into memory. Shorten the texts with "
-                    f"data.max_tokens, leave this probe out, or take a machine with more memory"
-                )
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            if self.count == 0:
-                print(
-                    f"{task}: {size} texts of {width:,} tokens do not fit into memory at a time; they are taken in halves, "
-                    f"which changes no number. data.eval_batch_size={max(1, size // 2)} spares the attempt",
-                    file=sys.stderr,
-                )
-            self.count += 1
-            self.fits[task] = size * width // 2
-            parts += halves
+            parts += [slice(middle, part.stop), slice(part.start, middle)]
         return results
+
+    def _is_hopeless(self, task: str, size: int, width: int, rows_at_once: int | None) -> bool:
+        """Whether a part is larger than allowed, or than what fitted before."""
+        if size == 1:
+            return False
+        exceeds_rows = rows_at_once is not None and size > rows_at_once
+        return exceeds_rows or size * width > self.fits.get(task, size * width)
+
+    def _note_failure(self, task: str, size: int, width: int) -> None:
+        """Remember that a part did not fit, and say so the first time."""
+        if size == 1:
+            raise UserError(
+                f"{task}: a text of {width:,} tokens does not fit into memory. Shorten the texts "
+                f"with data.max_tokens, leave this probe out, or take a machine with more memory"
+            )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if self.count == 0:
+            print(
+                f"{task}: {size} texts of {width:,} tokens do not fit into memory at a time; they "
+                f"are taken in halves, which changes no number. "
+                f"data.eval_batch_size={max(1, size // 2)} spares the attempt",
+                file=sys.stderr,
+            )
+        self.count += 1
+        self.fits[task] = size * width // 2

@@ -1,5 +1,4 @@
-"""What ends a process, and how it answers: signals, the end of the pool that started it. And how
-its threads wait."""
+"""How a process ends, by a signal or with the pool that started it, and how its threads wait."""
 
 import os
 import signal
@@ -11,7 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Ctrl-C; the polite end, sent by SLURM, timeout, systemd and a plain kill; a closed terminal."""
+"""Ctrl-C; what SLURM, timeout, systemd and a plain kill send; a closed terminal."""
 WATCH = "ATTNPROBE_ENDS_WITH_STDIN"
 """Set in a job's environment: its standard input is a pipe from the pool, and closed when the pool
 dies."""
@@ -25,19 +24,24 @@ filed under."""
 class Ended(SystemExit):
     """A signal ended this process. Its code is 128 + the signal's number, as shells count.
 
-    No KeyboardInterrupt even for Ctrl-C: Lightning would make status 1 of that, and status 0 of its
-    own answer to SIGTERM."""
+    It is no KeyboardInterrupt even for Ctrl-C: Lightning would turn that into status 1, and its own
+    answer to SIGTERM into status 0.
+    """
 
 
 @contextmanager
 def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
-    """Raise `Ended` when one of these signals comes, in the main thread. A signal that is ignored,
-    as nohup and the background of a shell do, stays ignored, and a handler of somebody else's
-    stays.
+    """Raise `Ended` when one of these signals comes, in the main thread.
+
+    A signal that is ignored, as nohup and the background of a shell do, stays ignored, and a
+    handler that somebody else has set stays.
+
+    Args:
+        names: of the signals; those that the system does not have are left out.
 
     Yields:
-        the numbers of the signals that came. An exception that is raised while an object is being
-        deleted is lost in Python, and the number is not.
+        The numbers of the signals that came. Python loses an exception that is raised while an
+        object is being deleted, but not the number.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -48,18 +52,16 @@ def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
         received.append(number)
         raise Ended(128 + number)
 
-    before = {}
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    replaced = {}
     for name in names:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) in (
-            signal.SIG_DFL,
-            signal.default_int_handler,
-        ):
-            before[number] = signal.signal(number, end)
+        if number is not None and signal.getsignal(number) in defaults:
+            replaced[number] = signal.signal(number, end)
     try:
         yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in replaced.items():
             signal.signal(number, handler)
 
 
@@ -68,9 +70,15 @@ def answering_signals(
     program: str = "attnprobe",
     then: str = "keeps what is finished; a training that was cut off begins again",
 ) -> Iterator[None]:
-    """For a command line: a signal ends it with one line, which begins with `program`, and status
-    128 + its number, whatever its end breaks on the way. `then`: what the same command does when it
-    is given again."""
+    """End a command line with one line when a signal comes, whatever its end breaks on the way.
+
+    Args:
+        program: what the line begins with.
+        then: what the same command does when it is given again.
+
+    Raises:
+        SystemExit: with status 128 + the signal's number.
+    """
     received: list[int] = []
     try:
         with ended_by_signals() as received:
@@ -78,21 +86,21 @@ def answering_signals(
     except BaseException:
         if not received:
             raise
-        what = (
-            "interrupted"
-            if received[0] == signal.SIGINT
-            else f"ended by {signal.Signals(received[0]).name}"
+        number = received[0]
+        end = (
+            "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         )
-        print(f"{program}: {what}; the same command again {then}", file=sys.stderr, flush=True)
-        raise SystemExit(128 + received[0]) from None
+        print(f"{program}: {end}; the same command again {then}", file=sys.stderr, flush=True)
+        raise SystemExit(128 + number) from None
 
 
 def end_with_pool() -> None:
-    """Called first by a job: when the pool that started it dies, even by SIGKILL, this process ends
-    as well, so that no job goes on unseen and writes where a restarted sweep writes."""
-    if (
-        os.environ.pop(WATCH, None) is None
-    ):  # removed, so that a process started by this job is not taken for the job
+    """End this process when the pool that started it dies, even by SIGKILL.
+
+    A job calls it first, so that none goes on unseen and writes where a restarted sweep writes.
+    """
+    # removed, so that a process started by this job is not taken for the job
+    if os.environ.pop(WATCH, None) is None:
         return
 
     def watch() -> None:
@@ -106,9 +114,11 @@ def end_with_pool() -> None:
 
 
 def wait_briefly() -> None:
-    """Let threads that wait for each other give up their core soon, unless the user has said how
-    they wait. Call it before torch is imported. As it comes, a thread of libgomp spins for
-    milliseconds: where another program had one of two cores, a run of 24 s took several minutes. So
-    it took 40 s, and on the idle machine 25 s."""
+    """Let threads that wait for each other give up their core soon.
+
+    Unless the user has said how they wait. Call it before torch is imported. By default a thread of
+    libgomp spins for milliseconds: where another program had one of two cores, a run of 24 s took
+    several minutes. With this it took 40 s, and on an idle machine 25 s.
+    """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = "300"

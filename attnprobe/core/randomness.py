@@ -1,5 +1,7 @@
-"""Random numbers that belong to an example: derived from (seed, probe, example id), so that neither
-the batch size nor the order of the examples, nor the device, changes a number."""
+"""Random numbers that belong to an example: derived from (seed, probe, example id).
+
+Neither the batch size nor the order of the examples, nor the device, changes a number.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -21,9 +23,8 @@ class Draws:
     def generator(self, example_id: int) -> torch.Generator:
         """A CPU generator of this example alone."""
         digest = hashlib.sha256(f"{self.seed}/{self.probe}/{example_id}".encode()).digest()
-        return torch.Generator().manual_seed(
-            int.from_bytes(digest[:8], "little", signed=False) >> 1
-        )
+        seed = int.from_bytes(digest[:8], "little", signed=False) >> 1
+        return torch.Generator().manual_seed(seed)
 
     def _fill(
         self,
@@ -38,12 +39,11 @@ class Draws:
             draw(samples, count, generator=self.generator(identity), dtype=torch.float64)
             for count, identity in zip(mask.sum(1).tolist(), example_id.tolist(), strict=True)
         ]
-        result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
         # the content positions row by row, as the numbers come
-        result.view(samples, -1).index_copy_(
-            1, mask.flatten().nonzero().squeeze(-1), torch.cat(numbers, 1)
-        )
-        return result.to(content.device)
+        places = mask.flatten().nonzero().squeeze(-1)
+        filled = torch.zeros(samples, *mask.shape, dtype=torch.float64)
+        filled.view(samples, -1).index_copy_(1, places, torch.cat(numbers, 1))
+        return filled.to(content.device)
 
     uniform = partialmethod(_fill, torch.rand)
     """(samples, content, example_id): U(0, 1) numbers at the content positions, 0 elsewhere;

@@ -1,5 +1,7 @@
-"""The seam: the frozen map "attention → prediction" of one batch, which is all that attention-only
-probes see."""
+"""The seam: the frozen map "attention → prediction" of one batch.
+
+It is all that attention-only probes see.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +13,12 @@ from torch import Tensor
 from attnprobe.core.batch import Task, prediction_distance, probabilities
 
 MOST_NUMBERS = 1 << 25
-"""Numbers (float64: 256 MiB) that `decode` may hold at a time; one attention per text may exceed
-it."""
+"""Numbers that `decode` may hold at a time, 256 MiB in float64; one per text may be more."""
 
 
 @dataclass(frozen=True)
 class Readout:
-    """The frozen map "attention → class probabilities" of one batch: all that an attention-only
-    probe may see.
+    """The frozen map "attention → class probabilities" of one batch.
 
     Where the decoder is linear in the attended vector, `position_logits[b, t]` = W h_t + b is set
     and `logits(a) = Σ_t a_t · position_logits[t]`; else `decode` runs what the model does after its
@@ -26,6 +26,12 @@ class Readout:
     (`Model.precision`).
 
     Attributes:
+        attention: the model's own, which sums to 1 over `content`.
+        content: positions that may be given attention.
+        example_id: row number of each text within its split.
+        task: how logits become probabilities.
+        position_logits: W h_t + b of each position; None where the decoder is not linear.
+        decode: from attentions to logits, for any other decoder.
         unattended: logits under no attention at all, the decoder's bias; None where that is not
             defined.
         recorded: the model's own logits, as it computed them; None: those of `attention`.
@@ -51,23 +57,22 @@ class Readout:
             # [..., batch, seq] × [batch, seq, classes]: one matrix product per example over all
             # samples
             flat = attention.reshape(-1, *attention.shape[-2:]).transpose(0, 1)
-            result = torch.bmm(flat, self.position_logits).transpose(0, 1)
-            return result.reshape(*attention.shape[:-1], result.shape[-1])
-        assert self.decode is not None, (
-            "a Readout needs position_logits (linear decoder) or decode (any other)"
-        )
-        at_once = max(1, MOST_NUMBERS // max(1, self.activations))
-        if attention.ndim == 2 or attention.shape[:-2].numel() <= at_once:
+            logits = torch.bmm(flat, self.position_logits).transpose(0, 1)
+            return logits.reshape(*attention.shape[:-1], logits.shape[-1])
+
+        if self.decode is None:
+            raise ValueError("a Readout needs position_logits (linear decoder) or decode")
+        chunk = max(1, MOST_NUMBERS // max(1, self.activations))
+        if attention.ndim == 2 or attention.shape[:-2].numel() <= chunk:
             return self.decode(attention)
-        parts = attention.reshape(-1, *attention.shape[-2:]).split(at_once)
-        result = torch.cat([self.decode(part) for part in parts])
-        return result.reshape(*attention.shape[:-1], result.shape[-1])
+        samples = attention.reshape(-1, *attention.shape[-2:])
+        logits = torch.cat([self.decode(some_samples) for some_samples in samples.split(chunk)])
+        return logits.reshape(*attention.shape[:-1], logits.shape[-1])
 
     def predict(
         self, attention: Float[Tensor, "*samples batch seq"]
     ) -> Float[Tensor, "*samples batch classes"]:
-        """Probabilities under other attentions `[..., batch, seq]`, each of which sums to 1 over
-        `content`."""
+        """Probabilities under other attentions, each of which sums to 1 over `content`."""
         return probabilities(self.logits(attention), self.task)
 
     def prediction(self) -> Float[Tensor, "batch classes"]:
@@ -81,46 +86,56 @@ class Readout:
         return prediction_distance(p, q, self.task)
 
     def gradient(self) -> Float[Tensor, "batch seq"]:
-        """∂(probability of the predicted class)/∂α_t, signed, the weights taken for free inputs; 0
-        outside content.
+        """∂(probability of the predicted class)/∂α_t, signed; 0 outside content.
 
-        Positive: more weight on this position speaks for the decision. With a linear decoder and
-        exclusive classes it is p_c (w_c − Σ_k p_k w_k) · h_t, no backward pass needed. For
-        multi-label tasks: of the label with the largest probability. (Serrano & Smith 2019, section
-        4)
+        Positive: more weight on this position speaks for the decision. For multi-label tasks, the
+        label with the largest probability is meant. Serrano & Smith 2019, section 4.
 
         Note:
             The weights are free: they need not sum to 1. Therefore the decoder's bias, which
             position logits hold, is not in it.
 
         Raises:
-            ValueError: there are position logits, and what of them is the bias (`unattended`) is
-                not known.
+            ValueError: there are position logits, and which part of them is the bias (`unattended`)
+                is not known.
         """
-        linear = self.position_logits
-        bias = self.unattended
-        if linear is not None and bias is None:
+        if self.position_logits is None:
+            gradient = self._differentiated(self.logits)
+        elif self.unattended is None:
             raise ValueError(
                 "the gradient of a linear decoder needs the logits under no attention (unattended)"
             )
-        effect = None if linear is None or bias is None else linear - bias.unsqueeze(1)
-        if effect is not None and self.task is Task.SINGLE_LABEL:
-            with torch.no_grad():
-                logits = self.logits(self.attention) if self.recorded is None else self.recorded
-                p = probabilities(logits, self.task)
-                chosen = p.argmax(-1)
-                of_chosen = effect.gather(
-                    -1, chosen[:, None, None].expand(*effect.shape[:2], 1)
-                ).squeeze(-1)
-                expected = torch.einsum("bc,bsc->bs", p, effect)
-                result = p.gather(-1, chosen.unsqueeze(-1)) * (of_chosen - expected)
-            return result.masked_fill(~self.content, 0)
-        with torch.enable_grad():
-            free = self.attention.detach().clone().requires_grad_()
-            logits = (
-                self.logits(free)
-                if effect is None or bias is None
-                else torch.einsum("bs,bsc->bc", free, effect) + bias
-            )
-            (result,) = torch.autograd.grad(probabilities(logits, self.task).amax(-1).sum(), free)
-        return result.masked_fill(~self.content, 0)
+        else:
+            bias = self.unattended
+            effect = self.position_logits - bias.unsqueeze(1)
+            if self.task is Task.SINGLE_LABEL:
+                gradient = self._closed_form(effect)
+            else:
+                gradient = self._differentiated(
+                    lambda weights: torch.einsum("bs,bsc->bc", weights, effect) + bias
+                )
+        return gradient.masked_fill(~self.content, 0)
+
+    @torch.no_grad()
+    def _closed_form(
+        self, effect: Float[Tensor, "batch seq classes"]
+    ) -> Float[Tensor, "batch seq"]:
+        """p_c (w_c − Σ_k p_k w_k) · h_t, of a linear decoder and exclusive classes.
+
+        The effect of position t on class k is w_k · h_t.
+        """
+        logits = self.logits(self.attention) if self.recorded is None else self.recorded
+        p = probabilities(logits, self.task)
+        decision = p.argmax(-1)
+        index = decision[:, None, None].expand(*effect.shape[:2], 1)
+        decision_effect = effect.gather(-1, index).squeeze(-1)
+        expected_effect = torch.einsum("bc,bsc->bs", p, effect)
+        return p.gather(-1, decision.unsqueeze(-1)) * (decision_effect - expected_effect)
+
+    @torch.enable_grad()
+    def _differentiated(self, logits_of: Callable[[Tensor], Tensor]) -> Float[Tensor, "batch seq"]:
+        """The gradient by a backward pass through this map from weights to logits."""
+        weights = self.attention.detach().clone().requires_grad_()
+        largest = probabilities(logits_of(weights), self.task).amax(-1)
+        (gradient,) = torch.autograd.grad(largest.sum(), weights)
+        return gradient

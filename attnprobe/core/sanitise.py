@@ -1,5 +1,4 @@
-"""Names and texts of other people's, made safe to show: on a terminal, and in a table that a
-spreadsheet opens."""
+"""Untrusted names and texts, made safe to show: on a terminal, and in a spreadsheet."""
 
 import re
 import unicodedata
@@ -11,27 +10,31 @@ KEYWORDS = ("true", "false", "null", "nan", "inf")
 
 
 def visible(text: str) -> str:
-    r"""Text in which nothing moves the cursor, reorders the line or breaks it: control and format
-    characters, lone surrogates and line separators stand as escapes.
+    r"""Escape what moves the cursor, reorders the line or breaks it.
+
+    Control and format characters, lone surrogates and line separators.
 
     >>> print(visible("a\x1b[31mb\u202ec\u2028d\n"))
     a\x1b[31mb\u202ec\u2028d\n
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        # joiners are format characters, and scripts need them
-        one.encode("unicode_escape", "surrogatepass").decode("ascii")
-        if one not in "\u200c\u200d" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-        else one
-        for one in text
-    )
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    """An escape in place of a character that is not for display, else the character."""
+    is_joiner = character in "\u200c\u200d"  # format characters that scripts need
+    if is_joiner or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def spreadsheet_cell(value: object) -> object:
-    """A table's cell for a CSV file: text is shown with its hidden characters escaped, and with an
-    apostrophe before what a spreadsheet would run; anything else, numbers above all, stays as it
-    is.
+    """A table's cell for a CSV file.
+
+    Text has its hidden characters escaped, and an apostrophe before what a spreadsheet would run;
+    anything else, numbers above all, stays as it is.
 
     >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-0.5), spreadsheet_cell("sst")
     ("'=1+1", -0.5, 'sst')
