@@ -1,5 +1,6 @@
-"""How far an attention can be for three or more classes, or several labels: the best one found, and
-a bound above all.
+"""How far an attention can be for three or more classes, or several labels.
+
+The best one found, and a bound above all.
 
 The feasible set {a : TVD(softmax(Σ a_t z_t), p) ≤ ε} is not a polytope here, so the optimum has no
 closed form. One linear programme bounds it, its solution points at good attentions, and branching
@@ -285,8 +286,10 @@ def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
 
 
 def _pair_ends(example: Region) -> PairEnds:
-    """Both ends of each pair's interval by the constraints on the weights alone; the lower ends of
-    all pairs come first."""
+    """Both ends of each pair's interval, by the constraints on the weights alone.
+
+    The lower ends of all pairs come first.
+    """
     odds, limit = example.halfspaces()
     candidates = _pair_candidates(example, len(limit))
     pair_rows, pair_columns = np.triu_indices(len(candidates), 1)
@@ -312,8 +315,11 @@ def _pair_ends(example: Region) -> PairEnds:
 
 
 def _pair_candidates(example: Region, constraints: int) -> Int[np.ndarray, "candidates"]:
-    """Positions whose pairs are tried: all, or of a long text those with the least attention and
-    those that are nearest to feasible by themselves."""
+    """Positions whose pairs are tried.
+
+    All; of a long text those with the least attention and those that are nearest to feasible by
+    themselves.
+    """
     seq = len(example.alpha)
     budget = max(8, int(np.sqrt(2 * PAIR_TESTS / max(constraints, 1))))
     if seq <= budget:
@@ -368,7 +374,6 @@ def _ascent_target(
     A linear programme over (new weights w, slacks d): |q − p| ≤ d per class, Σ d ≤ budget and
     Σ w = mass. None where the solver finds nothing.
     """
-    classes = example.shift.shape[1]
     used = np.flatnonzero(attention > 0)
     weights = attention[used]
     linear = example.linearised(attention @ example.shift)
@@ -376,16 +381,8 @@ def _ascent_target(
     gradient = np.log(2 * weights / (example.alpha[used] + weights)) / 2
 
     offset = linear.change - weights @ effect  # q − p = offset + w · effect
-    both_signs = np.r_[effect.T, -effect.T]
-    within_slack = np.c_[both_signs, np.tile(-np.eye(classes), (2, 1))]
-    sum_of_slacks = np.r_[np.zeros(len(used)), np.ones(classes)]
-    sum_of_weights = np.r_[np.ones(len(used)), np.zeros(classes)]
-    rows = np.vstack([within_slack, sum_of_slacks, sum_of_weights])
-    ceiling = np.r_[-offset, offset, linear.budget, example.mass]
-    floor = np.r_[np.full(len(ceiling) - 1, -np.inf), example.mass]
-    variables = np.zeros(len(used) + classes)
-    programme = Programme(rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL)
-    solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
+    programme = _slack_programme(effect, offset, linear.budget, example.mass)
+    solution = programme.minimise(np.r_[-gradient, np.zeros(effect.shape[1])])
     if solution is None or solution.at is None:
         return None
 
@@ -393,6 +390,25 @@ def _ascent_target(
     new_weights = solution.at[: len(used)].clip(min=0)
     target[used] = new_weights * (example.mass / new_weights.sum())
     return target
+
+
+def _slack_programme(
+    effect: Float[np.ndarray, "used classes"],
+    offset: Float[np.ndarray, "classes"],
+    budget: float,
+    mass: float,
+) -> Programme:
+    """Variables (w, d) of 0 or more with |offset + w · effect| ≤ d, Σ d ≤ budget and Σ w = mass."""
+    used, classes = effect.shape
+    both_signs = np.r_[effect.T, -effect.T]
+    within_slack = np.c_[both_signs, np.tile(-np.eye(classes), (2, 1))]
+    sum_of_slacks = np.r_[np.zeros(used), np.ones(classes)]
+    sum_of_weights = np.r_[np.ones(used), np.zeros(classes)]
+    rows = np.vstack([within_slack, sum_of_slacks, sum_of_weights])
+    ceiling = np.r_[-offset, offset, budget, mass]
+    floor = np.r_[np.full(len(ceiling) - 1, -np.inf), mass]
+    least = np.zeros(used + classes)
+    return Programme(rows, floor, ceiling, least, least + np.inf, simplex=Simplex.DUAL)
 
 
 def certified_interval(
@@ -436,8 +452,10 @@ def _region_of(
     *,
     exclusive: bool,
 ) -> Region:
-    """The region of one text, without its padding: sums over padding would round differently in
-    another batch."""
+    """The region of one text.
+
+    It leaves padding out: sums over it would round differently in another batch.
+    """
     alpha = weights[is_content]
     content_logits = logits[is_content]
     mass = float(alpha.sum())

@@ -18,8 +18,10 @@ from attnprobe.measures import jensen_shannon
 CHUNK = 4_000_000
 """Attention weights at a time where the decoder is not linear: keeps memory small."""
 MARGIN = 1e-5
-"""How far above 0 a sum has to be in the second attempt, relative to its largest summand: the solver
-takes anything above -1e-6 for 0 or more."""
+"""How far above 0 a sum has to be in the second attempt, relative to its largest summand.
+
+The solver takes anything above -1e-6 for 0 or more.
+"""
 
 
 @dataclass(frozen=True)
@@ -204,8 +206,10 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
 def _flips_by_summing(
     readout: Readout, attention: Weights, backwards: Int[Tensor, "batch seq"]
 ) -> Bool[Tensor, "batch seq"]:
-    """Whether a class is ahead of the decision when the first positions of an order are kept, up to
-    each place, with a linear decoder."""
+    """Whether a class is ahead of the decision when an order's positions up to each place are kept.
+
+    With a linear decoder.
+    """
     assert readout.position_logits is not None
     lead = leads(readout.position_logits, decision(readout))
     advantage = lead * attention.unsqueeze(1)
@@ -322,8 +326,10 @@ def _erasures_until_ahead(
     thresholds: Float[np.ndarray, "rivals 1"],
     scores: Float[np.ndarray, "seq"],
 ) -> int:
-    """How many positions have to go, by ascending score, until the class is ahead of all of these
-    rivals; −1 where it never is."""
+    """How many positions have to go, by ascending score, until the class is ahead of all rivals.
+
+    −1 where it never is.
+    """
     order = np.argsort(scores, kind="stable")
     kept = np.cumsum(margins[:, order[::-1]], axis=1)[:, ::-1]
     is_ahead = (kept > thresholds).all(0)
@@ -332,8 +338,12 @@ def _erasures_until_ahead(
 
 @dataclass(frozen=True)
 class _MostKept:
-    """What the integer programme says: no more than `most` positions can be kept, 0 where none can;
-    `kept` are those of its best solution, none where it has none."""
+    """What the integer programme says.
+
+    Attributes:
+        most: no more positions than these can be kept; 0 where none can.
+        kept: the positions of its best solution; none where it has none.
+    """
 
     most: int
     kept: Bool[np.ndarray, "seq"]

@@ -131,7 +131,7 @@ def farthest_attention(
     )
 
 
-def _farthest_two_classes(
+def _farthest_two_classes(  # noqa: PLR0914  the proof's own order, all of it in view
     attention: Weights, position_logits: Logits, content: Content, epsilon: float
 ) -> Weights:
     """The global optimum for two classes, by the vertices of the feasible set.
@@ -157,26 +157,21 @@ def _farthest_two_classes(
     best_single, single = _first_largest(torch.where(is_feasible, single_gain, -torch.inf))
 
     # both ends of the interval at once, as twice the examples
-    pairs = _best_pair(
-        _Vertices(
-            alpha=weights.repeat(2, 1),
-            reach=reach.repeat(2, 1),
-            single_gain=single_gain.repeat(2, 1),
-            content=content.repeat(2, 1),
-            mass=mass.repeat(2),
-            limit=torch.cat([lo, hi]),
-        )
+    texts = _Vertices(
+        alpha=weights.repeat(2, 1),
+        reach=reach.repeat(2, 1),
+        single_gain=single_gain.repeat(2, 1),
+        content=content.repeat(2, 1),
+        mass=mass.repeat(2),
+        limit=torch.cat([lo, hi]),
     )
-    lower_pair, upper_pair = pairs.halves()
+    lower_pair, upper_pair = _best_pair(texts).halves()
     takes_upper = upper_pair.gain > lower_pair.gain + TIE
     pair = lower_pair.replaced_where(takes_upper, upper_pair)
-    limit = torch.where(takes_upper, hi, lo)
+    pair_share = _share_of_first(pair, reach, torch.where(takes_upper, hi, lo))
 
     is_pair = pair.gain > best_single + TIE
-    first_reach = reach.gather(-1, pair.first[:, None])[:, 0]
-    second_reach = reach.gather(-1, pair.second[:, None])[:, 0]
-    span = torch.where(is_pair, first_reach - second_reach, 1)
-    share = torch.where(is_pair, (limit - second_reach) / span, 1)
+    share = torch.where(is_pair, pair_share, 1)
     first = torch.where(is_pair, pair.first, single)
     second = torch.where(is_pair, pair.second, single)
     farthest = torch.where(content, 0, attention)
@@ -188,11 +183,20 @@ def _farthest_two_classes(
     return torch.where(has_vertex[:, None], farthest, attention)
 
 
+def _share_of_first(pair: "_Pairs", reach: Weights, limit: PerText) -> PerText:
+    """The share of the mass that a pair's first position has where the pair meets the limit."""
+    first_reach = reach.gather(-1, pair.first[:, None])[:, 0]
+    second_reach = reach.gather(-1, pair.second[:, None])[:, 0]
+    span = torch.where(pair.gain > -torch.inf, first_reach - second_reach, 1)
+    return (limit - second_reach) / span
+
+
 def _margin_interval(
     own: PerText, reach: Weights, content: Content, epsilon: float
 ) -> tuple[PerText, PerText]:
-    """The least and the greatest margin that keep the prediction within ε; infinite where that end
-    is out of reach.
+    """The least and the greatest margin that keep the prediction within ε.
+
+    Infinite where that end is out of reach.
 
     Args:
         own: the margin under the model's attention.
@@ -217,8 +221,10 @@ def _margin_interval(
 
 
 def _single_gain(weights: Weights, mass: Float[Tensor, "batch 1"]) -> Weights:
-    """G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)], in nats: what all of
-    the mass on one position gains."""
+    """What all of the mass on one position gains, in nats.
+
+    G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)].
+    """
     total = weights + mass
     return (xlogy(weights, weights) + xlogy(mass, mass) + mass * LN2 - xlogy(total, total)) / 2
 
@@ -262,8 +268,13 @@ class _Vertices:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """A pair of each text: `first` above the limit, `second` below it, and the gain in nats (−∞: no
-    pair)."""
+    """A pair of positions of each text.
+
+    Attributes:
+        gain: in nats; −∞ where there is no pair.
+        first: the position above the limit.
+        second: the position below it.
+    """
 
     gain: PerText
     first: Place
@@ -353,8 +364,10 @@ def _best_of_rectangle(texts: _Vertices, above: Content, below: Content) -> _Pai
 
 @dataclass(frozen=True)
 class _Rectangle:
-    """Pairs of positions of some texts: every one of `first` with every one of `second`, which
-    count where they are on their side."""
+    """Pairs of positions of some texts: every one of `first` with every one of `second`.
+
+    Positions count where they are on their side, `above` or `below`.
+    """
 
     first: Int[Tensor, "batch wide"]
     second: Int[Tensor, "batch tall"]
@@ -384,8 +397,10 @@ def _keep_better(best: _Pairs, rows: Int[Tensor, "rows"], pairs: _Pairs) -> None
 
 
 def _pair_gains(texts: _Vertices, rectangle: _Rectangle) -> Float[Tensor, "batch wide tall"]:
-    """G_i(w) + G_j(m − w) with the w at which the pair meets the limit; −∞ where i or j is not on
-    its side."""
+    """G_i(w) + G_j(m − w), in nats, with the w at which the pair meets the limit.
+
+    −∞ where i or j is not on its side.
+    """
     i = rectangle.first
     j = rectangle.second
     valid_i = rectangle.above.gather(-1, i)[:, :, None]

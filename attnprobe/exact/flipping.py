@@ -141,26 +141,41 @@ def _rivals(attention: Tensor, position_logits: Tensor, content: Tensor) -> _Riv
     attention, position_logits, content = checked(attention, position_logits, content)
     decision = decide(attention, position_logits)
     lead = leads(position_logits, decision)
-    threshold = least_lead(lead, content | (attention > 0))
+    threshold = least_lead(lead, content | (attention > 0))[..., None]
     advantage = attention[:, None] * lead
     # what cannot be erased goes into the sum that is always kept
     fixed = advantage.masked_fill(content[:, None], 0).sum(-1, keepdim=True)
     ordered = _sorted((-advantage).masked_fill_(~content[:, None], torch.inf))
 
-    kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
     length = content.sum(-1)[:, None]
-    number = torch.arange(1, content.shape[-1] + 1, device=content.device)
-    # keeping all content is not an erasure; keeping none of it leaves `fixed`
-    overtakes = (kept > threshold[..., None]) & (number < length[..., None])
-    most_kept = torch.where(overtakes, number, 0).amax(-1)
-    is_possible = (most_kept > 0) | ((fixed[..., 0] > threshold) & (length > 0))
+    most_kept = _most_kept(fixed, ordered, threshold, length[..., None])
+    is_possible = (most_kept > 0) | ((fixed > threshold)[..., 0] & (length > 0))
     size = torch.where(is_possible, length - most_kept, NEVER).scatter(-1, decision[:, None], 0)
     return _Rivals(decision, advantage, ordered, size)
 
 
+def _most_kept(
+    fixed: Float[Tensor, "batch classes 1"],
+    ordered: Float[Tensor, "batch classes seq"],
+    threshold: Float[Tensor, "batch classes 1"],
+    length: Int[Tensor, "batch 1 1"],
+) -> Int[Tensor, "batch classes"]:
+    """The most content positions that can be kept while a class is ahead of the decision.
+
+    0 where none can be kept.
+    """
+    kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
+    number = torch.arange(1, ordered.shape[-1] + 1, device=ordered.device)
+    # keeping all content is not an erasure; keeping none of it leaves `fixed`
+    overtakes = (kept > threshold) & (number < length)
+    return torch.where(overtakes, number, 0).amax(-1)
+
+
 def _sorted(values: Float[Tensor, "*rows seq"]) -> Float[Tensor, "*rows seq"]:
-    """Each row ascending. On a CPU numpy sorts values dozens of times faster than PyTorch, which
-    also finds their order."""
+    """Each row ascending.
+
+    On a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order.
+    """
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=-1))
     return values.sort(-1).values

@@ -116,8 +116,10 @@ class Region:
         return low, high
 
     def _label_bounds(self) -> tuple[Float[np.ndarray, "labels"], Float[np.ndarray, "labels"]]:
-        """Changes of each logit that use up the whole budget: a mean of ε over C labels lets one
-        label move by Cε."""
+        """Changes of each logit that use up the whole budget.
+
+        A mean of ε over C labels lets one label move by Cε.
+        """
         budget = len(self.own) * self.epsilon
         p = expit(self.own)
         q = expit(-self.own)  # not 1 − p: it keeps its digits where p rounds to 1
@@ -164,10 +166,10 @@ class Region:
         return self._outer_of_classes() if self.exclusive else self._outer_of_labels()
 
     def _outer_of_classes(self) -> OuterPolytope:
-        """Over (a, s, q, rises, falls): s is the change of the normaliser's logarithm, q the
-        probabilities, rises and falls by how much they go up and down.
+        """Over (a, s, q, rises, falls), for exclusive classes.
 
-        `attnprobe.exact.certified` has the proof.
+        s is the change of the normaliser's logarithm, q the probabilities, rises and falls by how
+        much they go up and down. `attnprobe.exact.certified` has the proof.
         """
         seq, classes = self.shift.shape
         bounds = self.logit_bounds()
@@ -184,14 +186,8 @@ class Region:
             first = seq + 1 + number * classes
             selector[:, first : first + classes] = np.eye(classes)
 
-        # q_c ≤ chord: through the box's two ends, or its top where the bottom is 0
         bounded = np.isfinite(bounds.low)
-        width = np.where(bounded, bounds.high - bounds.low, 1)
-        floor = np.exp(self.own + bounds.low)
-        ceiling = np.exp(self.own + bounds.high)
-        steepness = np.where(bounded, floor * np.expm1(width) / width, 0)
-        base = np.where(bounded, floor - steepness * np.where(bounded, bounds.low, 0), ceiling)
-
+        steepness, base = self._chords(bounds)
         constraints = [
             (log_ratio, bounds.high),
             (-log_ratio[bounded], -bounds.low[bounded]),
@@ -203,11 +199,30 @@ class Region:
             (rises.sum(0), self.epsilon),
             (falls.sum(0), self.epsilon),
         ]
+        return OuterPolytope(constraints, self._class_variable_bounds(bounds.rounding))
+
+    def _class_variable_bounds(self, rounding: float) -> Float[np.ndarray, "extra 2"]:
+        """The least and the greatest value of s, each q, each rise and each fall."""
+        classes = len(self.own)
         # |s| ≤ the largest change of a logit: the logarithm of Σ exp changes by no more
         largest = self.mass * np.abs(self.shift).max() + 1e-9
-        move = [0.0, self.epsilon + bounds.rounding]
-        extra_bounds = [[-largest, largest]] + [[0.0, 1.0]] * classes + [move] * (2 * classes)
-        return OuterPolytope(constraints, np.array(extra_bounds))
+        move = [0.0, self.epsilon + rounding]
+        return np.array([[-largest, largest]] + [[0.0, 1.0]] * classes + [move] * (2 * classes))
+
+    def _chords(
+        self, bounds: LogitBounds
+    ) -> tuple[Float[np.ndarray, "classes"], Float[np.ndarray, "classes"]]:
+        """Steepness and base of q_c ≤ base + steepness · ln(q_c / p_c).
+
+        The chord of exp through the box's two ends; the box's top where its bottom is 0.
+        """
+        bounded = np.isfinite(bounds.low)
+        width = np.where(bounded, bounds.high - bounds.low, 1)
+        floor = np.exp(self.own + bounds.low)
+        ceiling = np.exp(self.own + bounds.high)
+        steepness = np.where(bounded, floor * np.expm1(width) / width, 0)
+        base = np.where(bounded, floor - steepness * np.where(bounded, bounds.low, 0), ceiling)
+        return steepness, base
 
     def _tangents(
         self,
@@ -289,7 +304,7 @@ class Incumbent:
         Returns:
             Whether any candidate was feasible.
         """
-        # rounding in a solver loses some of the mass: a candidate is judged, and kept, with all of it
+        # solvers lose some of the mass by rounding: a candidate is judged, and kept, with all of it
         total = candidates.sum(-1, keepdims=True)
         rescaling = np.divide(self.example.mass, total, out=np.ones_like(total), where=total > 0)
         candidates = candidates * rescaling

@@ -118,8 +118,14 @@ def _least(
 
 @dataclass(frozen=True)
 class _Erasable:
-    """One text: weights and leads of the positions that may be erased; of the others, their total
-    weight and their share of the lead."""
+    """One text, whose positions may be erased in part.
+
+    Attributes:
+        weights: of the positions that may be erased.
+        leads: of one class over another, likewise.
+        fixed_mass: total weight of all others.
+        fixed_score: their part in Σ α_t m_t.
+    """
 
     weights: Float[Tensor, "content"]
     leads: Float[Tensor, "content"]
@@ -154,8 +160,10 @@ class _Erasable:
     def _smallest(
         self, terms: Float[Tensor, "sizes content"], remaining: Int[Tensor, "sizes"]
     ) -> Bool[Tensor, "sizes content"]:
-        """The smallest terms of each row; of equal ones the last, so that the earliest are erased
-        first."""
+        """The smallest terms of each row.
+
+        Of equal ones the last, so that the earliest are erased first.
+        """
         order = terms.flip(-1).sort(dim=-1, stable=True).indices
         rank = torch.arange(terms.shape[-1], device=terms.device)
         is_chosen = rank < remaining[:, None]
@@ -282,15 +290,15 @@ def beam_search(
         objective: what is to be large: the fall itself, or its opposite.
     """
     count = len(weights)
-    device = weights.device
     scores = weights * leads
     whole = (scores.sum() / weights.sum()).sigmoid()
     # a set is known by the sum of its positions' keys: two sets that share one would only cost the
     # search one of them
-    keys = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(0)).to(device)
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randint(2**62, (count,), generator=generator).to(weights.device)
 
     # the beam: which positions each set has removed, the sum of its falls, and its key
-    removed = torch.zeros(1, count, dtype=torch.bool, device=device)
+    removed = torch.zeros(1, count, dtype=torch.bool, device=weights.device)
     total = weights.new_zeros(1)
     set_keys = keys.new_zeros(1)
     for _ in range(count - 1):
@@ -302,12 +310,18 @@ def beam_search(
 
         value = objective(extended).nan_to_num(nan=-torch.inf)
         candidates = value.argsort(descending=True, stable=True)[: int((~removed).sum())]
-        # several orders lead to one set: the best of them stands for it
-        _, first_of_set = np.unique(extended_keys[candidates].cpu().numpy(), return_index=True)
-        best = candidates[torch.from_numpy(np.sort(first_of_set)[:beam]).to(device)]
-
+        best = candidates[_first_of_each(extended_keys[candidates], beam)]
         total = extended[best]
         set_keys = extended_keys[best]
         removed = removed[best // count].clone()
-        removed[torch.arange(len(removed), device=device), best % count] = True
+        removed[torch.arange(len(removed), device=removed.device), best % count] = True
     return total[objective(total).argmax()] / (count - 1)
+
+
+def _first_of_each(keys: Int[Tensor, "candidates"], most: int) -> Int[Tensor, "chosen"]:
+    """Where each key comes first, of the first so many keys.
+
+    Several orders lead to one set: the best of them stands for it.
+    """
+    _, first = np.unique(keys.cpu().numpy(), return_index=True)
+    return torch.from_numpy(np.sort(first)[:most]).to(keys.device)

@@ -57,8 +57,7 @@ class SmallestSet:
 
 
 def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
-    """AOPC between its true limits, by a shortest path in the lattice of subsets (Edin et al.
-    2025).
+    """AOPC between its true limits, by a path in the lattice of subsets (Edin et al. 2025).
 
     An order of removal is a path from the empty set to the full one. The best value-to-go of a set
     S is V(S) = max_{i∉S} drop(S ∪ i) + V(S ∪ i), so 2^n · n steps find what trying all n! orders
@@ -131,8 +130,9 @@ def banzhaf_values(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words"]
 
 
 def shapley_interactions(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch words words"]:
-    """The Shapley interaction index of every pair (Grabisch and Roubens 1999); symmetric, 0 on the
-    diagonal.
+    """The Shapley interaction index of every pair (Grabisch and Roubens 1999).
+
+    Symmetric, 0 on the diagonal.
 
     I_ij = Σ_{S∌i,j} |S|! (n − |S| − 2)! / (n − 1)! · (v(S ∪ ij) − v(S ∪ i) − v(S ∪ j) + v(S)):
     above 0 where two words do more together than each alone.
@@ -165,8 +165,10 @@ def shapley_interactions(value: Shaped[Tensor, "..."]) -> Float[Tensor, "batch w
 
 
 def complement(table: Tensor) -> Tensor:
-    """The same table by the words that are *not* in the set: by words removed instead of kept, or
-    the reverse."""
+    """The same table by the words that are *not* in the set.
+
+    By words removed instead of kept, or the reverse.
+    """
     return table.flip(-1)  # the complement of mask m is 2^n − 1 − m
 
 
@@ -254,8 +256,7 @@ def _sizes(words: int, device: torch.device) -> Int[Tensor, "subsets"]:
 
 
 def _split(table: Tensor, word: int) -> tuple[Tensor, Tensor]:
-    """Two views of a table: the subsets without the word, and in the same order the same subsets
-    with it."""
+    """Two views of a table: the subsets without a word, and the same subsets with it."""
     halves = table.view(len(table), -1, 2, 2**word)
     return halves[:, :, 0], halves[:, :, 1]
 
@@ -263,8 +264,12 @@ def _split(table: Tensor, word: int) -> tuple[Tensor, Tensor]:
 def _expected_gain(
     value: Float[Tensor, "batch subsets"], weight: Float[Tensor, "half"]
 ) -> Float[Tensor, "batch words"]:
-    """Σ_{S∌i} weight(S) · (v(S ∪ i) − v(S)) of every word i; `weight` by the bit mask of S among
-    the other words."""
+    """Σ_{S∌i} weight(S) · (v(S ∪ i) − v(S)) of every word i.
+
+    Args:
+        value: of every subset by bit mask.
+        weight: by the bit mask of S among the other words.
+    """
     gains = []
     for word in range(value.shape[1].bit_length() - 1):
         without_word, with_word = _split(value, word)
