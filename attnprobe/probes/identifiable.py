@@ -1,5 +1,7 @@
-"""Is the attention determined by what is computed with it? Each word's least and greatest weight at
-identical output."""
+"""Is the attention determined by what is computed with it?
+
+For each word, the least and greatest weight in any attention with the identical output.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -26,7 +28,7 @@ from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 
 NOTHING = 1e-6
-"""A word that can have no more weight than this can have none."""
+"""A weight no larger than this is none."""
 
 METRICS = (
     Metric(
@@ -65,8 +67,7 @@ METRICS = (
 
 @dataclass
 class Identifiable(Probe):
-    """Which other attentions give the identical output, whatever follows, and so the identical
-    prediction?
+    """Which other attentions give the identical output, and so the identical prediction?
 
     The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a
     transformer's head its values, of a model of three stages the states, or with a linear decoder
@@ -75,7 +76,7 @@ class Identifiable(Probe):
     the mean over the rows of what its pieces have.
 
     Attributes:
-        words: how many words of a text are asked for, the most attended first; None: all.
+        words: how many words of a text are examined, the most attended first; None: all.
     """
 
     name = "identifiable"
@@ -83,86 +84,119 @@ class Identifiable(Probe):
     words: Count | None = 3
 
     def refuse(self, classifier: Model) -> None:
+        """Also refuse a model whose attention may enter the prediction in other ways than a sum."""
         super().refuse(classifier)
         if not classifier.is_summed:
             raise UserError(
-                "probe identifiable needs an attention that enters the prediction through one "
-                "sum alone, and this model's is not known to (of pretrained ones: the last "
-                "layer, rows=pooled, with short_way=true where it agrees): leave it out of "
-                "probe=[…]"
+                "probe identifiable needs an attention that enters the prediction through one sum "
+                "alone, and this model's is not known to (of pretrained ones: the last layer, "
+                "rows=pooled, with short_way=true where it agrees): leave it out of probe=[…]"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        readout = subject.readout
+        """Yield each text's summary, and the range of each of its most attended words."""
+        attention = subject.readout.attention
+        content = subject.readout.content
         summed = subject.classifier.summed(subject.batch, subject.outputs)
-        count, seq = readout.content.shape
-        texts: list[dict[str, float]] = []
-        low, high = torch.full((2, count, seq), torch.nan, dtype=torch.float64)
-        moved = 0.0
-        for text in range(count):
-            there = summed.attendable[text]
-            content = readout.content[text].nonzero()[:, 0]
-            shown = readout.attention[text]
-            asked = content[shown[content].argsort(descending=True, stable=True)][: self.words]
-            weights = summed.weights[text][:, there]
-            word = summed.word[text][there]
-            ranges = of_rows(weights, summed.values[text][:, there], word, asked)
-            top = int(asked[0])
-            low[text, asked], high[text, asked] = ranges.low[asked].cpu(), ranges.high[asked].cpu()
-            others = torch.cat([ranges.lowest[asked], ranges.highest[asked]])[:, content]
-            mass = others.sum(-1, keepdim=True)
-            shares = others[mass[:, 0] > 0] / mass[mass[:, 0] > 0]
-            texts.append(
+        low = torch.full(content.shape, torch.nan, dtype=torch.float64)
+        high = low.clone()
+        summaries = []
+        change = 0.0
+        for text in range(len(content)):
+            present = summed.attendable[text]
+            weights = summed.weights[text][:, present]
+            word = summed.word[text][present]
+            chosen = self.most_attended(attention[text], content[text])
+            ranges = ranges_of_mean(weights, summed.values[text][:, present], word, chosen)
+
+            low[text, chosen] = ranges.low[chosen].cpu()
+            high[text, chosen] = ranges.high[chosen].cpu()
+            change = max(change, ranges.moved)
+            top = int(chosen[0])
+            summaries.append(
                 {
                     "unique": ranges.unique,
                     "freedom": ranges.freedom,
-                    "parts": int(there.sum()),
+                    "parts": int(present.sum()),
                     "top_weight": float(weights.double().mean(0)[word == top].sum()),
                     "top_low": float(ranges.low[top]),
                     "top_high": float(ranges.high[top]),
                     "top_can_vanish": float(ranges.low[top]) <= NOTHING,
-                    "farthest_jsd": float(
-                        jensen_shannon(shown[content].expand_as(shares).cpu(), shares.cpu()).max()
-                    ),
+                    "farthest_jsd": farthest_jsd(ranges, chosen, attention[text], content[text]),
                 }
             )
-            moved = max(moved, ranges.moved)
-        for name in texts[0]:
-            yield Measurement(
-                name, torch.tensor([float(one[name]) for one in texts], dtype=torch.float64)
-            )
-        for name, numbers in {"low": low, "high": high}.items():
-            yield Measurement(
-                name,
-                numbers,
-                torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())),
-            )
-        yield Note("largest_change_of_output", moved, max)
+
+        for metric in READ_METRICS:
+            values = [float(summary[metric]) for summary in summaries]
+            yield Measurement(metric, torch.tensor(values, dtype=torch.float64))
+        step = positions(content.cpu())
+        for metric, weight in {"low": low, "high": high}.items():
+            yield Measurement(metric, weight, torch.where(weight.isnan(), torch.nan, step))
+        yield Note("largest_change_of_output", change, max)
+
+    def most_attended(
+        self, attention: Float[Tensor, "seq"], content: Bool[Tensor, "seq"]
+    ) -> Int[Tensor, "chosen"]:
+        """The positions of the `words` most attended words, the first one first."""
+        places = content.nonzero()[:, 0]
+        order = attention[places].argsort(descending=True, stable=True)
+        return places[order][: self.words]
 
 
-def of_rows(
+def ranges_of_mean(
     weights: Float[Tensor, "rows parts"],
     values: Float[Tensor, "rows parts size"],
     word: Int[Tensor, "parts"],
-    asked: Int[Tensor, "asked"],
+    chosen: Int[Tensor, "chosen"],
 ) -> WeightRanges:
-    """The ranges of the mean of rows whose sums are kept one by one: each row is a polytope by
-    itself, so the ends of the mean are the means of the ends."""
-    several = [
-        weight_ranges(row.unsqueeze(0), value.unsqueeze(0), positions=asked, words=word)
+    """The ranges of the words' weights in the mean of several rows of attention.
+
+    The sum of each row is kept by itself, so each row is a polytope by itself, and the ends of the
+    mean are the means of the ends.
+
+    Args:
+        weights: of the parts, tokens or pieces; each row sums to 1.
+        values: what each row sums up.
+        word: the word that each part belongs to.
+        chosen: the words whose ranges are looked for.
+    """
+    rows = [
+        weight_ranges(row.unsqueeze(0), value.unsqueeze(0), positions=chosen, words=word)
         for row, value in zip(weights, values, strict=True)
     ]
-    means = {
-        name: torch.stack([getattr(one, name) for one in several]).mean(0)
-        for name in ("low", "high", "lowest", "highest")
-    }
+
+    def mean(name: str) -> Tensor:
+        return torch.stack([getattr(row, name) for row in rows]).mean(0)
+
     return WeightRanges(
-        **means,
-        unique=all(one.unique for one in several),
-        freedom=sum(one.freedom for one in several),
-        farthest=float(np.mean([one.farthest for one in several])),
-        moved=max(one.moved for one in several),
+        low=mean("low"),
+        high=mean("high"),
+        lowest=mean("lowest"),
+        highest=mean("highest"),
+        unique=all(row.unique for row in rows),
+        freedom=sum(row.freedom for row in rows),
+        farthest=float(np.mean([row.farthest for row in rows])),
+        moved=max(row.moved for row in rows),
     )
+
+
+def farthest_jsd(
+    ranges: WeightRanges,
+    chosen: Int[Tensor, "chosen"],
+    attention: Float[Tensor, "seq"],
+    content: Bool[Tensor, "seq"],
+) -> float:
+    """The largest JSD (nats) of a text's attention and one at an end of a chosen word's range.
+
+    Words alone count, and their weights are made to sum to 1: special tokens have a part of the
+    whole.
+    """
+    places = content.nonzero()[:, 0]
+    ends = torch.cat([ranges.lowest[chosen], ranges.highest[chosen]])[:, places]
+    mass = ends.sum(-1, keepdim=True)
+    has_mass = mass[:, 0] > 0
+    shares = (ends[has_mass] / mass[has_mass]).cpu()
+    return float(jensen_shannon(attention[places].expand_as(shares).cpu(), shares).max())
 
 
 READ_METRICS = (
@@ -175,42 +209,43 @@ READ_METRICS = (
     "top_can_vanish",
     "farthest_jsd",
 )
+"""The numbers of a text as a whole."""
 EDGES = np.array([0, 16, 32, 48, 64, 96, 128, 192, 256, 512])
-"""Of the bins of length, in parts: above the first, up to the second."""
+"""Bins of length, in parts: above the first edge, up to the second."""
+HEADINGS = {
+    "free directions": "freedom",
+    "top word": "top_weight",
+    "its least weight": "top_low",
+    "its greatest": "top_high",
+    "could have none": "top_can_vanish",
+    "JSD at least": "farthest_jsd",
+}
 
 
 def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Means by length."""
-    bins = [f"{low + 1} to {high}" for low, high in pairwise(EDGES)] + [f"over {EDGES[-1]}"]
-    means = {
-        "free directions": "freedom",
-        "top word": "top_weight",
-        "its least weight": "top_low",
-        "its greatest": "top_high",
-        "could have none": "top_can_vanish",
-        "JSD at least": "farthest_jsd",
-    }
-
-    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        number = np.searchsorted(EDGES, rows["parts"].to_numpy(), side="left")
-        groups = [
-            (bins[place - 1], rows[number == place]) for place in sorted(set(number.tolist()))
-        ]
-        for name, part in [*groups, ("all", rows)]:
-            line = {
-                "parts": name,
-                "n": len(part),
-                **mean_in_columns("unique", part["unique"].to_numpy(), 0, 1),
-            }
-            yield line | {heading: part[metric].mean() for heading, metric in means.items()}
-
-    return facet_table(results, "identifiable", READ_METRICS, lines)
+    """Means by length, and over all texts."""
+    return facet_table(results, "identifiable", READ_METRICS, _length_lines)
 
 
-def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """What the most attended word of each text could have had instead, by the text's length. The
-    orange point is its weight, the blue line reaches from the least to the greatest weight that it
-    has in any attention with the identical output."""
+def _length_lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    titles = [f"{low + 1} to {high}" for low, high in pairwise(EDGES)] + [f"over {EDGES[-1]}"]
+    number = np.searchsorted(EDGES, rows["parts"].to_numpy(), side="left")
+    groups = [(titles[place - 1], rows[number == place]) for place in np.unique(number)]
+    for heading, texts in [*groups, ("all", rows)]:
+        yield {
+            "parts": heading,
+            "n": len(texts),
+            **mean_in_columns("unique", texts["unique"].to_numpy(), 0, 1),
+            **{column: texts[metric].mean() for column, metric in HEADINGS.items()},
+        }
+
+
+def top_word_ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """What the most attended word of each text could have had instead, by the text's length.
+
+    The orange point is its weight, the blue line reaches from the least to the greatest weight that
+    it has in any attention with the identical output.
+    """
     figure, panels = facet_grid(results, "identifiable", READ_METRICS, panel_height=1.8, columns=2)
     for panel, facet in panels:
         rows = facet.rows
@@ -219,11 +254,8 @@ def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         )
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
-        title(
-            panel,
-            counted(facet.title, len(rows), f"unique in {rows['unique'].mean():.0%}"),
-            2.2 * 72,
-        )
+        unique = f"unique in {rows['unique'].mean():.0%}"
+        title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
     around(
         figure,
         x="length (words, or pieces with special tokens)",
@@ -268,5 +300,5 @@ READING = Reading(
             lengths_table,
         ),
     ),
-    drawings=(Drawing("identifiable", ranges, READ_METRICS, optional=()),),
+    drawings=(Drawing("identifiable", top_word_ranges, READ_METRICS, optional=()),),
 )

@@ -1,19 +1,21 @@
-"""Is the reason that the data give the model's own, and is the attention on it? For data whose
-reason is known: planted shortcuts (Bastings et al. 2022, section 3), the testbed, and any other
-with a rationale."""
+"""Is the reason that the data give the model's own, and is the attention on it?
+
+For data whose reason is known: planted shortcuts (Bastings et al. 2022, section 3), the testbed,
+and any other with a rationale.
+"""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Axis, Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SHARE, TAU, TRUTH, Metric, Scale
 from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.erasure import decision_margin
@@ -25,6 +27,7 @@ from attnprobe.importance.plausibility import (
 )
 from attnprobe.importance.word_removal import without_pieces
 from attnprobe.measures import kendall_tau, normalised, total_variation
+from attnprobe.models.base import Model
 from attnprobe.probes.base import LINEAR, Measurement, Probe, Subject
 
 ABOVE_CHANCE = Scale("share", -1, 1)
@@ -92,113 +95,181 @@ METRICS = (
 
 @dataclass
 class KnownAnswer(Probe):
-    """For data with a rationale (NaN for an example without one): does the model decide by it, and
-    is the attention on it?
+    """For data with a rationale: does the model decide by it, and is the attention on it?
 
-    At the state level, for a linear decoder, the contribution of the state at t is α_t (m_t − mean
-    m), m the margin of the decision's position logits over the runner-up's. Rightness about states
-    is (own − null) / (best − null) of `state_change_*`.
+    Everything is NaN for an example without a rationale. Changed texts are encoded again in full;
+    there are no such rows where the model refuses texts that are not the data set's own.
 
-    Changed texts are encoded again in full; `correct_contradicted` is left out for a model that
-    reads pieces, as the changed words are not cut into any. There are no such rows where the model
-    refuses texts that are not the data set's own."""
+    Note:
+        `correct_contradicted` is left out for a model that reads pieces, as the changed words are
+        not cut into any.
+    """
 
     name = "known_answer"
     metrics = METRICS
-    one_decision = of_words = True
+    one_decision = True
+    of_words = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        content = subject.outputs.content
-        rationale = subject.batch.rationale
-        batch = subject.batch
-        if rationale is None:
+        """Yield whether the model decides by the rationale, and how right the attention is."""
+        if subject.batch.rationale is None:
             return
-        rationale = rationale & content
-        given = rationale.any(-1)
+        rationale = subject.batch.rationale & subject.outputs.content
+        batch = replace(subject.batch, rationale=rationale)
+        has_rationale = rationale.any(-1)
+        for metric, value in self.statistics(subject, batch):
+            yield Measurement(metric, torch.where(has_rationale, value.double(), torch.nan))
 
-        def of_given(metric: str, value: Tensor) -> Measurement:
-            return Measurement(metric, torch.where(given, value.double(), torch.nan))
+    def statistics(self, subject: Subject, batch: Batch) -> Iterator[tuple[str, Tensor]]:
+        """Each metric and its value per text, as if every text had a rationale.
 
-        yield of_given("correct", subject.outputs.logits.argmax(-1) == batch.labels)
-        batch = replace(batch, rationale=rationale)
-        model = subject.classifier
-        texts = {
-            "correct_without": (kept(batch, ~rationale), batch.labels),
-            "correct_alone": (kept(batch, rationale), batch.labels),
-        }
-        if batch.counterfactual is not None and batch.pieces is None:
-            # for which texts it is known what they are with their reason changed, and these
-            known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
-            ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
-            changed = replace(batch, ids=ids, content=batch.content.clone())
-            texts["correct_contradicted"] = changed, (batch.labels + 1) % model.classes
-        decided: dict[str, Tensor] = {}
-        with (
-            suppress(UserError),
-            torch.no_grad(),
-        ):  # the model may refuse texts that are not the data set's own
-            for metric, (text, labels) in texts.items():
-                # a text of which nothing is left has no attention: its start marker stands in, and
-                # the answer is dropped
-                empty = ~text.content.any(-1)
-                text.content[empty, 0] = True
-                right = (model(text).logits.argmax(-1) == labels).double()
-                decided[metric] = right.masked_fill(empty, torch.nan)
-        if "correct_contradicted" in decided:
-            decided["correct_contradicted"] = decided["correct_contradicted"].masked_fill(
-                ~known[:, 0], torch.nan
-            )
-        for metric, value in decided.items() if len(decided) == len(texts) else ():
-            yield of_given(metric, value)
+        Args:
+            subject: the texts as the model read them.
+            batch: the same texts, the rationale within the content.
+        """
+        yield "correct", subject.outputs.logits.argmax(-1) == batch.labels
+        contradiction = contradicted(batch)
+        try:
+            decided = decisions(subject.classifier, batch, contradiction)
+        except UserError:  # the model refuses texts that are not the data set's own
+            decided = {}
+        yield from decided.items()
 
-        attention = subject.readout.attention
-        chance = covered(rationale, content)
-        yield of_given("chance", chance)
-        yield of_given("mass_on_rationale", mass_inside(attention, rationale, content) - chance)
-        yield of_given(
-            "precision_on_rationale", precision_at_size(attention, rationale, content) - chance
-        )
-        yield of_given(
-            "auprc_on_rationale", average_precision(attention, rationale, content) - chance
-        )
+        yield from word_level(subject.readout, batch)
         if subject.readout.position_logits is not None:
-            # what each state says for the decision beyond what any state of this text does: without
-            # the mean the decoder's bias would count as a word's contribution in proportion to its
-            # attention
-            margin = decision_margin(subject.readout)
-            mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(
-                -1, keepdim=True
-            )
-            size = torch.where(content, attention * (margin - mean), 0).abs()
-            apart = total_variation(attention, normalised(size, content), content)
-            yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
-            yield of_given("state_mass_agreement", 1 - apart)
-            if "correct_contradicted" in decided:
-                with torch.no_grad():
-                    moved = model.readout(changed, model(changed)).position_logits
-                assert moved is not None
-                moved = moved - subject.readout.position_logits
-                change = torch.where(content, moved.amax(-1) - moved.amin(-1), 0).masked_fill(
-                    ~known, torch.nan
-                )
-                yield of_given("state_change_own", (attention * change).sum(-1))
-                yield of_given("state_change_null", change.sum(-1) / content.sum(-1))
-                yield of_given("state_change_best", change.amax(-1))
+            yield from state_level(subject.readout)
+            if contradiction is not None and decided:
+                yield from state_changes(subject, contradiction)
+
+
+def word_level(readout: Readout, batch: Batch) -> Iterator[tuple[str, Float[Tensor, "batch"]]]:
+    """How far the attention is on the rationale's words, each number minus what chance reaches."""
+    assert batch.rationale is not None
+    attention = readout.attention
+    content = readout.content
+    rationale = batch.rationale
+    chance = covered(rationale, content)
+    yield "chance", chance
+    yield "mass_on_rationale", mass_inside(attention, rationale, content) - chance
+    yield "precision_on_rationale", precision_at_size(attention, rationale, content) - chance
+    yield "auprc_on_rationale", average_precision(attention, rationale, content) - chance
+
+
+def state_level(readout: Readout) -> Iterator[tuple[str, Float[Tensor, "batch"]]]:
+    """How far the attention agrees with what the linear decoder takes from each state.
+
+    The contribution of the state at t is α_t (m_t − mean m), m the margin of the decision's
+    position logits over the runner-up's: what a state says for the decision beyond what any state
+    of this text does. Without the mean the decoder's bias would count as a word's contribution in
+    proportion to its attention.
+    """
+    attention = readout.attention
+    content = readout.content
+    margin = decision_margin(readout)
+    mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
+    size = torch.where(content, attention * (margin - mean), 0).abs()
+    distance = total_variation(attention, normalised(size, content), content)
+    yield "state_rank_agreement", kendall_tau(attention, size, content)
+    yield "state_mass_agreement", 1 - distance
+
+
+def state_changes(
+    subject: Subject, contradiction: Batch
+) -> Iterator[tuple[str, Float[Tensor, "batch"]]]:
+    """How far each state's logits move when the reason is changed; NaN for unchanged texts.
+
+    d_t is the largest change of a class's logit less the smallest. Rightness about states is (own −
+    null) / (best − null), with Σ α_t d_t the own, the mean of d_t the null (which the weights in
+    random order have) and the largest d_t the best.
+    """
+    readout = subject.readout
+    content = readout.content
+    model = subject.classifier
+    with torch.no_grad():
+        changed = model.readout(contradiction, model(contradiction)).position_logits
+    assert changed is not None
+    assert readout.position_logits is not None
+    difference = changed - readout.position_logits
+    spread = torch.where(content, difference.amax(-1) - difference.amin(-1), 0)
+    spread = spread.masked_fill(~is_contradicted(contradiction).unsqueeze(-1), torch.nan)
+    yield "state_change_own", (readout.attention * spread).sum(-1)
+    yield "state_change_null", spread.sum(-1) / content.sum(-1)
+    yield "state_change_best", spread.amax(-1)
+
+
+def decisions(
+    model: Model, batch: Batch, contradiction: Batch | None
+) -> dict[str, Float[Tensor, "batch"]]:
+    """Whether each changed text is decided as it should be, NaN where there is no such text.
+
+    Args:
+        model: the trained classifier.
+        batch: texts with their rationale.
+        contradiction: the same with their reason changed, where they have such a version.
+
+    Raises:
+        UserError: the model refuses texts that are not the data set's own.
+    """
+    assert batch.rationale is not None
+    decided = {
+        "correct_without": is_decided(model, kept(batch, ~batch.rationale), batch.labels),
+        "correct_alone": is_decided(model, kept(batch, batch.rationale), batch.labels),
+    }
+    if contradiction is not None:
+        labels = (batch.labels + 1) % model.classes
+        correct = is_decided(model, contradiction, labels)
+        unchanged = ~is_contradicted(contradiction)
+        decided["correct_contradicted"] = correct.masked_fill(unchanged, torch.nan)
+    return decided
+
+
+@torch.no_grad()
+def is_decided(model: Model, texts: Batch, labels: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+    """1 where the model decides for the label, else 0; NaN for a text of which nothing is left.
+
+    A text without content has no attention: its start marker stands in, and the answer is dropped.
+    """
+    empty = ~texts.content.any(-1)
+    texts.content[empty, 0] = True
+    correct = model(texts).logits.argmax(-1) == labels
+    return correct.double().masked_fill(empty, torch.nan)
+
+
+def contradicted(batch: Batch) -> Batch | None:
+    """The texts with their reason changed, unchanged where there is no such version.
+
+    Returns:
+        None where no text has one, and for a model that reads pieces.
+    """
+    if batch.counterfactual is None or batch.pieces is not None:
+        return None
+    replaced = batch.content & is_contradicted(batch).unsqueeze(-1)
+    ids = torch.where(replaced, batch.counterfactual, batch.ids)
+    return replace(batch, ids=ids, content=batch.content.clone())
+
+
+def is_contradicted(batch: Batch) -> Bool[Tensor, "batch"]:
+    """The texts of which a version with another reason is known."""
+    assert batch.counterfactual is not None
+    return (batch.counterfactual != PADDING).any(-1)
 
 
 def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
-    """The texts with some of their words alone, moved together; markers stay where they belong."""
+    """The texts with some of their words alone, which move together; markers stay in place."""
     stays = batch.mask & (keep | ~batch.content)
     order = (~stays).long().argsort(dim=-1, stable=True)
+
     # what was known of the whole text is not known of what is left
-    alone = replace(batch, counterfactual=None, teacher_attention=None, teacher_probability=None)
-    moved = alone.changed(
+    shortened = replace(
+        batch, counterfactual=None, teacher_attention=None, teacher_probability=None
+    )
+    moved = shortened.changed(
         lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column
     )
-    there = stays.gather(1, order)
-    ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~there, PADDING)
+    mask = stays.gather(1, order)
+    ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~mask, PADDING)
     moved = without_pieces(moved, batch, batch.mask & ~stays)
-    return replace(moved, ids=ids, mask=there, content=moved.content & there)
+    return replace(moved, ids=ids, mask=mask, content=moved.content & mask)
 
 
 READING = Reading(

@@ -6,7 +6,7 @@ import torch
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import OUTSIDE, gradient_of, search_adversary
+from attnprobe.probes.adversarial import OUTSIDE, objective_gradient, search_adversary
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -53,7 +53,7 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
     )
     logits = start_for(linear).masked_fill(~linear.content, OUTSIDE)
     by_hand, by_autograd, without = (
-        gradient_of(
+        objective_gradient(
             logits, readout, linear.prediction(), epsilon=0.001, penalty=penalty, diversity=1.0
         )
         for readout, penalty in ((linear, 500.0), (generic, 500.0), (linear, 0.0))
@@ -64,7 +64,7 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
 
 @pytest.mark.parametrize("restarts", [1, 2, 5, 40])
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32])
-def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_written(
+def test_any_number_of_restarts_follows_the_objective_gradient_the_objective_as_it_is_written(
     restarts, precision
 ):
     """40 restarts: more factors than one logarithm holds. Peaked starts: weights down to 1e-12
@@ -77,7 +77,7 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     )
     start = (3 * start_for(readout, restarts)).to(precision)
     logits = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    gradient = gradient_of(
+    gradient = objective_gradient(
         logits, readout, readout.prediction(), epsilon=0.01, penalty=500.0, diversity=1.0
     )
 

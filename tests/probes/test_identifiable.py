@@ -7,7 +7,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Note
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.identifiable import READ_METRICS, Identifiable, lengths_table, of_rows
+from attnprobe.probes.identifiable import READ_METRICS, Identifiable, lengths_table, ranges_of_mean
 from tests.probes.tables import subject_of, table
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
@@ -26,7 +26,7 @@ def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_s
     weights = torch.randn(rows, parts, generator=generator, dtype=torch.float64).softmax(-1)
     values = torch.randn(rows, parts, size, generator=generator, dtype=torch.float64)
     word = torch.tensor([-1, 1, 1, 2, 3, 3, 3, 4, -1])
-    found = of_rows(weights, values, word, torch.tensor([1, 3, 4]))
+    found = ranges_of_mean(weights, values, word, torch.tensor([1, 3, 4]))
     equations = [np.kron(np.eye(rows), np.ones(parts))]
     for row in range(rows):
         of_row = np.zeros((size, rows * parts))
