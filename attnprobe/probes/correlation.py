@@ -1,19 +1,23 @@
-"""Does attention agree with other measures of importance, and do these agree with each other?
-(Jain & Wallace 2019, section 4.1)"""
+"""Does attention agree with other importances, and do these agree with each other?
 
-from collections.abc import Iterator, Sequence
+Jain & Wallace 2019, section 4.1.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from torch import Tensor
 
 from attnprobe import measures
 from attnprobe.core.errors import UserError
@@ -37,13 +41,14 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.probes.leave_one_out import checked
-from attnprobe.results.pivot import facets, per_example, split_by_class
+from attnprobe.results.pivot import Facet, facets, per_example, split_by_class
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
-"""The paper's."""
+"""The paper's pairs without attention."""
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
 PROBE = "correlation"
+Pair = tuple[str, str]
 METRICS = (
     Metric(
         "tau_{pair}",
@@ -74,18 +79,18 @@ METRICS = (
 
 @dataclass
 class Correlation(RankingProbe):
-    """Rank agreement per example between attention and each importance, over the content positions;
-    of a signed importance the size is compared.
+    """Rank agreement per example between attention and each importance, over the content positions.
 
-    What is undefined for an example (a row of one token, or of equal scores) is NaN.
+    Signed importances are compared in size. What is undefined for an example (a row of one token,
+    or of equal scores) is NaN.
 
     Attributes:
         top: length of the lists that are compared.
-        function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not"
-            is among these.
+        function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words, which
+            include "not".
         ceilings: the paper's control, pairs of importances that have nothing to do with attention:
-            how well these agree is the most that can be asked of it. A pair is compared where both
-            are among the importances.
+            their agreement is the most that can be expected of attention. A pair is compared where
+            both are among the importances.
     """
 
     name = "correlation"
@@ -100,86 +105,143 @@ class Correlation(RankingProbe):
         super().__post_init__()
         if set(self.uses) <= {"attention"}:
             raise UserError(
-                f"probe.correlation.importances={list(self.uses)}: expected one or more to "
-                "compare with attention, such as [attention, gradient]"
+                f"probe.correlation.importances={list(self.uses)}: expected one or more to compare "
+                f"with attention, such as [attention, gradient]"
             )
-        if wrong := [
-            list(pair) for pair in self.ceilings if len(set(pair)) != 2 or "attention" in pair
-        ]:
-            raise UserError(
-                f"probe.correlation.ceilings: {wrong[0]}: expected two importances, neither of "
-                "them attention, such as [gradient, leave_one_out]"
-            )
+        for pair in self.ceilings:
+            if len(set(pair)) != 2 or "attention" in pair:
+                raise UserError(
+                    f"probe.correlation.ceilings: {list(pair)}: expected two importances, neither "
+                    f"of them attention, such as [gradient, leave_one_out]"
+                )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield every pair's agreement, that of a shuffled attention, and attention's evenness."""
         content = subject.outputs.content
         scores = strengths(subject, ["attention", *self.scores(subject)])
-        pairs = [("attention", name) for name in scores if name != "attention"]
-        pairs += [
-            (first, second) for first, second in self.ceilings if {first, second} <= set(scores)
-        ]
-        names = ["_".join(pair) for pair in pairs]
-        left, right = (torch.stack([scores[pair[side]] for pair in pairs]) for side in (0, 1))
-        tau, p = measures.kendall_tau_test(left, right, content)
-        size = torch.full(content.shape[:1], self.top, device=content.device)
-        apart = measures.jensen_shannon(
-            measures.normalised(left, content), measures.normalised(right, content), content
-        )
-        # leave-one-out is NaN outside content too, where nothing was removed
-        undefined = undefined_in(left, content) | undefined_in(right, content)
-        statistics = {
-            "tau": tau,
-            "p": p,
-            "spearman": measures.spearman(left, right, content),
-            "top_tau": measures.top_tau(left, right, self.top, content),
-            "top_overlap": measures.top_overlap(left, right, size, content),
-            "tenth_overlap": measures.top_overlap(left, right, measures.tenth(content), content),
-            "jsd": torch.where(undefined, torch.nan, apart),
-        }
-        if subject.words is not None:
-            own = None if self.function_words is None else tuple(self.function_words)
-            excluded = is_function_word(tuple(subject.words), own).to(subject.batch.ids.device)
-            words = content & ~excluded[subject.batch.ids]
-            statistics["tau_words"] = measures.kendall_tau(left, right, words)
+        words = self.content_words(subject)
+        if words is not None:
             yield Measurement("content_words", words.sum(-1))
+
+        pairs = self.pairs(scores)
+        left = torch.stack([scores[first] for first, _ in pairs])
+        right = torch.stack([scores[second] for _, second in pairs])
+        statistics = self.agreement(left, right, content)
+        if words is not None:
+            statistics["tau_words"] = measures.kendall_tau(left, right, words)
         for metric, values in statistics.items():
-            for name, value in zip(names, values, strict=True):
-                yield Measurement(f"{metric}_{name}", value)
+            for pair, value in zip(pairs, values, strict=True):
+                yield Measurement(f"{metric}_{'_'.join(pair)}", value)
 
         attention = scores.pop("attention")
         noise = draws.uniform(1, content, subject.batch.example_id)
-        shuffled = permute_attention(attention, content, noise)
+        shuffled = permute_attention(attention, content, noise)[0]
         for name, importance in scores.items():
-            yield Measurement(
-                f"tau_shuffled_{name}", measures.kendall_tau(shuffled[0], importance, content)
-            )
+            tau = measures.kendall_tau(shuffled, importance, content)
+            yield Measurement(f"tau_shuffled_{name}", tau)
+
         length = content.sum(-1).double()
         # one position is neither even nor uneven
         most = torch.where(length > 1, length.log(), torch.nan)
         yield Measurement("attention_evenness", measures.entropy(attention, content) / most)
         yield from self.notes(subject)
 
+    def pairs(self, scores: Mapping[str, Tensor]) -> list[Pair]:
+        """Attention with each other importance, then the ceilings that are among the scores."""
+        pairs = [("attention", name) for name in scores if name != "attention"]
+        pairs += [(a, b) for a, b in self.ceilings if a in scores and b in scores]
+        return pairs
+
+    def agreement(
+        self,
+        left: Float[Tensor, "pairs batch seq"],
+        right: Float[Tensor, "pairs batch seq"],
+        content: Bool[Tensor, "batch seq"],
+    ) -> dict[str, Float[Tensor, "pairs batch"]]:
+        """Metric → how far the two scores of each pair agree over the content."""
+        tau, p = measures.kendall_tau_test(left, right, content)
+        top = torch.full(content.shape[:1], self.top, device=content.device)
+        jsd = measures.jensen_shannon(
+            measures.normalised(left, content), measures.normalised(right, content), content
+        )
+        # leave-one-out is NaN outside content too, where nothing was removed
+        undefined = undefined_in(left, content) | undefined_in(right, content)
+        return {
+            "tau": tau,
+            "p": p,
+            "spearman": measures.spearman(left, right, content),
+            "top_tau": measures.top_tau(left, right, self.top, content),
+            "top_overlap": measures.top_overlap(left, right, top, content),
+            "tenth_overlap": measures.top_overlap(left, right, measures.tenth(content), content),
+            "jsd": torch.where(undefined, torch.nan, jsd),
+        }
+
+    def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:
+        """The content that is no function word; None where the vocabulary is not known."""
+        if subject.words is None:
+            return None
+        listed = None if self.function_words is None else tuple(self.function_words)
+        excluded = is_function_word(tuple(subject.words), listed).to(subject.batch.ids.device)
+        return subject.outputs.content & ~excluded[subject.batch.ids]
+
+
+# Its headlines and claims
 
 NEARLY_EVEN = 0.95
 """Attention whose entropy is a larger share of ln n has hardly an order that could agree with
 anything."""
+PUBLISHED: dict[Pair, str] = {
+    ("attention", "gradient"): "tau_attention_gradient",
+    ("attention", "leave_one_out"): "tau_attention_loo",
+    ("gradient", "leave_one_out"): "tau_gradient_loo",
+}
+"""Pair → what its published numbers begin with."""
 
 
-def _of_pair(first: str, second: str, words: str) -> tuple[Headline, ...]:
+def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
+    """Those of attention and each importance, with how large |τ| is by chance; then ceilings."""
+    compared = importances_in(results, PROBE, "tau_attention_")
+    titles = {name: facts.ascii_title for name, facts in compared.items()}
+    headlines: list[Headline] = []
+    for name, importance in titles.items():
+        headlines += _pair_headlines("attention", name, f"attention, {importance}")
+        shuffled = f"tau_shuffled_{name}"
+        headlines.append(
+            Headline(
+                shuffled,
+                f"|tau|(shuffled attention, {importance})",
+                name=f"{shuffled}_absolute",
+                transform=np.abs,
+            )
+        )
+
+    endings = importances_in(results, PROBE, "tau_")
+    rivals = [name for name in importances_in(results, PROBE, "tau_shuffled_") if name in titles]
+    for first, second in permutations(rivals, 2):
+        if f"{first}_{second}" in endings:
+            headlines += _pair_headlines(first, second, f"{titles[first]}, {titles[second]}")
+    return tuple(headlines)
+
+
+def _pair_headlines(first: str, second: str, titles: str) -> tuple[Headline, ...]:
     pair = f"{first}_{second}"
-    paper = PUBLISHED.get((first, second))
     tau = f"tau_{pair}"
     p = f"p_{pair}"
-    mean, std, fraction = (
-        paper and f"{paper}_{kind}" for kind in ("mean", "std", "fraction_significant")
-    )
+    paper = PUBLISHED.get((first, second))
     return (
-        Headline(tau, f"tau({words})", mean, by_class=True),
-        Headline(tau, "  standard deviation", std, by_class=True, name=f"{tau}_std", spread=True),
+        Headline(tau, f"tau({titles})", paper and f"{paper}_mean", by_class=True),
+        Headline(
+            tau,
+            "  standard deviation",
+            paper and f"{paper}_std",
+            by_class=True,
+            name=f"{tau}_std",
+            spread=True,
+        ),
         Headline(
             p,
             "  share with p <= 0.05",
-            fraction,
+            paper and f"{paper}_fraction_significant",
             by_class=True,
             name=f"significant_{pair}",
             transform=as_truth(lambda p: p <= 0.05),
@@ -201,138 +263,6 @@ def _of_pair(first: str, second: str, words: str) -> tuple[Headline, ...]:
         Headline(f"top_tau_{pair}", "  tau of the top tokens"),
         Headline(f"top_overlap_{pair}", "  overlap of the top tokens"),
     )
-
-
-EDGES = np.linspace(-1, 1, 41)
-OVERLAID = 3
-"""The most classes that can be told apart on top of each other; more are drawn in rows above each
-other."""
-Pair = tuple[str, str]
-PUBLISHED: dict[Pair, str] = {
-    ("attention", "gradient"): "tau_attention_gradient",
-    ("attention", "leave_one_out"): "tau_attention_loo",
-    ("gradient", "leave_one_out"): "tau_gradient_loo",
-}
-"""Pair → what its published numbers begin with."""
-
-
-def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None = None) -> Figure:
-    """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from
-    −1 to 1, a dashed line at the mean. More than three classes are drawn in rows above each other,
-    all to one scale.
-
-    Jain & Wallace's figures 2 and 3.
-    """
-    metric = f"tau_{'_'.join(pair)}"
-    panels = facets(per_example(results, PROBE, (metric, "predicted_class")))
-    split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
-    names = max(([name for name, _ in groups] for groups in split), key=len)
-    values = [[rows[metric].dropna().to_numpy() for _, rows in groups] for groups in split]
-    shares = [
-        [np.histogram(tau, EDGES)[0] / max(1, len(tau)) for tau in of_panel] for of_panel in values
-    ]
-    in_rows = len(names) > OVERLAID
-    step = (
-        1.1 * float(max(share.max() for of_panel in shares for share in of_panel))
-        if in_rows
-        else 0.0
-    )
-    figure, axes = grid(len(panels), panel_height=0.7 + 0.33 * len(names) if in_rows else 1.75)
-    for panel, facet, of_panel, own in zip(axes, panels, values, shares, strict=True):
-        for place, (tau, share, colour) in enumerate(
-            zip(of_panel, own, CLASS_COLOURS, strict=False)
-        ):
-            base = step * (len(own) - 1 - place)
-            panel.stairs(
-                base + share, EDGES, baseline=base, fill=True, color=colour, alpha=0.35, linewidth=0
-            )
-            panel.stairs(base + share, EDGES, baseline=base, color=colour, linewidth=0.9)
-            if len(tau):
-                top = step or max(one.max() for one in own)
-                panel.plot(
-                    [tau.mean()] * 2, [base, base + top], color=colour, lw=0.8, ls=(0, (3, 2))
-                )
-        _frame(panel, facet.title, facet.rows[metric], scale=not in_rows)
-    from_zero(axes)
-    words = " and ".join(facts_of(name, results, PROBE).title for name in pair)
-    around(
-        figure,
-        x=f"Kendall's τ of {words}",
-        y="share of the class",
-        handles=class_handles(names),
-        heading="predicted",
-    )
-    return figure
-
-
-def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Density of Kendall's τ per predicted class for each pair of measures, beside that of a
-    shuffled attention.
-
-    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. More than
-    three classes are drawn in rows above each other, all to one scale. The shuffled attention
-    (grey) is compared with the measure that the attention is: what an order without meaning gets.
-    """
-    floors = {pair: f"tau_shuffled_{pair[1]}" for pair in PUBLISHED if pair[0] == "attention"}
-    metrics = {pair: f"tau_{'_'.join(pair)}" for pair in PUBLISHED}
-    drawn = []
-    names = list[str]()
-    for facet in facets(
-        per_example(results, PROBE, (*metrics.values(), *floors.values(), "predicted_class"))
-    ):
-        groups = split_by_class(facet.rows, len(CLASS_COLOURS))
-        names = max(names, [name for name, _ in groups], key=len)
-        for pair, metric in metrics.items():
-            samples = [
-                (rows[metric], colour)
-                for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)
-            ]
-            samples += [(facet.rows[floors[pair]], FAINT)] if pair in floors else []
-            drawn.append(
-                (
-                    facet,
-                    pair,
-                    [(*density(tau.dropna().to_numpy()), colour) for tau, colour in samples],
-                )
-            )
-    tallest = max(float(y.max()) for _, _, curves in drawn for _, y, _ in curves)
-    step = 1.1 * tallest if len(names) > OVERLAID else 0.0
-    figure, axes = grid(
-        len(drawn), panel_height=1.03 + 0.33 * len(names) if len(names) >= OVERLAID else 1.75
-    )
-    dashed = (0, (3, 1.5))
-    for panel, (facet, pair, curves) in zip(axes, drawn, strict=True):
-        for place, (x, y, colour) in enumerate(curves):
-            # the lowest row is the shuffled attention's, also where a pair has none
-            base = step * (len(curves) - 1 - place + (pair not in floors))
-            if len(y) != len(x) or not y.any():
-                panel.plot(x, np.full(len(x), base), "|", ms=5, color=colour, clip_on=False)
-                continue
-            if colour != FAINT:
-                panel.fill_between(x, base, base + y, color=colour, alpha=0.3, linewidth=0)
-            panel.plot(x, base + y, color=colour, lw=0.9, ls=dashed if colour == FAINT else "-")
-        heading = (
-            f"{', '.join(facts_of(name, results, PROBE).title for name in pair)} · {facet.title}"
-        )
-        _frame(panel, heading, facet.rows[metrics[pair]], scale=False)
-    from_zero(axes)
-    floor = Line2D([], [], color=FAINT, lw=0.9, ls=dashed, label="shuffled attention")
-    over = "predicted" if len(names) > 1 else None
-    around(
-        figure, x="Kendall's τ", y="density", handles=[*class_handles(names), floor], heading=over
-    )
-    return figure
-
-
-def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool) -> None:
-    if not scale:
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-    axes.axvline(0, lw=0.5, color=INK, zorder=0)
-    axes.set_xlim(-1, 1)
-    axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−.5", "0", ".5", "1"])
-    more = [f"{values.isna().sum():,} undefined"] if values.isna().any() else []
-    title(axes, counted(heading, int(values.notna().sum()), *more))
 
 
 CLAIMS = (
@@ -361,31 +291,171 @@ CLAIMS = (
 with it."""
 
 
-def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
-    """Those of attention and each importance, with how large |τ| is by chance; then those of the
-    pairs without attention."""
-    words = {
-        name: one.ascii_title
-        for name, one in importances_in(results, PROBE, "tau_attention_").items()
-    }
-    headlines: list[Headline] = []
-    for name, importance in words.items():
-        shuffled = f"tau_shuffled_{name}"
-        headlines += _of_pair("attention", name, f"attention, {importance}")
-        headlines.append(
-            Headline(
-                shuffled,
-                f"|tau|(shuffled attention, {importance})",
-                name=f"{shuffled}_absolute",
-                transform=np.abs,
-            )
-        )
-    there = importances_in(results, PROBE, "tau_")
-    others = [name for name in importances_in(results, PROBE, "tau_shuffled_") if name in words]
-    for first, second in permutations(others, 2):
-        if f"{first}_{second}" in there:
-            headlines += _of_pair(first, second, f"{words[first]}, {words[second]}")
-    return tuple(headlines)
+# Its figures
+
+EDGES = np.linspace(-1, 1, 41)
+OVERLAID = 3
+"""The most classes that can be told apart on top of each other; more are drawn in rows above each
+other."""
+DASHES = (0, (3, 1.5))
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The τ of the texts of one class, or those of the shuffled attention."""
+
+    name: str
+    colour: str
+    tau: Float[np.ndarray, "texts"]
+
+    @property
+    def shares(self) -> Float[np.ndarray, "bins"]:
+        """The share of the texts in each bin of `EDGES`."""
+        return np.histogram(self.tau, EDGES)[0] / max(1, len(self.tau))
+
+
+def _samples_by_class(rows: pd.DataFrame, metric: str) -> list[_Sample]:
+    groups = split_by_class(rows, len(CLASS_COLOURS))
+    return [
+        _Sample(name, colour, group[metric].dropna().to_numpy())
+        for (name, group), colour in zip(groups, CLASS_COLOURS, strict=False)
+    ]
+
+
+def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None = None) -> Figure:
+    """Histogram of Kendall's τ per predicted class, one panel per data set and model.
+
+    40 bins from −1 to 1, a dashed line at the mean. More than three classes are drawn in rows above
+    each other, all to one scale.
+
+    Jain & Wallace's figures 2 and 3.
+    """
+    metric = f"tau_{'_'.join(pair)}"
+    panels = facets(per_example(results, PROBE, (metric, "predicted_class")))
+    samples = [_samples_by_class(facet.rows, metric) for facet in panels]
+    names = [sample.name for sample in max(samples, key=len)]
+    in_rows = len(names) > OVERLAID
+    step = 0.0
+    if in_rows:
+        step = 1.1 * max(float(sample.shares.max()) for sample in chain.from_iterable(samples))
+
+    figure, axes = grid(len(panels), panel_height=0.7 + 0.33 * len(names) if in_rows else 1.75)
+    for panel, facet, classes in zip(axes, panels, samples, strict=True):
+        _draw_histograms(panel, classes, step)
+        _frame(panel, facet.title, facet.rows[metric], scale=not in_rows)
+    from_zero(axes)
+    titles = " and ".join(facts_of(name, results, PROBE).title for name in pair)
+    around(
+        figure,
+        x=f"Kendall's τ of {titles}",
+        y="share of the class",
+        handles=class_handles(names),
+        heading="predicted",
+    )
+    return figure
+
+
+def _draw_histograms(panel: Axes, classes: list[_Sample], step: float) -> None:
+    """Each class's histogram, `step` above the next class's; 0 draws them on top of each other."""
+    height = step or max(float(sample.shares.max()) for sample in classes)
+    for place, sample in enumerate(classes):
+        base = step * (len(classes) - 1 - place)
+        top = base + sample.shares
+        colour = sample.colour
+        panel.stairs(top, EDGES, baseline=base, fill=True, color=colour, alpha=0.35, linewidth=0)
+        panel.stairs(top, EDGES, baseline=base, color=colour, linewidth=0.9)
+        if len(sample.tau):
+            mean = sample.tau.mean()
+            panel.plot([mean, mean], [base, base + height], color=colour, lw=0.8, ls=(0, (3, 2)))
+
+
+def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Density of Kendall's τ per predicted class and pair of measures, beside a shuffled attention.
+
+    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. More than
+    three classes are drawn in rows above each other, all to one scale. The shuffled attention
+    (grey) is compared with the measure that the attention is: what an order without meaning gets.
+    """
+    metrics = [f"tau_{'_'.join(pair)}" for pair in PUBLISHED]
+    shuffled = [_shuffled(pair) for pair in PUBLISHED if pair[0] == "attention"]
+    rows = per_example(results, PROBE, (*metrics, *shuffled, "predicted_class"))
+    panels = [_DensityPanel.of(facet, pair) for facet in facets(rows) for pair in PUBLISHED]
+    names = max((panel.names for panel in panels), key=len)
+    step = 0.0
+    if len(names) > OVERLAID:
+        step = 1.1 * max(panel.height for panel in panels)
+
+    panel_height = 1.03 + 0.33 * len(names) if len(names) >= OVERLAID else 1.75
+    figure, axes = grid(len(panels), panel_height=panel_height)
+    for axis, panel in zip(axes, panels, strict=True):
+        panel.draw(axis, step)
+        titles = ", ".join(facts_of(name, results, PROBE).title for name in panel.pair)
+        tau = panel.facet.rows[f"tau_{'_'.join(panel.pair)}"]
+        _frame(axis, f"{titles} · {panel.facet.title}", tau, scale=False)
+    from_zero(axes)
+    floor = Line2D([], [], color=FAINT, lw=0.9, ls=DASHES, label="shuffled attention")
+    around(
+        figure,
+        x="Kendall's τ",
+        y="density",
+        handles=[*class_handles(names), floor],
+        heading="predicted" if len(names) > 1 else None,
+    )
+    return figure
+
+
+def _shuffled(pair: Pair) -> str:
+    return f"tau_shuffled_{pair[1]}"
+
+
+@dataclass(frozen=True)
+class _DensityPanel:
+    """One data set and model, one pair: the τ of every class, and of the shuffled attention."""
+
+    facet: Facet
+    pair: Pair
+    names: list[str]
+    samples: list[_Sample]
+    curves: list[tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of(cls, facet: Facet, pair: Pair) -> "_DensityPanel":
+        samples = _samples_by_class(facet.rows, f"tau_{'_'.join(pair)}")
+        names = [sample.name for sample in samples]
+        if pair[0] == "attention":
+            floor = facet.rows[_shuffled(pair)].dropna().to_numpy()
+            samples.append(_Sample("shuffled attention", FAINT, floor))
+        return cls(facet, pair, names, samples, [density(sample.tau) for sample in samples])
+
+    @property
+    def height(self) -> float:
+        return max(float(y.max()) for _, y in self.curves)
+
+    def draw(self, axes: Axes, step: float) -> None:
+        """The curves, `step` above each other; 0 draws them on top of each other."""
+        # the lowest row is the shuffled attention's, also where a pair has none
+        lowest = 0 if self.pair[0] == "attention" else 1
+        for place, (sample, (x, y)) in enumerate(zip(self.samples, self.curves, strict=True)):
+            base = step * (len(self.curves) - 1 - place + lowest)
+            colour = sample.colour
+            if len(y) != len(x) or not y.any():  # too few values for a curve
+                axes.plot(x, np.full(len(x), base), "|", ms=5, color=colour, clip_on=False)
+            elif colour == FAINT:
+                axes.plot(x, base + y, color=colour, lw=0.9, ls=DASHES)
+            else:
+                axes.fill_between(x, base, base + y, color=colour, alpha=0.3, linewidth=0)
+                axes.plot(x, base + y, color=colour, lw=0.9)
+
+
+def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool) -> None:
+    if not scale:
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    axes.axvline(0, lw=0.5, color=INK, zorder=0)
+    axes.set_xlim(-1, 1)
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−.5", "0", ".5", "1"])
+    remarks = [f"{values.isna().sum():,} undefined"] if values.isna().any() else []
+    title(axes, counted(heading, int(values.notna().sum()), *remarks))
 
 
 READING = Reading(
@@ -409,20 +479,25 @@ READING = Reading(
     ),
     headlines=(Headline("attention_evenness", "evenness of the attention (1: uniform)"),),
     drawings=(
-        *(
-            Drawing(
-                f"correlation_{name}",
-                partial(histogram, ("attention", name)),
-                (f"tau_attention_{name}", "predicted_class"),
-                optional=(),
-            )
-            for name in ("gradient", "leave_one_out")
+        Drawing(
+            "correlation_gradient",
+            partial(histogram, ("attention", "gradient")),
+            ("tau_attention_gradient", "predicted_class"),
+            optional=(),
+        ),
+        Drawing(
+            "correlation_leave_one_out",
+            partial(histogram, ("attention", "leave_one_out")),
+            ("tau_attention_leave_one_out", "predicted_class"),
+            optional=(),
         ),
         Drawing(
             "correlation_densities",
             densities,
             (
-                *(f"tau_{'_'.join(pair)}" for pair in PUBLISHED),
+                "tau_attention_gradient",
+                "tau_attention_leave_one_out",
+                "tau_gradient_leave_one_out",
                 "tau_shuffled_gradient",
                 "predicted_class",
             ),

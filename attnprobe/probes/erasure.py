@@ -1,14 +1,17 @@
-"""How many items must go before the decision flips, in which order? (Serrano & Smith 2019, section
-5)"""
+"""How many items must go before the decision flips, in which order?
+
+Serrano & Smith 2019, section 5.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool, Float, Int
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -35,7 +38,13 @@ from attnprobe.evidence.reading import (
 from attnprobe.evidence.statistics import mean_in_columns, rank_biserial, wilson
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.checks import LEAST_MASS
-from attnprobe.exact.erasure import decision, erase_in_order, smallest_winning_set
+from attnprobe.exact.erasure import (
+    WinningSet,
+    decision,
+    erase_in_order,
+    smallest_winning_set,
+)
+from attnprobe.exact.flipping import FlippingSet, OvertakingSets
 from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, facet_grid, grid, title
 from attnprobe.plots.style import FAINT, INK, OPTIMUM, box
 from attnprobe.probes.base import (
@@ -48,13 +57,14 @@ from attnprobe.probes.base import (
     positions,
     undefined_in,
 )
+from attnprobe.results.pivot import Facet
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
-"""The published tests' gradient is by the weight."""
+"""The gradient of the published tests is that by the attention weight."""
 NEVER_FLIPS = 0
 FLIPS_BY_BIAS = 1
 FLIPS = 2
-"""Values of `status_…`."""
+"""Values of `status_…`: no erasure flips the decision, erasing everything does, less does."""
 PAIRS = (
     ("gradient", "attention"),
     ("gradient_attention", "attention"),
@@ -133,13 +143,12 @@ METRICS = (
 
 @dataclass
 class Erasure(RankingProbe):
-    """Erase items in the order of a ranking, renormalising, until the decision flips; and the
-    fewest that do it.
+    """Erase items in the order of a ranking, renormalising, until the decision flips.
 
     Rankings: the importances, highest score first; `random` (one random order); and with a linear
-    decoder `optimal` (the smallest flipping set). Of an order that does not flip the decision
-    before everything is erased, what it removes is NaN; where two are compared it needs more than
-    any. The published code counts it as a flip at fraction 1 where only the bias decides otherwise
+    decoder `optimal` (the smallest flipping set). Where an order does not flip the decision before
+    everything is erased, what it removes is NaN; where two are compared it needs more than any. The
+    published code counts it as a flip at fraction 1 where only the bias decides otherwise
     (`status_…` 1).
 
     Attributes:
@@ -166,104 +175,163 @@ class Erasure(RankingProbe):
 
     @property
     def peak_buffers(self) -> int:
-        return 20 + 2 * self.random_orders  # the noise, and its copy among the rankings
+        """The noise of the random orders, and its copy among the rankings."""
+        return 20 + 2 * self.random_orders
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield what each ranking removes, how the rankings compare, and what each class needs."""
         readout = subject.readout
-        noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
-        nothing = readout.unattended  # by the decoder's bias alone, with everything erased
-        never = torch.zeros_like(readout.content[:, 0])
-        length = readout.content.sum(-1)
-        by_bias = never if nothing is None else nothing.argmax(-1) != decision(readout)
+        bias_flips = flips_by_bias(readout)
+        removals: dict[str, Removal] = {}
         optimal = None
-        counts: dict[str, Tensor] = {}
         if readout.position_logits is not None:
             smallest = smallest_flipping_set(
                 readout.attention, readout.position_logits, readout.content
             )
-            counts["optimal"] = optimal = smallest.size
-            mass = torch.where(smallest.members, readout.attention, 0).sum(-1)
-            yield from _removed("optimal", optimal, mass, by_bias, never, length)
-            yield Measurement("never_flips", optimal < 0)
-            there = readout.content & (optimal > 0).unsqueeze(-1)
-            yield Measurement("smallest_set", smallest.members.double(), positions(there))
+            optimal = optimal_removal(readout, smallest)
+            removals["optimal"] = optimal
+            yield from removal_measurements("optimal", optimal, readout, bias_flips)
+            yield Measurement("never_flips", smallest.size < 0)
+            step = positions(readout.content & (smallest.size > 0).unsqueeze(-1))
+            yield Measurement("smallest_set", smallest.members.double(), step)
+
         # the random orders are this probe's own
         scores = {
             self.label(name): values
             for name, values in self.scores(subject).items()
             if name != "random"
         }
-        orders = [*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise]
-        erased = erase_in_order(readout, torch.cat(orders))
+        noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
+        orders = [values.nan_to_num(nan=0).unsqueeze(0) for values in scores.values()]
+        erased = erase_in_order(readout, torch.cat([*orders, noise]))
         for number, name in enumerate([*scores, "random"]):
-            counts[name] = erased.count[number]
-            unknown = undefined_in(scores[name], readout.content) if name in scores else never
-            yield from _removed(name, counts[name], erased.mass[number], by_bias, unknown, length)
+            removal = Removal(erased.count[number], erased.mass[number])
+            if name in scores:
+                removal = replace(removal, undefined=undefined_in(scores[name], readout.content))
+            removals[name] = removal
+            yield from removal_measurements(name, removal, readout, bias_flips)
             if optimal is not None:
-                regret = (counts[name] - optimal).double()
-                yield Measurement(
-                    f"regret_{name}", regret.where((counts[name] > 0) & ~unknown, torch.nan)
-                )
-        random = erased.count[len(scores) :]
-        times = (random > 0).sum(0)
-        total = torch.where(random > 0, random, 0).sum(0).double() / length
-        yield Measurement(
-            "removed_fraction_random_mean", total / torch.where(times > 0, times, torch.nan)
-        )
-        yield Measurement("flip_share_random", times.double() / len(random))
-        if nothing is not None:
-            yield Measurement("flip_by_bias", by_bias)
+                regret = (removal.count - optimal.count).double()
+                yield Measurement(f"regret_{name}", regret.where(removal.flips, torch.nan))
+
+        yield from random_measurements(erased.count[len(scores) :], readout)
+        if readout.unattended is not None:
+            yield Measurement("flip_by_bias", bias_flips)
         for first, second in PAIRS:
-            if first in counts and second in counts:
-                a = counts[first]
-                b = counts[second]
-                yield Measurement(f"fewer_{first}_than_{second}", (a > 0) & ((b < 0) | (a < b)))
-        if optimal is not None:
-            yield from _towards_each_class(readout, self.nodes if self.wins else None)
+            if first in removals and second in removals:
+                fewer = removals[first].needs_fewer_than(removals[second])
+                yield Measurement(f"fewer_{first}_than_{second}", fewer)
+        if readout.position_logits is not None:
+            yield from class_measurements(readout, self.nodes if self.wins else None)
         yield from self.notes(subject)
 
 
-def _removed(
-    name: str, count: Tensor, mass: Tensor, by_bias: Tensor, undefined: Tensor, length: Tensor
+@dataclass(frozen=True)
+class Removal:
+    """How far one ranking had to be followed in each text.
+
+    Attributes:
+        count: items erased until the decision flips; −1 where it does not.
+        mass: attention that was on them, 0 to 1.
+        undefined: texts in which the ranking has no score for an item; None: no text.
+    """
+
+    count: Int[Tensor, "batch"]
+    mass: Float[Tensor, "batch"]
+    undefined: Bool[Tensor, "batch"] | None = None
+
+    @property
+    def flips(self) -> Bool[Tensor, "batch"]:
+        """The texts whose decision it flips."""
+        flips = self.count > 0
+        return flips if self.undefined is None else flips & ~self.undefined
+
+    def needs_fewer_than(self, rival: "Removal") -> Bool[Tensor, "batch"]:
+        """Where it flips the decision with fewer items; never flipping needs more than any."""
+        return (self.count > 0) & ((rival.count < 0) | (self.count < rival.count))
+
+
+def optimal_removal(readout: Readout, smallest: FlippingSet) -> Removal:
+    """What the smallest flipping set removes."""
+    mass = torch.where(smallest.members, readout.attention, 0).sum(-1)
+    return Removal(smallest.size, mass)
+
+
+def flips_by_bias(readout: Readout) -> Bool[Tensor, "batch"]:
+    """The texts that the decoder's bias decides otherwise, with everything erased."""
+    if readout.unattended is None:
+        return torch.zeros_like(readout.content[:, 0])
+    return readout.unattended.argmax(-1) != decision(readout)
+
+
+def removal_measurements(
+    name: str, removal: Removal, readout: Readout, bias_flips: Bool[Tensor, "batch"]
 ) -> Iterator[Measurement]:
-    flips = (count > 0) & ~undefined
-    number = torch.where(flips, count.double(), torch.nan)
-    yield Measurement(f"removed_count_{name}", number)
-    yield Measurement(f"removed_fraction_{name}", number / length)
-    yield Measurement(f"removed_mass_{name}", torch.where(flips, mass, torch.nan))
-    status = torch.where(flips, FLIPS, torch.where(by_bias, FLIPS_BY_BIAS, NEVER_FLIPS)).double()
-    yield Measurement(f"status_{name}", torch.where(undefined, torch.nan, status))
+    """The four metrics of one ranking."""
+    flips = removal.flips
+    count = torch.where(flips, removal.count.double(), torch.nan)
+    yield Measurement(f"removed_count_{name}", count)
+    yield Measurement(f"removed_fraction_{name}", count / readout.content.sum(-1))
+    yield Measurement(f"removed_mass_{name}", torch.where(flips, removal.mass, torch.nan))
+
+    status = torch.where(bias_flips, FLIPS_BY_BIAS, NEVER_FLIPS)
+    status = torch.where(flips, FLIPS, status).double()
+    if removal.undefined is not None:
+        status = torch.where(removal.undefined, torch.nan, status)
+    yield Measurement(f"status_{name}", status)
 
 
-def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurement]:
-    """The fewest items after which each other class is ahead of the decision and, given `nodes`, of
-    every class."""
+def random_measurements(
+    counts: Int[Tensor, "orders batch"], readout: Readout
+) -> Iterator[Measurement]:
+    """How many of the random orders flip the decision, and the share that these remove."""
+    flips = counts > 0
+    flipping = flips.sum(0)
+    total = torch.where(flips, counts, 0).sum(0).double() / readout.content.sum(-1)
+    mean = total / torch.where(flipping > 0, flipping, torch.nan)
+    yield Measurement("removed_fraction_random_mean", mean)
+    yield Measurement("flip_share_random", flipping.double() / len(counts))
+
+
+def class_measurements(readout: Readout, nodes: int | None) -> Iterator[Measurement]:
+    """The fewest items after which each other class is ahead, with a linear decoder.
+
+    Args:
+        readout: has position logits.
+        nodes: None: only until it is ahead of the decision; else also until it is ahead of every
+            class, by branch and bound with this many nodes.
+    """
     logits = readout.position_logits
-    attention = readout.attention
     assert logits is not None
-    sets = smallest_overtaking_sets(attention, logits, readout.content)
+    sets = smallest_overtaking_sets(readout.attention, logits, readout.content)
     classes = torch.arange(logits.shape[-1], device=logits.device)
     step = torch.where(classes == sets.decision.unsqueeze(-1), torch.nan, classes.double())
-    yield Measurement(
-        "overtake_size", torch.where(sets.size > 0, sets.size.double(), torch.nan), step
-    )
-    if nodes is None:
-        return
-    size, bound, exact = torch.full(
-        (3, *sets.size.shape), torch.nan, dtype=torch.float64, device=logits.device
-    )
-    weighted = (attention.unsqueeze(-1) * logits).cpu().numpy()
-    plain = logits.cpu().numpy()
+    size = torch.where(sets.size > 0, sets.size.double(), torch.nan)
+    yield Measurement("overtake_size", size, step)
+    if nodes is not None:
+        yield from win_measurements(readout, sets, step, nodes)
+
+
+def win_measurements(
+    readout: Readout, sets: OvertakingSets, step: Float[Tensor, "batch classes"], nodes: int
+) -> Iterator[Measurement]:
+    """The fewest items after which each other class is ahead of every class, or bounds of it."""
+    logits = readout.position_logits
+    assert logits is not None
+    size = torch.full(sets.size.shape, torch.nan, dtype=torch.float64, device=logits.device)
+    bound = size.clone()
+    exact = size.clone()
+    contributions = (readout.attention.unsqueeze(-1) * logits).cpu().numpy()
+    scores = logits.cpu().numpy()
     content = readout.content.cpu().numpy()
-    for row, chosen in enumerate(sets.decision.tolist()):
-        items = weighted[row][content[row]].T
-        scores = plain[row][content[row]].T
-        for rival in range(len(items)):
-            if rival == chosen:
+    for row, decided in enumerate(sets.decision.tolist()):
+        inside = content[row]
+        for rival in range(logits.shape[-1]):
+            if rival == decided:
                 continue
-            others = [other for other in range(len(items)) if other != rival]
-            least = LEAST_MASS * np.abs(scores[rival] - scores[others]).max(1)
-            smallest = smallest_winning_set(items[rival] - items[others], least=least, nodes=nodes)
+            smallest = _winning_set(
+                contributions[row][inside].T, scores[row][inside].T, rival, nodes
+            )
             size[row, rival] = smallest.size if smallest.size >= 0 else torch.nan
             bound[row, rival] = smallest.bound if smallest.bound >= 0 else torch.nan
             exact[row, rival] = smallest.size == smallest.bound
@@ -272,122 +340,145 @@ def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measure
     yield Measurement("wins_exact", exact, step)
 
 
-OWN = {"random": Facts("random", INK), "optimal": Facts("optimal", OPTIMUM)}
+def _winning_set(
+    contributions: Float[np.ndarray, "classes items"],
+    logits: Float[np.ndarray, "classes items"],
+    rival: int,
+    nodes: int,
+) -> WinningSet:
+    """What must go for the rival to beat every other class, by more than rounding."""
+    ahead = contributions[rival] - np.delete(contributions, rival, axis=0)
+    least = LEAST_MASS * np.abs(logits[rival] - np.delete(logits, rival, axis=0)).max(1)
+    return smallest_winning_set(ahead, least=least, nodes=nodes)
+
+
+# Its tables
+
+RANKINGS = {"random": Facts("random", INK), "optimal": Facts("optimal", OPTIMUM)}
 """Orders that are the probe's own and no importances."""
 
 
-def looks_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str, Facts]:
-    """The rankings that the table has numbers of this kind of, random first and optimal last."""
+def facts_of_ranking(name: str, results: pd.DataFrame) -> Facts:
+    """Title and colour of a ranking, an importance or one of the probe's own."""
+    return RANKINGS.get(name, facts_of(name, results, "erasure"))
+
+
+def rankings_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str, Facts]:
+    """The rankings of which the table has numbers of this kind, random first and optimal last."""
     names = [
         name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"
     ]
-    names.sort(key=lambda name: (name == "optimal") - (name == "random"))
-    return {name: OWN.get(name, facts_of(name, results, "erasure")) for name in names}
+    names.sort(key=lambda name: {"random": 0, "optimal": 2}.get(name, 1))
+    return {name: facts_of_ranking(name, results) for name in names}
 
 
 def pair_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Every two rankings compared example by example, in shares of all `n` examples: the first
-    `needs fewer` (with Wilson's 95 % interval), `tie`, `needs more`, `neither flips`; and the
-    matched-pairs `rank-biserial` correlation of the numbers needed (Kerby 2014), 1 where the first
-    always needs fewer. A ranking that never flips needs one more than there are."""
-    looks = looks_in(results, "removed_count")
+    """Every two rankings compared example by example, in shares of all `n` examples.
+
+    A ranking that never flips needs one item more than there are.
+
+    Returns:
+        A row per data set, model and pair: the first `needs fewer` (with Wilson's 95 % interval),
+        `tie`, `needs more`, `neither flips`; and the matched-pairs `rank-biserial` correlation of
+        the numbers needed (Kerby 2014), 1 where the first always needs fewer.
+    """
+    rankings = rankings_in(results, "removed_count")
+    if len(rankings) < 2:
+        return pd.DataFrame()
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        counts = {name: rows[f"removed_count_{name}"].to_numpy() for name in looks}
-        never = rows["content_length"].to_numpy() + 1
-        for first, second in permutations(looks, 2):
-            a, b = (
-                np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second)
-            )
-            neither = np.isnan(counts[first]) & np.isnan(counts[second])
-            fewer, low, high = wilson((a < b).sum(), len(a))
-            ties = float(((a == b) & ~neither).mean())
-            yield {
-                "ranking": looks[first].title,
-                "against": looks[second].title,
-                "needs fewer": fewer,
-                "low": low,
-                "high": high,
-                "tie": ties,
-                "needs more": float((a > b).mean()),
-                "neither flips": float(neither.mean()),
-                "rank-biserial": rank_biserial(b - a),
-                "n": len(a),
-            }
+        for first, second in permutations(rankings, 2):
+            names = {"ranking": rankings[first].title, "against": rankings[second].title}
+            yield names | _compared(rows, first, second)
 
-    metrics = ["content_length", *(f"removed_count_{name}" for name in looks)]
-    return facet_table(results, "erasure", metrics if len(looks) > 1 else [], lines)
+    metrics = ["content_length", *(f"removed_count_{name}" for name in rankings)]
+    return facet_table(results, "erasure", metrics, lines)
 
 
-def _rank_table(results: pd.DataFrame) -> pd.DataFrame:
-    # `share removed where it flips` is over the examples that this ranking flips (the paper's way:
-    # other examples in every row), `share removed` over all that some set flips; `regret` over the
-    # examples that the ranking flips
-    looks = looks_in(results)
+def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, float]:
+    count = rows[f"removed_count_{first}"].to_numpy()
+    rival_count = rows[f"removed_count_{second}"].to_numpy()
+    neither = np.isnan(count) & np.isnan(rival_count)
+    more_than_any = rows["content_length"].to_numpy() + 1
+    needed = np.where(np.isnan(count), more_than_any, count)
+    rival_needed = np.where(np.isnan(rival_count), more_than_any, rival_count)
+
+    fewer, low, high = wilson((needed < rival_needed).sum(), len(rows))
+    return {
+        "needs fewer": fewer,
+        "low": low,
+        "high": high,
+        "tie": float(((needed == rival_needed) & ~neither).mean()),
+        "needs more": float((needed > rival_needed).mean()),
+        "neither flips": float(neither.mean()),
+        "rank-biserial": rank_biserial(rival_needed - needed),
+        "n": len(rows),
+    }
+
+
+def rank_table(results: pd.DataFrame) -> pd.DataFrame:
+    """What each ranking removes, with means and 95 % bootstrap intervals.
+
+    `share removed where it flips` is over the examples that this ranking flips (the paper's way:
+    other examples in every row), `share removed` over all that some set flips; `regret` over the
+    examples that the ranking flips.
+    """
+    rankings = rankings_in(results)
+    if not rankings:
+        return pd.DataFrame()
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        never = rows["never_flips"].to_numpy()
-        for name in looks if (never == 0).any() else ():
-            fraction = rows[f"removed_fraction_{name}"]
-            regret = rows[f"regret_{name}"].to_numpy()
-            if name == "optimal":
-                regret = np.where(never == 0, 0.0, np.nan)
-            yield {
-                "ranking": looks[name].title,
-                "n": int((never == 0).sum()),
-                "it flips": int(fraction.notna().sum()),
-                "share removed where it flips": fraction.mean(),
-                **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
-                **mean_in_columns("regret", regret, 0),
-            }
+        if (rows["never_flips"] == 0).any():
+            for name, facts in rankings.items():
+                yield {"ranking": facts.title} | _removed(rows, name)
 
-    metrics = [
-        "never_flips",
-        *(f"{kind}_{name}" for name in looks for kind in ("removed_fraction", "regret")),
-    ]
-    return facet_table(results, "erasure", metrics if looks else [], lines)
+    metrics = ["never_flips"]
+    for name in rankings:
+        metrics += [f"removed_fraction_{name}", f"regret_{name}"]
+    return facet_table(results, "erasure", metrics, lines)
+
+
+def _removed(rows: pd.DataFrame, name: str) -> dict[str, float]:
+    never = rows["never_flips"].to_numpy()
+    fraction = rows[f"removed_fraction_{name}"]
+    regret = rows[f"regret_{name}"].to_numpy()
+    if name == "optimal":
+        regret = np.where(never == 0, 0.0, np.nan)
+    return {
+        "n": int((never == 0).sum()),
+        "it flips": int(fraction.notna().sum()),
+        "share removed where it flips": fraction.mean(),
+        **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
+        **mean_in_columns("regret", regret, 0),
+    }
 
 
 def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
-    """Share of the items that an order needs: all (1) where it does not flip what can be flipped,
-    and NaN where nothing can be. So all orders are compared on the same examples."""
-    return np.where(never_flips == 0, np.where(np.isnan(fraction), 1.0, fraction), np.nan)
+    """Share of the items that an order needs, on the same examples for all orders.
+
+    All (1) where the order does not flip what can be flipped, and NaN where nothing can be.
+    """
+    needed = np.where(np.isnan(fraction), 1.0, fraction)
+    return np.where(never_flips == 0, needed, np.nan)
+
+
+# Its figures
 
 
 def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the items erased until the decision flips, by ranking. Left boxes: the examples that
-    this ranking flips (the paper's). Right boxes: those that all rankings flip but the control,
-    which takes the lowest attention first. Quartiles, median, whiskers from the 5th to the 95th
-    percentile; below, how many examples each left box has.
+    """Share of the items erased until the decision flips, by ranking.
+
+    Left boxes: the examples that this ranking flips (the paper's). Right boxes: those that all
+    rankings flip but the control, which takes the lowest attention first. Quartiles, median,
+    whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
 
     Serrano & Smith's figures 5 and 6.
     """
-    looks = looks_in(results)
-    metrics = [f"removed_fraction_{name}" for name in looks]
+    rankings = rankings_in(results)
+    metrics = [f"removed_fraction_{name}" for name in rankings]
     figure, panels = facet_grid(results, "erasure", metrics, panel_height=2.2, columns=2)
     for panel, facet in panels:
-        columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in looks}
-        common = ~np.logical_or.reduce(
-            [np.isnan(columns[name]) for name in looks if name != "ascending"]
-        )
-        for at, (name, values) in enumerate(columns.items()):
-            box(panel, values, at - 0.18, 0.3, looks[name].colour)
-            box(panel, values[common], at + 0.18, 0.3, FAINT)
-            count = np.count_nonzero(~np.isnan(values))
-            panel.annotate(
-                f"{count:,}",
-                (at, -0.055),
-                ha="center",
-                va="center",
-                fontsize=NOTE_SIZE,
-                color=FAINT,
-            )
-        panel.set_ylim(-0.1, 1.02)
-        panel.set_xlim(-0.6, len(looks) - 0.4)
-        panel.set_xticks(
-            range(len(looks)), [one.title for one in looks.values()], rotation=35, ha="right"
-        )
-        title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
+        _draw_boxes(panel, facet, rankings)
     handles = [
         Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
         Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
@@ -396,29 +487,52 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the examples that can flip which a ranking flips with at most x items more than the
-    smallest set."""
-    looks = looks_in(results, "regret")
-    metrics = [f"regret_{name}" for name in looks]
+def _draw_boxes(panel: Axes, facet: Facet, rankings: dict[str, Facts]) -> None:
+    judged = [f"removed_fraction_{name}" for name in rankings if name != "ascending"]
+    common = facet.rows[judged].notna().all(axis=1).to_numpy()
+    for place, (name, facts) in enumerate(rankings.items()):
+        values = facet.rows[f"removed_fraction_{name}"].to_numpy()
+        box(panel, values, place - 0.18, 0.3, facts.colour)
+        box(panel, values[common], place + 0.18, 0.3, FAINT)
+        panel.annotate(
+            f"{np.count_nonzero(~np.isnan(values)):,}",
+            (place, -0.055),
+            ha="center",
+            va="center",
+            fontsize=NOTE_SIZE,
+            color=FAINT,
+        )
+    panel.set_ylim(-0.1, 1.02)
+    panel.set_xlim(-0.6, len(rankings) - 0.4)
+    titles = [facts.title for facts in rankings.values()]
+    panel.set_xticks(range(len(rankings)), titles, rotation=35, ha="right")
+    title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
+
+
+def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Of the examples that can flip, the share that needs at most x items more than the optimum.
+
+    A line per ranking; the optimum is the smallest set that flips the decision.
+    """
+    rankings = rankings_in(results, "regret")
+    metrics = [f"regret_{name}" for name in rankings]
     figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
-    most = max(
-        [3, *(int(one) for _, facet in panels for one in facet.rows[metrics].max().dropna())]
-    )
+    largest = [facet.rows[metrics].max().max() for _, facet in panels]
+    most = int(np.nanmax([3, *largest]))
     x = np.arange(most + 1)
     ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
     for panel, facet in panels:
         can_flip = facet.rows[facet.rows["never_flips"] == 0]
-        for name, look in looks.items():
+        for name, facts in rankings.items():
             known = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
             share = np.searchsorted(known, x, side="right") / max(1, len(can_flip))
-            panel.step(x + 1, share, where="post", color=look.colour, lw=1.0)
+            panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
         panel.set_xscale("log")
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
         title(panel, counted(facet.title, len(can_flip)))
-    handles = [Line2D([], [], color=one.colour, label=one.title) for one in looks.values()]
+    handles = [Line2D([], [], color=facts.colour, label=facts.title) for facts in rankings.values()]
     around(
         figure,
         x="items more than the smallest flipping set",
@@ -429,16 +543,14 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """In how many percent of the examples the row's ranking flips the decision with fewer items
-    than the column's."""
-    words = [one.title for one in looks_in(results, "removed_count").values()]
+    """Percent of the examples that the row's ranking flips with fewer items than the column's."""
+    titles = [facts.title for facts in rankings_in(results, "removed_count").values()]
     panels = list(pair_table(results).groupby("data and model", sort=False))
     figure, axes = grid(len(panels), panel_height=2.3, columns=2)
     for panel, (name, rows) in zip(axes, panels, strict=True):
-        shares = np.full((len(words), len(words)), np.nan)
-        shares[~np.eye(len(words), dtype=bool)] = rows[
-            "needs fewer"
-        ]  # the table has them in this order
+        shares = np.full((len(titles), len(titles)), np.nan)
+        off_diagonal = ~np.eye(len(titles), dtype=bool)
+        shares[off_diagonal] = rows["needs fewer"]  # the table has them in this order
         cells(
             panel,
             shares,
@@ -448,43 +560,70 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             vmin=0,
             vmax=1.3,
         )
-        panel.set_xticks(range(len(words)), words, rotation=35, ha="right")
-        panel.set_yticks(range(len(words)), words)
+        panel.set_xticks(range(len(titles)), titles, rotation=35, ha="right")
+        panel.set_yticks(range(len(titles)), titles)
         title(panel, counted(str(name), int(rows["n"].iloc[0])), 1.5 * 72)
     around(figure, x="… than this one", y="this ranking needs fewer items …")
     return figure
 
 
+# Its claims
+
+
 def _needs_more(first: str, second: str) -> Measure:
-    # every example has a random order of its own, so the luck of the draw is within the interval
+    """Mean difference of the shares of the items that two orders need.
+
+    Every example has a random order of its own, so the luck of the draw is within the interval.
+    """
+
+    def difference(a: np.ndarray, b: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+        return removal_share(a, never_flips) - removal_share(b, never_flips)
+
     return mean_of(
         f"removed_fraction_{first}",
         f"removed_fraction_{second}",
         "never_flips",
-        value=lambda a, b, never: removal_share(a, never) - removal_share(b, never),
+        value=difference,
         ends=(-1, 1),
     )
 
 
-def _fewer(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    # ties count for neither; an order that never flips needs more than any; NaN where neither flips
-    a, b = (np.where(np.isnan(count), np.inf, count) for count in (attention, gradient))
-    return np.where(np.isinf(a) & np.isinf(b), np.nan, (a < b).astype(float) - (a > b))
+def _fewer(count: np.ndarray, rival_count: np.ndarray) -> np.ndarray:
+    """1 where the first needs fewer items, −1 where the second does, 0 for a tie.
+
+    An order that never flips needs more than any; NaN where neither flips.
+    """
+    a = np.where(np.isnan(count), np.inf, count)
+    b = np.where(np.isnan(rival_count), np.inf, rival_count)
+    compared = np.where(a < b, 1.0, np.where(a > b, -1.0, 0.0))
+    return np.where(np.isinf(a) & np.isinf(b), np.nan, compared)
 
 
-def _ahead_of_midpoint(*fractions: np.ndarray) -> np.ndarray:
-    *orders, never_flips = fractions
-    own, worst, best = (removal_share(fraction, never_flips) for fraction in orders)
-    return (worst + best) / 2 - own
+def _ahead_of_midpoint(
+    attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
+) -> np.ndarray:
+    """How much less attention's order needs than the middle of a random order and the optimum."""
+    worst = removal_share(random, never_flips)
+    best = removal_share(optimal, never_flips)
+    return (worst + best) / 2 - removal_share(attention, never_flips)
+
+
+def _as_the_optimum(regret: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+    """1 where an order needs no more items than the smallest set; NaN where no set flips.
+
+    0 where the order does not flip what the smallest set flips.
+    """
+    return np.where(never_flips == 0, regret < 1, np.nan)
 
 
 SHARES = (
     "difference of the shares of the items removed, mean of the examples that can flip, −1 to 1"
 )
-claim = partial(Claim, criterion="erasure", level="state")
 CLAIMS = (
-    claim(
+    Claim(
         name="attention_beats_random",
+        criterion="erasure",
+        level="state",
         statement="A random order needs more items than attention's until the decision flips",
         source=SOURCE,
         measure=_needs_more("random", "attention"),
@@ -494,8 +633,10 @@ CLAIMS = (
     ),
     # Above 0 would be no test: nothing needs fewer than the optimum. The middle is where "it finds
     # the items that matter" and "it hardly does" are equally far off.
-    claim(
+    Claim(
         name="attention_closer_to_optimal_than_to_random",
+        criterion="erasure",
+        level="state",
         statement="Attention's order is closer to the smallest set than to a random order",
         source=f"{SOURCE}; scale as in Edin et al. 2025",
         measure=mean_of(
@@ -513,15 +654,16 @@ CLAIMS = (
         speaks="for",
         smallest=0.02,
     ),
-    # 0 where the order does not flip what the smallest set flips
-    claim(
+    Claim(
         name="attention_needs_no_more_than_the_optimum",
+        criterion="erasure",
+        level="state",
         statement="For most examples attention's order needs no more items than the smallest set",
         source=f"{SOURCE}; the optimum is attnprobe's",
         measure=share_of(
             "regret_attention",
             "never_flips",
-            value=lambda regret, never_flips: np.where(never_flips == 0, regret < 1, np.nan),
+            value=_as_the_optimum,
         ),
         quantity=(
             "share of the examples that can flip with a regret of no item; more than half is "
@@ -530,8 +672,10 @@ CLAIMS = (
         threshold=0.5,
         speaks="for",
     ),
-    claim(
+    Claim(
         name="attention_beats_gradient",
+        criterion="erasure",
+        level="state",
         statement=(
             "Attention's order needs fewer items than the gradient's more often than the other "
             "way round"
@@ -547,8 +691,10 @@ CLAIMS = (
     ),
     # What the paper finds of the other orders says nothing of attention: the two below speak
     # neither way.
-    claim(
+    Claim(
         name="random_is_worst",
+        criterion="erasure",
+        level="state",
         statement=(
             "A random order needs more items than attention, gradient and gradient × attention "
             "each do"
@@ -556,14 +702,15 @@ CLAIMS = (
         source=SOURCE,
         quantity=f"the least of three: {SHARES}",
         measure=least(
-            *(
-                _needs_more("random", name)
-                for name in ("attention", "gradient", "gradient_attention")
-            )
+            _needs_more("random", "attention"),
+            _needs_more("random", "gradient"),
+            _needs_more("random", "gradient_attention"),
         ),
     ),
-    claim(
+    Claim(
         name="gradient_attention_is_best",
+        criterion="erasure",
+        level="state",
         statement=(
             "Gradient × attention needs fewer items than attention, gradient and a random order "
             "each do"
@@ -571,10 +718,9 @@ CLAIMS = (
         source=SOURCE,
         quantity=f"the least of three: {SHARES}",
         measure=least(
-            *(
-                _needs_more(name, "gradient_attention")
-                for name in ("attention", "gradient", "random")
-            )
+            _needs_more("attention", "gradient_attention"),
+            _needs_more("gradient", "gradient_attention"),
+            _needs_more("random", "gradient_attention"),
         ),
     ),
 )
@@ -582,15 +728,13 @@ CLAIMS = (
 
 def _pair_headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     headlines = []
-    for pair in importances_in(results, "erasure", "fewer_"):
-        names = pair.split("_than_")
-        first, second = (
-            OWN.get(name, facts_of(name, results, "erasure")).ascii_title for name in names
-        )
+    for ending in importances_in(results, "erasure", "fewer_"):
+        first, second = ending.split("_than_")
+        title = facts_of_ranking(first, results).ascii_title
+        rival_title = facts_of_ranking(second, results).ascii_title
+        metric = f"fewer_{ending}"
         headlines.append(
-            Headline(
-                f"fewer_{pair}", f"{first} needs fewer than {second}", published=f"fewer_{pair}"
-            )
+            Headline(metric, f"{title} needs fewer than {rival_title}", published=metric)
         )
     return tuple(headlines)
 
@@ -641,7 +785,7 @@ READING = Reading(
             "does not flip one needs all of its items); regret: items more than the smallest "
             "flipping set. Means with 95 % bootstrap intervals over the examples (Serrano & "
             "Smith 2019, section 5).",
-            _rank_table,
+            rank_table,
             ("never_flips", "removed_fraction_*", "regret_*"),
         ),
         Tabulation(
@@ -662,7 +806,7 @@ READING = Reading(
             optional=("removed_fraction_*",),
         ),
         Drawing(
-            "erasure_regret", regret, ("never_flips", "regret_attention"), optional=("regret_*",)
+            "erasure_regret", regrets, ("never_flips", "regret_attention"), optional=("regret_*",)
         ),
         Drawing(
             "erasure_pairs",
