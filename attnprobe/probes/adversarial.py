@@ -480,16 +480,16 @@ def _near_share(table: pd.DataFrame) -> Evidence | None:
     interval and the certified upper bound for the lower end: that none was found does not say that
     there is none.
     """
-    known = share_of("optimum_jsd", value=is_near)(table)
-    proved = share_of("upper_bound", value=is_near)(table)
-    if known is None or proved is None:
+    evidence = share_of("optimum_jsd", value=is_near)(table)
+    proof = share_of("upper_bound", value=is_near)(table)
+    if evidence is None or proof is None:
         return None
-    return replace(known, low=proved.low)
+    return replace(evidence, low=proof.low)
 
 
-def _missing_jsd(found: np.ndarray, optimum: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _missing_jsd(jsd: np.ndarray, optimum: np.ndarray, reached: np.ndarray) -> np.ndarray:
     """How far the search ended below the optimum, NaN where nothing but the search is known."""
-    return np.where(np.isnan(share), np.nan, optimum - found)
+    return np.where(np.isnan(reached), np.nan, optimum - jsd)
 
 
 CLAIMS = (
@@ -586,8 +586,8 @@ def _is_bracketed(rows: pd.DataFrame) -> bool:
 
 
 def _draw_histograms(panel: Axes, facet: Facet) -> None:
-    found = _shares(facet.rows["found_jsd"])
-    panel.stairs(found, EDGES, fill=True, color=FOUND, alpha=0.55, linewidth=0)
+    searched = _shares(facet.rows["found_jsd"])
+    panel.stairs(searched, EDGES, fill=True, color=FOUND, alpha=0.55, linewidth=0)
     panel.stairs(_shares(facet.rows["optimum_jsd"]), EDGES, color=OPTIMUM, linewidth=1.2)
     remarks = []
     if _is_bracketed(facet.rows):
@@ -601,9 +601,9 @@ def _draw_histograms(panel: Axes, facet: Facet) -> None:
 
 
 def _shares(values: "pd.Series[float]") -> Float[np.ndarray, "bins"]:
-    known = values.dropna().to_numpy()
-    counts, _ = np.histogram(np.clip(known, EDGES[0], EDGES[-1]), EDGES)
-    return counts / max(1, len(known))
+    jsd = values.dropna().to_numpy()
+    counts, _ = np.histogram(np.clip(jsd, EDGES[0], EDGES[-1]), EDGES)
+    return counts / max(1, len(jsd))
 
 
 def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

@@ -130,11 +130,12 @@ class Agreement(Probe):
 
         for measure, importance in importances.items():
             taus = kendall_tau(attentions, importance, content)
-            best = aligned(attention, importance[0], content)
             statistics[f"tau_{measure}_own"] = taus[0]
             statistics[f"tau_{measure}_null"] = taus[1:].mean(0)
             statistics[f"tau_{measure}_spread"] = taus[1:].std(0)
-            statistics[f"tau_{measure}_best"] = kendall_tau(best, importance[0], content)
+            statistics[f"tau_{measure}_best"] = kendall_tau(
+                aligned(attention, importance[0], content), importance[0], content
+            )
         return statistics
 
     def nulls(self, readout: Readout, draws: Draws) -> Float[Tensor, "samples drawn seq"]:

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from scipy import stats
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
@@ -141,9 +143,9 @@ def weighted_tau(
     taus = torch.full(a.shape[:1], torch.nan, dtype=torch.float64)
     for row, inside in enumerate(content.cpu()):
         if inside.sum() > 1:
-            left = a[row].cpu()[inside].numpy()
-            right = b[row].cpu()[inside].numpy()
-            taus[row] = float(stats.weightedtau(left, right, rank=True).statistic)
+            x = a[row].cpu()[inside].numpy()
+            y = b[row].cpu()[inside].numpy()
+            taus[row] = float(stats.weightedtau(x, y, rank=True).statistic)
     return taus
 
 
@@ -177,18 +179,13 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
     """Every pair's agreement, then each importance's floor and ceiling."""
     names, pairs = _importances_and_pairs(results)
+    rows = [(first, names[second].title, f"{first}_and_{second}") for first, second in pairs]
+    rows += [(name, "itself, shuffled (floor)", f"floor_{name}") for name in names]
+    rows += [(name, "itself, redrawn (ceiling)", f"ceiling_{name}") for name in names]
     lines = []
-
-    def add(name: str, against: str, ending: str) -> None:
+    for name, against, ending in rows:
         cells = {"importance": names[name].title, "against": against}
         lines.append((cells, {heading: f"{kind}_{ending}" for kind, heading in KINDS.items()}))
-
-    for first, second in pairs:
-        add(first, names[second].title, f"{first}_and_{second}")
-    for name in names:
-        add(name, "itself, shuffled (floor)", f"floor_{name}")
-    for name in names:
-        add(name, "itself, redrawn (ceiling)", f"ceiling_{name}")
     return mean_table(results, "agreement_matrix", lines)
 
 
@@ -219,22 +216,8 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     for panel, facet in panels:
         matrix = _mean_taus(facet.rows, names, pairs)
         order = clustered(matrix)
-        colours = cells(
-            panel,
-            matrix[np.ix_(order, order)],
-            _no_number if crowded else in_cell,
-            size=6,
-            dark=0.6,
-            cmap="RdBu_r",
-            vmin=-1,
-            vmax=1,
-        )
         titles = [facts[names[place]].title for place in order]
-        rotation = {"rotation": 90, "ha": "center"} if crowded else {"rotation": 35, "ha": "right"}
-        panel.set_xticks(range(len(names)), titles, **rotation)
-        panel.set_yticks(range(len(names)), titles)
-        if crowded:
-            panel.tick_params(axis="both", labelsize=5.5)
+        colours = _draw_matrix(panel, matrix[np.ix_(order, order)], titles, crowded=crowded)
         title(panel, counted(facet.title, len(facet.rows)), 1.5 * 72)
     around(figure)
 
@@ -242,6 +225,27 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     bar = figure.colorbar(colours, ax=[panel for panel, _ in panels], aspect=30, pad=0.02)
     bar.set_label("Kendall's τ")
     return figure
+
+
+def _draw_matrix(panel: Axes, matrix: np.ndarray, titles: list[str], *, crowded: bool) -> AxesImage:
+    colours = cells(
+        panel,
+        matrix,
+        _no_number if crowded else in_cell,
+        size=6,
+        dark=0.6,
+        cmap="RdBu_r",
+        vmin=-1,
+        vmax=1,
+    )
+    places = range(len(titles))
+    if crowded:
+        panel.set_xticks(places, titles, rotation=90, ha="center")
+        panel.tick_params(axis="both", labelsize=5.5)
+    else:
+        panel.set_xticks(places, titles, rotation=35, ha="right")
+    panel.set_yticks(places, titles)
+    return colours
 
 
 def _mean_taus(

@@ -124,26 +124,22 @@ class Correlation(RankingProbe):
             yield Measurement("content_words", words.sum(-1))
 
         pairs = self.pairs(scores)
-        left = torch.stack([scores[first] for first, _ in pairs])
-        right = torch.stack([scores[second] for _, second in pairs])
-        statistics = self.agreement(left, right, content)
+        first = torch.stack([scores[pair[0]] for pair in pairs])
+        second = torch.stack([scores[pair[1]] for pair in pairs])
+        statistics = self.agreement(first, second, content)
         if words is not None:
-            statistics["tau_words"] = measures.kendall_tau(left, right, words)
+            statistics["tau_words"] = measures.kendall_tau(first, second, words)
         for metric, values in statistics.items():
             for pair, value in zip(pairs, values, strict=True):
                 yield Measurement(f"{metric}_{'_'.join(pair)}", value)
 
-        attention = scores.pop("attention")
         noise = draws.uniform(1, content, subject.batch.example_id)
-        shuffled = permute_attention(attention, content, noise)[0]
+        shuffled = permute_attention(scores["attention"], content, noise)[0]
         for name, importance in scores.items():
-            tau = measures.kendall_tau(shuffled, importance, content)
-            yield Measurement(f"tau_shuffled_{name}", tau)
-
-        length = content.sum(-1).double()
-        # one position is neither even nor uneven
-        most = torch.where(length > 1, length.log(), torch.nan)
-        yield Measurement("attention_evenness", measures.entropy(attention, content) / most)
+            if name != "attention":
+                tau = measures.kendall_tau(shuffled, importance, content)
+                yield Measurement(f"tau_shuffled_{name}", tau)
+        yield Measurement("attention_evenness", evenness(scores["attention"], content))
         yield from self.notes(subject)
 
     def pairs(self, scores: Mapping[str, Tensor]) -> list[Pair]:
@@ -154,25 +150,25 @@ class Correlation(RankingProbe):
 
     def agreement(
         self,
-        left: Float[Tensor, "pairs batch seq"],
-        right: Float[Tensor, "pairs batch seq"],
+        first: Float[Tensor, "pairs batch seq"],
+        second: Float[Tensor, "pairs batch seq"],
         content: Bool[Tensor, "batch seq"],
     ) -> dict[str, Float[Tensor, "pairs batch"]]:
         """Metric → how far the two scores of each pair agree over the content."""
-        tau, p = measures.kendall_tau_test(left, right, content)
+        tau, p = measures.kendall_tau_test(first, second, content)
         top = torch.full(content.shape[:1], self.top, device=content.device)
         jsd = measures.jensen_shannon(
-            measures.normalised(left, content), measures.normalised(right, content), content
+            measures.normalised(first, content), measures.normalised(second, content), content
         )
         # leave-one-out is NaN outside content too, where nothing was removed
-        undefined = undefined_in(left, content) | undefined_in(right, content)
+        undefined = undefined_in(first, content) | undefined_in(second, content)
         return {
             "tau": tau,
             "p": p,
-            "spearman": measures.spearman(left, right, content),
-            "top_tau": measures.top_tau(left, right, self.top, content),
-            "top_overlap": measures.top_overlap(left, right, top, content),
-            "tenth_overlap": measures.top_overlap(left, right, measures.tenth(content), content),
+            "spearman": measures.spearman(first, second, content),
+            "top_tau": measures.top_tau(first, second, self.top, content),
+            "top_overlap": measures.top_overlap(first, second, top, content),
+            "tenth_overlap": measures.top_overlap(first, second, measures.tenth(content), content),
             "jsd": torch.where(undefined, torch.nan, jsd),
         }
 
@@ -183,6 +179,15 @@ class Correlation(RankingProbe):
         listed = None if self.function_words is None else tuple(self.function_words)
         excluded = is_function_word(tuple(subject.words), listed).to(subject.batch.ids.device)
         return subject.outputs.content & ~excluded[subject.batch.ids]
+
+
+def evenness(
+    attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Entropy as a share of ln n, 0 to 1 for uniform weights; NaN for a single position."""
+    length = content.sum(-1).double()
+    largest = torch.where(length > 1, length.log(), torch.nan)
+    return measures.entropy(attention, content) / largest
 
 
 # Its headlines and claims
@@ -298,6 +303,14 @@ OVERLAID = 3
 """The most classes that can be told apart on top of each other; more are drawn in rows above each
 other."""
 DASHES = (0, (3, 1.5))
+DENSITY_METRICS = (
+    "tau_attention_gradient",
+    "tau_attention_leave_one_out",
+    "tau_gradient_leave_one_out",
+    "tau_shuffled_gradient",
+    "predicted_class",
+)
+OPTIONAL_DENSITIES = ("tau_shuffled_leave_one_out",)
 
 
 @dataclass(frozen=True)
@@ -334,15 +347,15 @@ def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None =
     panels = facets(per_example(results, PROBE, (metric, "predicted_class")))
     samples = [_samples_by_class(facet.rows, metric) for facet in panels]
     names = [sample.name for sample in max(samples, key=len)]
-    in_rows = len(names) > OVERLAID
+    stacked = len(names) > OVERLAID
     step = 0.0
-    if in_rows:
+    if stacked:
         step = 1.1 * max(float(sample.shares.max()) for sample in chain.from_iterable(samples))
 
-    figure, axes = grid(len(panels), panel_height=0.7 + 0.33 * len(names) if in_rows else 1.75)
+    figure, axes = grid(len(panels), panel_height=0.7 + 0.33 * len(names) if stacked else 1.75)
     for panel, facet, classes in zip(axes, panels, samples, strict=True):
         _draw_histograms(panel, classes, step)
-        _frame(panel, facet.title, facet.rows[metric], scale=not in_rows)
+        _frame(panel, facet.title, facet.rows[metric], scale=not stacked)
     from_zero(axes)
     titles = " and ".join(facts_of(name, results, PROBE).title for name in pair)
     around(
@@ -376,9 +389,7 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     three classes are drawn in rows above each other, all to one scale. The shuffled attention
     (grey) is compared with the measure that the attention is: what an order without meaning gets.
     """
-    metrics = [f"tau_{'_'.join(pair)}" for pair in PUBLISHED]
-    shuffled = [_shuffled(pair) for pair in PUBLISHED if pair[0] == "attention"]
-    rows = per_example(results, PROBE, (*metrics, *shuffled, "predicted_class"))
+    rows = per_example(results, PROBE, (*DENSITY_METRICS, *OPTIONAL_DENSITIES))
     panels = [_DensityPanel.of(facet, pair) for facet in facets(rows) for pair in PUBLISHED]
     names = max((panel.names for panel in panels), key=len)
     step = 0.0
@@ -404,10 +415,6 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def _shuffled(pair: Pair) -> str:
-    return f"tau_shuffled_{pair[1]}"
-
-
 @dataclass(frozen=True)
 class _DensityPanel:
     """One data set and model, one pair: the τ of every class, and of the shuffled attention."""
@@ -420,15 +427,17 @@ class _DensityPanel:
 
     @classmethod
     def of(cls, facet: Facet, pair: Pair) -> "_DensityPanel":
+        """Estimate the densities of one panel."""
         samples = _samples_by_class(facet.rows, f"tau_{'_'.join(pair)}")
         names = [sample.name for sample in samples]
         if pair[0] == "attention":
-            floor = facet.rows[_shuffled(pair)].dropna().to_numpy()
+            floor = facet.rows[f"tau_shuffled_{pair[1]}"].dropna().to_numpy()
             samples.append(_Sample("shuffled attention", FAINT, floor))
         return cls(facet, pair, names, samples, [density(sample.tau) for sample in samples])
 
     @property
     def height(self) -> float:
+        """The largest density."""
         return max(float(y.max()) for _, y in self.curves)
 
     def draw(self, axes: Axes, step: float) -> None:
@@ -494,14 +503,8 @@ READING = Reading(
         Drawing(
             "correlation_densities",
             densities,
-            (
-                "tau_attention_gradient",
-                "tau_attention_leave_one_out",
-                "tau_gradient_leave_one_out",
-                "tau_shuffled_gradient",
-                "predicted_class",
-            ),
-            optional=("tau_shuffled_leave_one_out",),
+            DENSITY_METRICS,
+            optional=OPTIONAL_DENSITIES,
         ),
     ),
 )

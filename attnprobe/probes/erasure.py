@@ -3,8 +3,9 @@
 Serrano & Smith 2019, section 5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -183,17 +184,14 @@ class Erasure(RankingProbe):
         readout = subject.readout
         bias_flips = flips_by_bias(readout)
         removals: dict[str, Removal] = {}
-        optimal = None
         if readout.position_logits is not None:
             smallest = smallest_flipping_set(
                 readout.attention, readout.position_logits, readout.content
             )
-            optimal = optimal_removal(readout, smallest)
-            removals["optimal"] = optimal
-            yield from removal_measurements("optimal", optimal, readout, bias_flips)
-            yield Measurement("never_flips", smallest.size < 0)
-            step = positions(readout.content & (smallest.size > 0).unsqueeze(-1))
-            yield Measurement("smallest_set", smallest.members.double(), step)
+            mass = torch.where(smallest.members, readout.attention, 0).sum(-1)
+            removals["optimal"] = Removal(smallest.size, mass)
+            yield from removal_measurements("optimal", removals["optimal"], readout, bias_flips)
+            yield from smallest_measurements(smallest, readout)
 
         # the random orders are this probe's own
         scores = {
@@ -210,17 +208,14 @@ class Erasure(RankingProbe):
                 removal = replace(removal, undefined=undefined_in(scores[name], readout.content))
             removals[name] = removal
             yield from removal_measurements(name, removal, readout, bias_flips)
-            if optimal is not None:
-                regret = (removal.count - optimal.count).double()
+            if "optimal" in removals:
+                regret = (removal.count - removals["optimal"].count).double()
                 yield Measurement(f"regret_{name}", regret.where(removal.flips, torch.nan))
 
         yield from random_measurements(erased.count[len(scores) :], readout)
         if readout.unattended is not None:
             yield Measurement("flip_by_bias", bias_flips)
-        for first, second in PAIRS:
-            if first in removals and second in removals:
-                fewer = removals[first].needs_fewer_than(removals[second])
-                yield Measurement(f"fewer_{first}_than_{second}", fewer)
+        yield from pair_measurements(removals)
         if readout.position_logits is not None:
             yield from class_measurements(readout, self.nodes if self.wins else None)
         yield from self.notes(subject)
@@ -251,12 +246,6 @@ class Removal:
         return (self.count > 0) & ((rival.count < 0) | (self.count < rival.count))
 
 
-def optimal_removal(readout: Readout, smallest: FlippingSet) -> Removal:
-    """What the smallest flipping set removes."""
-    mass = torch.where(smallest.members, readout.attention, 0).sum(-1)
-    return Removal(smallest.size, mass)
-
-
 def flips_by_bias(readout: Readout) -> Bool[Tensor, "batch"]:
     """The texts that the decoder's bias decides otherwise, with everything erased."""
     if readout.unattended is None:
@@ -279,6 +268,21 @@ def removal_measurements(
     if removal.undefined is not None:
         status = torch.where(removal.undefined, torch.nan, status)
     yield Measurement(f"status_{name}", status)
+
+
+def smallest_measurements(smallest: FlippingSet, readout: Readout) -> Iterator[Measurement]:
+    """Whether no set flips the decision, and the positions of the smallest one that does."""
+    yield Measurement("never_flips", smallest.size < 0)
+    step = positions(readout.content & (smallest.size > 0).unsqueeze(-1))
+    yield Measurement("smallest_set", smallest.members.double(), step)
+
+
+def pair_measurements(removals: Mapping[str, Removal]) -> Iterator[Measurement]:
+    """Which of two rankings needs fewer items, for the `PAIRS` of which both are there."""
+    for first, second in PAIRS:
+        if first in removals and second in removals:
+            fewer = removals[first].needs_fewer_than(removals[second])
+            yield Measurement(f"fewer_{first}_than_{second}", fewer)
 
 
 def random_measurements(
@@ -385,14 +389,14 @@ def pair_table(results: pd.DataFrame) -> pd.DataFrame:
     rankings = rankings_in(results, "removed_count")
     if len(rankings) < 2:
         return pd.DataFrame()
-
-    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for first, second in permutations(rankings, 2):
-            names = {"ranking": rankings[first].title, "against": rankings[second].title}
-            yield names | _compared(rows, first, second)
-
     metrics = ["content_length", *(f"removed_count_{name}" for name in rankings)]
-    return facet_table(results, "erasure", metrics, lines)
+    return facet_table(results, "erasure", metrics, partial(_pair_lines, rankings))
+
+
+def _pair_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    for first, second in permutations(rankings, 2):
+        titles = {"ranking": rankings[first].title, "against": rankings[second].title}
+        yield titles | _compared(rows, first, second)
 
 
 def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, float]:
@@ -426,16 +430,16 @@ def rank_table(results: pd.DataFrame) -> pd.DataFrame:
     rankings = rankings_in(results)
     if not rankings:
         return pd.DataFrame()
-
-    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        if (rows["never_flips"] == 0).any():
-            for name, facts in rankings.items():
-                yield {"ranking": facts.title} | _removed(rows, name)
-
     metrics = ["never_flips"]
     for name in rankings:
         metrics += [f"removed_fraction_{name}", f"regret_{name}"]
-    return facet_table(results, "erasure", metrics, lines)
+    return facet_table(results, "erasure", metrics, partial(_rank_lines, rankings))
+
+
+def _rank_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    if (rows["never_flips"] == 0).any():
+        for name, facts in rankings.items():
+            yield {"ranking": facts.title} | _removed(rows, name)
 
 
 def _removed(rows: pd.DataFrame, name: str) -> dict[str, float]:
@@ -519,19 +523,8 @@ def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
     largest = [facet.rows[metrics].max().max() for _, facet in panels]
     most = int(np.nanmax([3, *largest]))
-    x = np.arange(most + 1)
-    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
     for panel, facet in panels:
-        can_flip = facet.rows[facet.rows["never_flips"] == 0]
-        for name, facts in rankings.items():
-            known = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
-            share = np.searchsorted(known, x, side="right") / max(1, len(can_flip))
-            panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
-        panel.set_xscale("log")
-        panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
-        panel.set_xticks([], minor=True)
-        panel.set_ylim(0, 1.02)
-        title(panel, counted(facet.title, len(can_flip)))
+        _draw_regrets(panel, facet, rankings, most)
     handles = [Line2D([], [], color=facts.colour, label=facts.title) for facts in rankings.values()]
     around(
         figure,
@@ -540,6 +533,21 @@ def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         handles=handles,
     )
     return figure
+
+
+def _draw_regrets(panel: Axes, facet: Facet, rankings: dict[str, Facts], most: int) -> None:
+    can_flip = facet.rows[facet.rows["never_flips"] == 0]
+    x = np.arange(most + 1)
+    for name, facts in rankings.items():
+        regret = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
+        share = np.searchsorted(regret, x, side="right") / max(1, len(can_flip))
+        panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
+    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
+    panel.set_xscale("log")
+    panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
+    panel.set_xticks([], minor=True)
+    panel.set_ylim(0, 1.02)
+    title(panel, counted(facet.title, len(can_flip)))
 
 
 def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -575,17 +583,17 @@ def _needs_more(first: str, second: str) -> Measure:
 
     Every example has a random order of its own, so the luck of the draw is within the interval.
     """
-
-    def difference(a: np.ndarray, b: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
-        return removal_share(a, never_flips) - removal_share(b, never_flips)
-
     return mean_of(
         f"removed_fraction_{first}",
         f"removed_fraction_{second}",
         "never_flips",
-        value=difference,
+        value=_share_difference,
         ends=(-1, 1),
     )
+
+
+def _share_difference(a: np.ndarray, b: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+    return removal_share(a, never_flips) - removal_share(b, never_flips)
 
 
 def _fewer(count: np.ndarray, rival_count: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import MinLen
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -149,100 +149,93 @@ class Faithfulness(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield every importance's curves under every operator, and their summaries."""
-        decision = subject.readout.prediction().argmax(-1, keepdim=True)
-        probability = subject.readout.prediction().gather(-1, decision).squeeze(-1)
-        yield Measurement("probability", probability)
-
+        yield Measurement("probability", decided_probability(subject))
         shares = torch.tensor(sorted({*self.thresholds, *GRID}), dtype=torch.float64)
         for name, scores in self.scores(subject).items():
-            undefined = undefined_in(scores, subject.batch.content)
             for operator in self.operators:
                 ending = f"{name}_by_{operator}"
-                curves = self.curves(subject, scores.nan_to_num(nan=0), operator, shares)
-                deletion = (probability.unsqueeze(-1) - curves.without).masked_fill(
-                    undefined.unsqueeze(-1), torch.nan
-                )
-                insertion = (probability.unsqueeze(-1) - curves.alone).masked_fill(
-                    undefined.unsqueeze(-1), torch.nan
-                )
-                yield Measurement(f"deletion_{ending}", deletion, shares)
-                yield Measurement(f"insertion_{ending}", insertion, shares)
-                for metric, value in self.summaries(deletion, insertion, shares).items():
+                curves = curves_of(subject, scores, operator, shares)
+                yield Measurement(f"deletion_{ending}", curves.deletion, shares)
+                yield Measurement(f"insertion_{ending}", curves.insertion, shares)
+                for metric, value in self.summaries(curves).items():
                     yield Measurement(f"{metric}_{ending}", value)
-                first_flip = curves.first_flip(shares).masked_fill(undefined, torch.nan)
-                yield Measurement(f"flip_share_{ending}", first_flip)
 
             if subject.importance(name).complete:
                 total = subject.cached(subject.importance(name).total)
                 yield Measurement(f"completeness_gap_{name}", (scores.sum(-1) - total).abs())
         yield from self.notes(subject)
 
-    def curves(
-        self,
-        subject: Subject,
-        scores: Float[Tensor, "batch tokens"],
-        operator: str,
-        shares: Float[Tensor, "shares"],
-    ) -> "Curves":
-        """p and the decision as a growing share of the words goes, the highest-scored first."""
-        content = subject.batch.content
-        top = torch.stack(
-            [word_removal.top_words(scores, content, share) for share in shares.tolist()]
-        )
-        kept_words = torch.stack([content & ~top, top])
-        predicted = word_removal.predictions_keeping(subject, kept_words, operator)
-
-        decision = subject.readout.prediction().argmax(-1)
-        index = decision.unsqueeze(-1).expand(*predicted.shape[:-1], 1)
-        p = predicted.gather(-1, index).squeeze(-1)
-        defined = ~predicted[0].isnan().any(-1)
-        flips = (predicted[0].argmax(-1) != decision) & defined
-        return Curves(without=p[0].T, alone=p[1].T, flips=flips.T)
-
-    def summaries(
-        self,
-        deletion: Float[Tensor, "batch shares"],
-        insertion: Float[Tensor, "batch shares"],
-        shares: Float[Tensor, "shares"],
-    ) -> dict[str, Float[Tensor, "batch"]]:
-        """Metric → one number for each text's curve: ERASER's AOPC, and the curve's mean height.
+    def summaries(self, curves: "Curves") -> dict[str, Float[Tensor, "batch"]]:
+        """Metric → a number per text: ERASER's AOPC, a curve's mean height, the first flip.
 
         The deletion curve starts from the whole text, where nothing has fallen yet; the insertion
         curve ends there. A mean height is the area under the trapezoids divided by their width.
         """
-        at_threshold = torch.isin(shares, shares.new_tensor(self.thresholds))
+        shares = curves.shares
+        threshold = torch.isin(shares, shares.new_tensor(self.thresholds))
         on_grid = torch.isin(shares, shares.new_tensor(GRID))
-        grid = shares[on_grid].to(deletion.device)
+        grid = shares[on_grid]
         from_nothing = F.pad(grid, (1, 0), value=0.0)
         to_everything = F.pad(grid, (0, 1), value=1.0)
-        falling = F.pad(deletion[:, on_grid], (1, 0))
-        rising = F.pad(insertion[:, on_grid], (0, 1))
+        falling = F.pad(curves.deletion[:, on_grid], (1, 0))
+        rising = F.pad(curves.insertion[:, on_grid], (0, 1))
         return {
-            "comprehensiveness": deletion[:, at_threshold].mean(-1),
-            "sufficiency": insertion[:, at_threshold].mean(-1),
+            "comprehensiveness": curves.deletion[:, threshold].mean(-1),
+            "sufficiency": curves.insertion[:, threshold].mean(-1),
             "deletion_area": torch.trapezoid(falling, from_nothing) / grid[-1],
             "insertion_area": torch.trapezoid(rising, to_everything) / (1 - grid[0]),
+            "flip_share": curves.first_flip,
         }
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What is predicted of each text as a growing share of its words goes.
+    """What becomes of each text as a growing share of its words goes, the highest-scored first.
 
     Attributes:
-        without: p without the top words, NaN where it is undefined.
-        alone: p with the top words alone, NaN where it is undefined.
-        flips: without the top words the decision is another one.
+        shares: of the words, ascending.
+        deletion: fall of p without the top words, −1 to 1; NaN where it is undefined.
+        insertion: fall of p with the top words alone, −1 to 1; NaN where it is undefined.
+        first_flip: the smallest share whose deletion changes the decision; NaN where none does.
     """
 
-    without: Float[Tensor, "batch shares"]
-    alone: Float[Tensor, "batch shares"]
-    flips: Bool[Tensor, "batch shares"]
+    shares: Float[Tensor, "shares"]
+    deletion: Float[Tensor, "batch shares"]
+    insertion: Float[Tensor, "batch shares"]
+    first_flip: Float[Tensor, "batch"]
 
-    def first_flip(self, shares: Float[Tensor, "shares"]) -> Float[Tensor, "batch"]:
-        """The smallest of the shares whose deletion changes the decision; NaN where none does."""
-        smallest = shares.to(self.flips.device)[self.flips.double().argmax(-1)]
-        return torch.where(self.flips.any(-1), smallest, torch.nan)
+
+def curves_of(
+    subject: Subject,
+    scores: Float[Tensor, "batch tokens"],
+    operator: str,
+    shares: Float[Tensor, "shares"],
+) -> Curves:
+    """The curves of one importance's scores when words go by one operator."""
+    content = subject.batch.content
+    undefined = undefined_in(scores, content)
+    ranked = scores.nan_to_num(nan=0)
+    top = torch.stack([word_removal.top_words(ranked, content, share) for share in shares.tolist()])
+    keep = torch.stack([content & ~top, top])
+    predicted = word_removal.predictions_keeping(subject, keep, operator)
+
+    decision = subject.readout.prediction().argmax(-1)
+    index = decision.unsqueeze(-1).expand(*predicted.shape[:-1], 1)
+    p = predicted.gather(-1, index).squeeze(-1)
+    fall = (decided_probability(subject) - p).masked_fill(undefined, torch.nan)
+
+    shares = shares.to(fall.device)
+    without = predicted[0]
+    flips = (without.argmax(-1) != decision) & ~without.isnan().any(-1)
+    smallest = shares[flips.double().argmax(0)]
+    first_flip = torch.where(flips.any(0) & ~undefined, smallest, torch.nan)
+    return Curves(shares, deletion=fall[0].T, insertion=fall[1].T, first_flip=first_flip)
+
+
+def decided_probability(subject: Subject) -> Float[Tensor, "batch"]:
+    """p, the probability of the predicted class of the whole text, 0 to 1."""
+    prediction = subject.readout.prediction()
+    return prediction.gather(-1, prediction.argmax(-1, keepdim=True)).squeeze(-1)
 
 
 COMPLETE = 1e-3
@@ -256,13 +249,9 @@ def measured(results: pd.DataFrame) -> list[tuple[str, str]]:
     nothing follow in alphabetical order.
     """
     pairs = importances_and_operators(results, "faithfulness", "comprehensiveness_")
-    order = list(results.attrs.get("importances", {}).get("faithfulness", {}))
-
-    def rank(pair: tuple[str, str]) -> tuple[int, tuple[str, str]]:
-        name = pair[0]
-        return (order.index(name) if name in order else len(order)), pair
-
-    return sorted(pairs, key=rank)
+    order = results.attrs.get("importances", {}).get("faithfulness", {})
+    rank = {name: number for number, name in enumerate(order)}
+    return sorted(pairs, key=lambda pair: (rank.get(pair[0], len(rank)), pair))
 
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:

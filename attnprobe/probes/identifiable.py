@@ -6,6 +6,7 @@ For each word, the least and greatest weight in any attention with the identical
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabul
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.measures import jensen_shannon
-from attnprobe.models.base import Model
+from attnprobe.models.base import Model, Summed
 from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
@@ -103,35 +104,22 @@ class Identifiable(Probe):
         summaries = []
         change = 0.0
         for text in range(len(content)):
-            present = summed.attendable[text]
-            weights = summed.weights[text][:, present]
-            word = summed.word[text][present]
             chosen = self.most_attended(attention[text], content[text])
-            ranges = ranges_of_mean(weights, summed.values[text][:, present], word, chosen)
-
+            parts = Parts.of(summed, text)
+            ranges = ranges_of_mean(parts.weights, parts.values, parts.word, chosen)
             low[text, chosen] = ranges.low[chosen].cpu()
             high[text, chosen] = ranges.high[chosen].cpu()
             change = max(change, ranges.moved)
-            top = int(chosen[0])
-            summaries.append(
-                {
-                    "unique": ranges.unique,
-                    "freedom": ranges.freedom,
-                    "parts": int(present.sum()),
-                    "top_weight": float(weights.double().mean(0)[word == top].sum()),
-                    "top_low": float(ranges.low[top]),
-                    "top_high": float(ranges.high[top]),
-                    "top_can_vanish": float(ranges.low[top]) <= NOTHING,
-                    "farthest_jsd": farthest_jsd(ranges, chosen, attention[text], content[text]),
-                }
-            )
+            summary = summary_of(parts, ranges, int(chosen[0]))
+            summary["farthest_jsd"] = farthest_jsd(ranges, chosen, attention[text], content[text])
+            summaries.append(summary)
 
         for metric in READ_METRICS:
-            values = [float(summary[metric]) for summary in summaries]
+            values = [summary[metric] for summary in summaries]
             yield Measurement(metric, torch.tensor(values, dtype=torch.float64))
         step = positions(content.cpu())
-        for metric, weight in {"low": low, "high": high}.items():
-            yield Measurement(metric, weight, torch.where(weight.isnan(), torch.nan, step))
+        yield Measurement("low", low, step.masked_fill(low.isnan(), torch.nan))
+        yield Measurement("high", high, step.masked_fill(high.isnan(), torch.nan))
         yield Note("largest_change_of_output", change, max)
 
     def most_attended(
@@ -141,6 +129,44 @@ class Identifiable(Probe):
         places = content.nonzero()[:, 0]
         order = attention[places].argsort(descending=True, stable=True)
         return places[order][: self.words]
+
+
+class Parts(NamedTuple):
+    """One text's parts that may have weight: tokens or pieces, special ones included.
+
+    Attributes:
+        weights: each row sums to 1.
+        values: what each row sums up.
+        word: position of the word that a part belongs to, −1 for none.
+    """
+
+    weights: Float[Tensor, "rows parts"]
+    values: Float[Tensor, "rows parts size"]
+    word: Int[Tensor, "parts"]
+
+    @classmethod
+    def of(cls, summed: Summed, text: int) -> "Parts":
+        """The parts of one text of a batch."""
+        attendable = summed.attendable[text]
+        return cls(
+            weights=summed.weights[text][:, attendable],
+            values=summed.values[text][:, attendable],
+            word=summed.word[text][attendable],
+        )
+
+
+def summary_of(parts: Parts, ranges: WeightRanges, top: int) -> dict[str, float]:
+    """The numbers of a text as a whole, and of its most attended word `top`."""
+    belongs = parts.word == top
+    return {
+        "unique": float(ranges.unique),
+        "freedom": float(ranges.freedom),
+        "parts": float(len(parts.word)),
+        "top_weight": float(parts.weights.double().mean(0)[belongs].sum()),
+        "top_low": float(ranges.low[top]),
+        "top_high": float(ranges.high[top]),
+        "top_can_vanish": float(ranges.low[top] <= NOTHING),
+    }
 
 
 def ranges_of_mean(
