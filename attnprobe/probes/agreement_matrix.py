@@ -159,7 +159,11 @@ def _importances_and_pairs(
     """The importances in the table, and the pairs of which it has numbers."""
     names = importances_in(results, "agreement_matrix", "tau_floor_")
     endings = importances_in(results, "agreement_matrix", "tau_")
-    pairs = [pair for pair in product(names, repeat=2) if "_and_".join(pair) in endings]
+    pairs = [
+        (first, second)
+        for first, second in product(names, repeat=2)
+        if f"{first}_and_{second}" in endings
+    ]
     return names, pairs
 
 

@@ -395,11 +395,14 @@ def pair_table(results: pd.DataFrame) -> pd.DataFrame:
 
 def _pair_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
     for first, second in permutations(rankings, 2):
-        titles = {"ranking": rankings[first].title, "against": rankings[second].title}
-        yield titles | _compared(rows, first, second)
+        yield {
+            "ranking": rankings[first].title,
+            "against": rankings[second].title,
+            **_compared(rows, first, second),
+        }
 
 
-def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, float]:
+def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, object]:
     count = rows[f"removed_count_{first}"].to_numpy()
     rival_count = rows[f"removed_count_{second}"].to_numpy()
     neither = np.isnan(count) & np.isnan(rival_count)
@@ -439,10 +442,10 @@ def rank_table(results: pd.DataFrame) -> pd.DataFrame:
 def _rank_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
     if (rows["never_flips"] == 0).any():
         for name, facts in rankings.items():
-            yield {"ranking": facts.title} | _removed(rows, name)
+            yield {"ranking": facts.title, **_removed(rows, name)}
 
 
-def _removed(rows: pd.DataFrame, name: str) -> dict[str, float]:
+def _removed(rows: pd.DataFrame, name: str) -> dict[str, object]:
     never = rows["never_flips"].to_numpy()
     fraction = rows[f"removed_fraction_{name}"]
     regret = rows[f"regret_{name}"].to_numpy()
