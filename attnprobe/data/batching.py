@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
@@ -15,67 +15,94 @@ from attnprobe.data.examples import Ragged
 from attnprobe.data.teacher import TeacherOutputs
 from attnprobe.data.vocabulary import END, PADDING, START, document_frequency
 
+FACTS = {column.name: column.metadata for column in fields(Batch)}
+"""Axis and padding of every column of a batch."""
+
 
 def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
     """Pad examples into one batch, each text as `<SOS> w1 … wn <EOS>`.
 
     Args:
-        columns: the values of each column of the batch, by the name of its field in `Batch`: for a
-            column over the tokens one array per example with an entry per word (fewer: none for
-            this example); over the question, its word ids; over the classes, the numbers of those
-            that are True; else one array for all examples. `ids` are the word ids of the texts.
-            Names that `Batch` does not have go into `Batch.extra`.
+        columns: the values of each column of the batch, by the name of its field in `Batch`. `ids`
+            are the word ids of the texts. A column over the tokens has one array per example with
+            an entry per word (an empty one: nothing for this example); over the question, its word
+            ids; over the classes, the numbers of those that are True; any other column is one array
+            for all examples. Names that `Batch` does not have go into `Batch.extra`.
         classes: how many classes there are, where a column is over the classes.
     """
     values: dict[str, Any] = {}
-    for name, mask in (("ids", "mask"), ("question", "question_mask")):
-        if name in columns:
-            lengths = np.array([len(sequence) for sequence in columns[name]])
-            padded = np.full((len(lengths), max(lengths) + 2), PADDING, np.int64)
-            padded[:, 0] = START
-            for row, sequence in enumerate(columns[name]):
-                padded[row, 1 : len(sequence) + 1] = sequence
-                padded[row, len(sequence) + 1] = END
-            values[name] = torch.from_numpy(padded)
-            values[mask] = torch.from_numpy(np.arange(padded.shape[1]) < lengths[:, None] + 2)
-    ids = values["ids"]
+    extra: dict[str, Tensor] = {}
+    values["ids"], values["mask"] = _with_markers(columns["ids"])
     values["content"] = torch.zeros_like(values["mask"])
     values["content"][:, 1:-1] = values["mask"][:, 2:]
-    declared = {one.name: one.metadata for one in fields(Batch)}
-    extra: dict[str, Tensor] = {}
-    for name, given in columns.items():
-        if name in values:
+    if "question" in columns:
+        values["question"], values["question_mask"] = _with_markers(columns["question"])
+
+    width = values["ids"].shape[1]
+    for name, entries in columns.items():
+        if name in ("ids", "question"):
             continue
-        facts = declared.get(name, declared["extra"])
-        if facts["axis"] is Axis.EXAMPLE:
-            value = torch.from_numpy(given)
-        elif facts["axis"] is Axis.CLASSES:
-            value = torch.zeros(len(given), classes, dtype=torch.bool)
-            for row, allowed in enumerate(given):
-                value[row, torch.from_numpy(allowed).long()] = True
+        if name in FACTS:
+            values[name] = _padded(entries, FACTS[name], width, classes)
         else:
-            # words begin after the start marker; pieces have their own
-            first, width = (
-                (1, ids.shape[1]) if facts["axis"] is Axis.TOKENS else (0, max(map(len, given)))
-            )
-            kind = torch.from_numpy(given[0]).dtype
-            kind = kind if kind is torch.bool or kind.is_floating_point else torch.long
-            value = torch.full((len(given), width), facts.get("pad", 0), dtype=kind)
-            for row, numbers in enumerate(given):
-                value[row, first : first + len(numbers)] = torch.from_numpy(numbers)
-        (values if name in declared else extra)[name] = value
+            extra[name] = _padded(entries, FACTS["extra"], width, classes)
     return Batch(**values, extra=extra)
+
+
+def _with_markers(
+    sequences: Sequence[Int[np.ndarray, " words"]],
+) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
+    """Word ids between their markers and padded, and which of the positions are no padding."""
+    lengths = np.array([len(sequence) for sequence in sequences])
+    padded = np.full((len(lengths), max(lengths) + 2), PADDING, np.int64)
+    padded[:, 0] = START
+    for row, sequence in enumerate(sequences):
+        padded[row, 1 : len(sequence) + 1] = sequence
+        padded[row, len(sequence) + 1] = END
+    mask = np.arange(padded.shape[1]) < lengths[:, None] + 2
+    return torch.from_numpy(padded), torch.from_numpy(mask)
+
+
+def _padded(entries: Any, facts: Mapping[str, Any], width: int, classes: int) -> Tensor:
+    """One column of a batch whose texts have `width` positions, by the axis in `facts`."""
+    axis = facts["axis"]
+    if axis is Axis.EXAMPLE:
+        return torch.from_numpy(entries)
+
+    if axis is Axis.CLASSES:
+        value = torch.zeros(len(entries), classes, dtype=torch.bool)
+        for row, allowed in enumerate(entries):
+            value[row, torch.from_numpy(allowed).long()] = True
+        return value
+
+    dtype = torch.from_numpy(entries[0]).dtype
+    if dtype is not torch.bool and not dtype.is_floating_point:
+        dtype = torch.long
+    first = 1  # words come after the start marker
+    if axis is not Axis.TOKENS:  # pieces have their own markers
+        first = 0
+        width = max(map(len, entries))
+    value = torch.full((len(entries), width), facts.get("pad", 0), dtype=dtype)
+    for row, numbers in enumerate(entries):
+        value[row, first : first + len(numbers)] = torch.from_numpy(numbers)
+    return value
 
 
 @dataclass(frozen=True)
 class TextSplit(Dataset[Batch]):
     """One encoded split. Indexed with a *list* of rows it gives the batch of these rows.
 
-    `words` numbers every distinct word of the data set: `spelling` has it as it is in the text,
-    `vocabulary_id` its id. `example_id` ascends. `columns` has the other columns of the batches by
-    name (`attnprobe.core.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows,
-    classes]`; `question` and `counterfactual` number words as `words` does; `candidates` has class
-    numbers."""
+    Attributes:
+        example_id: number of each row in its source, ascending.
+        words: the texts; every distinct word of the data set has a number.
+        vocabulary_id: the id of each of these words in the vocabulary.
+        columns: the other columns of the batches by name (`attnprobe.core.batch.Batch`). `labels`
+            are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and
+            `counterfactual` number words as `words` does; `candidates` has class numbers.
+        spelling: each of the words as it is in the text.
+        classes: the classes' names.
+        teacher: what another run says about these examples; None: no run is named.
+    """
 
     example_id: Int[np.ndarray, " rows"]
     words: Ragged
@@ -95,9 +122,10 @@ class TextSplit(Dataset[Batch]):
             "example_id": self.example_id[chosen],
         }
         for name, values in self.columns.items():
-            columns[name] = (
-                [values[row] for row in rows] if isinstance(values, Ragged) else values[chosen]
-            )
+            if isinstance(values, Ragged):
+                columns[name] = [values[row] for row in rows]
+            else:
+                columns[name] = values[chosen]
         for name in ("question", "counterfactual"):
             if name in columns:
                 columns[name] = [self.vocabulary_id[numbers] for numbers in columns[name]]
@@ -107,11 +135,10 @@ class TextSplit(Dataset[Batch]):
         return collate(columns, len(self.classes))
 
     def sample(self) -> Batch:
-        """A few examples of different lengths, the shortest among them."""
+        """Up to three examples of different lengths, the shortest among them."""
         order = np.argsort(self.words.lengths, kind="stable")
-        return self[
-            sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})
-        ]
+        places = (0, len(order) // 2, 3 * len(order) // 4)
+        return self[sorted({int(order[place]) for place in places})]
 
     @property
     def labels(self) -> np.ndarray:
@@ -121,8 +148,11 @@ class TextSplit(Dataset[Batch]):
         return labels
 
     def row_of(self, example_id: int) -> int:
-        """The row at which this example is stored; a `KeyError` where it is not in this split (or
-        was filtered out)."""
+        """The row at which an example is stored.
+
+        Raises:
+            KeyError: the example is not in this split, or was filtered out.
+        """
         row = int(np.searchsorted(self.example_id, example_id))
         if row == len(self) or self.example_id[row] != example_id:
             raise KeyError(
@@ -130,24 +160,28 @@ class TextSplit(Dataset[Batch]):
             )
         return row
 
+    def spelled(self, numbers: Int[np.ndarray, " words"]) -> list[str]:
+        """The words of these numbers, as they are in the text."""
+        return [self.spelling[number] for number in numbers.tolist()]
+
     def tokens(self, example_id: int) -> list[str]:
-        """The words at the content positions of one example, out-of-vocabulary words as they are in
-        the text."""
-        return [self.spelling[number] for number in self.words[self.row_of(example_id)].tolist()]
+        """The words at one example's content positions, as they are in the text."""
+        return self.spelled(self.words[self.row_of(example_id)])
 
     def question(self, example_id: int) -> list[str] | None:
-        """The words of one example's question; None where nothing is asked."""
-        if asked := self._entry(
-            "asked", example_id
-        ):  # a class for every word: which one, and where
-            place = asked.index(max(asked))
+        """The words of one example's question; None where nothing is asked.
+
+        Where every word has a class, the question is the word that is asked about and its place.
+        """
+        marks = self._entry("asked", example_id)
+        if marks:
+            place = marks.index(max(marks))
             return [self.tokens(example_id)[place], f"({place + 1})"]
         numbers = self._entry("question", example_id)
         return None if numbers is None else [self.spelling[number] for number in numbers]
 
     def candidates(self, example_id: int) -> list[str] | None:
-        """The classes that one example may be answered with; None where the data do not restrict
-        them."""
+        """The classes that one example may be answered with; None: the data allow all of them."""
         numbers = self._entry("candidates", example_id)
         return None if numbers is None else [self.classes[number] for number in numbers]
 
@@ -161,16 +195,24 @@ class TextSplit(Dataset[Batch]):
 
 
 MOST_POSITIONS = 1 << 15
-"""Of an evaluation batch: long texts come in smaller ones, so that what a model and the probes hold
-of a batch does not grow with the texts' length."""
+"""Positions of an evaluation batch: long texts come in smaller batches, so that the memory that a
+model and the probes need for a batch does not grow with the texts' length."""
 
 
 def short_enough(
     lengths: Int[np.ndarray, " rows"], size: int | None = None, most: int = MOST_POSITIONS
 ) -> list[list[int]]:
-    """Evaluation batches: every row once, shortest first, in batches of at most `size` rows and,
-    padding included, `most` positions (a single row may exceed it); `lengths` are without the
-    markers."""
+    """Divide all rows into evaluation batches, shortest text first.
+
+    Args:
+        lengths: words of each text, without the markers.
+        size: rows of a batch at most; None: any number.
+        most: positions of a batch at most, markers and padding included. A single row may exceed
+            it.
+
+    Returns:
+        The rows of each batch; every row is in one batch.
+    """
     order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
@@ -185,7 +227,15 @@ class BucketSampler(Sampler[list[int]]):
 
     Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the
     batches are shuffled (Jain & Wallace's code). The order depends on (seed, epoch) alone;
-    Lightning calls `set_epoch`."""
+    Lightning calls `set_epoch`.
+
+    Args:
+        lengths: words of each text.
+        batch_size: rows of a batch; the last one may have fewer.
+        seed: decides the order, with the epoch.
+        rank: number of this process.
+        world_size: number of processes that share the batches.
+    """
 
     def __init__(
         self,
@@ -213,7 +263,7 @@ class BucketSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng((self.seed, self.epoch))
         size = len(self.lengths)
-        # + 1: otherwise all texts of the same few words would keep the file's order for ever
+        # + 1: the noise would leave texts of length 0 in the file's order for ever
         noisy = (self.lengths + 1) * (1 + generator.uniform(-0.1, 0.1, size))
         rows = np.argsort(noisy, kind="stable")
         batches = [
@@ -221,27 +271,38 @@ class BucketSampler(Sampler[list[int]]):
             for start in range(0, size, self.batch_size)
         ]
         order = generator.permutation(len(batches))
-        # some are repeated, so that every process has the same number: gradient steps are taken
-        # together
-        yield from (
-            batches[i]
-            for i in np.resize(order, len(self) * self.world_size)[self.rank :: self.world_size]
-        )
+        # some batches are repeated, so that every process has the same number: gradient steps are
+        # taken together
+        repeated = np.resize(order, len(self) * self.world_size)
+        for number in repeated[self.rank :: self.world_size]:
+            yield batches[number]
 
 
 def log_odds_ratios(
     part: TextSplit, words: int, classes: int
 ) -> Float[np.ndarray, "vocabulary classes"]:
-    """Of each word of the vocabulary and each class (or label), ln of the odds that a text of the
-    class has the word over the odds that a text of another class has it, each count with ½ added
-    (Haldane 1956)."""
+    """The log odds ratio of every word of the vocabulary and every class (or label).
+
+    ln of the odds that a text of the class has the word over the odds that a text of another class
+    has it, each count with ½ added (Haldane 1956).
+
+    Args:
+        part: the texts and their labels.
+        words: size of the vocabulary.
+        classes: number of classes.
+    """
     columns = []
     for number in range(classes):
-        of_class = part.labels[:, number] > 0.5 if part.labels.ndim == 2 else part.labels == number
-        logits = []
-        for chosen in (of_class, ~of_class):
-            texts = part.words.select(np.flatnonzero(chosen))
-            there = document_frequency(part.vocabulary_id[texts.flat], texts.offsets, words)
-            logits.append(np.log((there + 0.5) / (chosen.sum() - there + 0.5)))
-        columns.append(logits[0] - logits[1])
+        multi_label = part.labels.ndim == 2
+        has_class = part.labels[:, number] > 0.5 if multi_label else part.labels == number
+        columns.append(_log_odds(part, has_class, words) - _log_odds(part, ~has_class, words))
     return np.stack(columns, -1)
+
+
+def _log_odds(
+    part: TextSplit, chosen: Bool[np.ndarray, " rows"], words: int
+) -> Float[np.ndarray, " vocabulary"]:
+    """ln of the odds that one of the chosen texts has each word, ½ added to either count."""
+    texts = part.words.select(np.flatnonzero(chosen))
+    frequency = document_frequency(part.vocabulary_id[texts.flat], texts.offsets, words)
+    return np.log((frequency + 0.5) / (chosen.sum() - frequency + 0.5))

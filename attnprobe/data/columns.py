@@ -18,7 +18,7 @@ KINDS = {
     "characters": "a list of [start, end) character positions in the text as it is in its cell",
 }
 MOST_ANNOTATORS = 15
-"""An annotator takes two bits of a number."""
+"""An annotator takes two bits of a 32-bit number."""
 OPTIONAL = (
     "question",
     "text2",
@@ -29,7 +29,7 @@ OPTIONAL = (
     "group",
     "token",
 )
-"""Settings that name a column, besides the text's and the label's."""
+"""Settings that name a column and may be null."""
 PLACED = ("lower", "digits")
 """Token rules after which it is still known where in the text a token was."""
 
@@ -42,71 +42,103 @@ def marked(
     places: Sequence[tuple[int, int]],
     setting: str,
 ) -> Bool[np.ndarray, " tokens"] | None:
-    """What a person marked in a text, as one truth value per token; None where the cell does not
-    fit the tokens.
+    """What a person marked in a text, as one truth value per token.
 
     Args:
-        cell: as `kind` says; a token is marked by characters where one of its own is.
+        cell: the cell of the column; what it holds is said by `kind`.
+        kind: one of `KINDS`. A token is marked by characters where one of its own is.
         length: number of tokens.
         sentence: the sentence of each token, where there are sentences.
         places: [start, end) characters of each token in the text, where `kind` is characters.
         setting: the setting that names the column, for the message.
+
+    Returns:
+        True at the tokens that are marked; None where the cell does not fit the tokens.
+
+    Raises:
+        UserError: the cell is not of this kind.
     """
-    parts = cell if isinstance(cell, list | tuple) else [None]
-    if kind in ("mask", "sentences"):
-        fits = all(isinstance(one, int | float if kind == "mask" else int) for one in parts)
-    else:
-        pairs = [one for one in parts if isinstance(one, list | tuple) and len(one) == 2]
-        fits = len(pairs) == len(parts) and all(
-            isinstance(end, int) for pair in pairs for end in pair
-        )
-    if not fits:
+    if not _is_of_kind(cell, kind):
         raise UserError(
-            f"{setting}: data.rationale_kind={kind} expects {KINDS[kind]} in every cell, but one is {str(cell)[:60]!r}"
+            f"{setting}: data.rationale_kind={kind} expects {KINDS[kind]} in every cell, "
+            f"but one is {str(cell)[:60]!r}"
         )
     if kind == "mask":
         return np.array(cell, bool) if len(cell) == length else None
     if kind == "sentences":
         assert sentence is not None
         return np.isin(sentence, cell) if set(cell) <= set(sentence) else None
-    mask = np.zeros(length, bool)
     if kind == "spans":
-        for start, end in cell:
-            if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
-                return None
-            mask[start:end] = True
-        return mask
-    if not cell:
+        return _marked_by_tokens(cell, length)
+    return _marked_by_characters(cell, places, length)
+
+
+def _is_of_kind(cell: Any, kind: str) -> bool:
+    if not isinstance(cell, list | tuple):
+        return False
+    if kind == "mask":
+        return all(isinstance(value, int | float) for value in cell)
+    if kind == "sentences":
+        return all(isinstance(number, int) for number in cell)
+    return all(_is_span(pair) for pair in cell)
+
+
+def _is_span(pair: Any) -> bool:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    return all(isinstance(bound, int) for bound in pair)
+
+
+def _marked_by_tokens(
+    spans: Sequence[tuple[int, int]], length: int
+) -> Bool[np.ndarray, " tokens"] | None:
+    mask = np.zeros(length, bool)
+    for start, end in spans:
+        if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
+            return None
+        mask[start:end] = True
+    return mask
+
+
+def _marked_by_characters(
+    spans: Sequence[tuple[int, int]], places: Sequence[tuple[int, int]], length: int
+) -> Bool[np.ndarray, " tokens"] | None:
+    mask = np.zeros(length, bool)
+    if not spans:
         return mask
     begin, stop = np.array(places).reshape(-1, 2).T
-    for start, end in cell:
+    for start, end in spans:
         if not 0 <= start <= end:
             return None
         mask |= (begin < end) & (stop > start)
     # spans that touch no token lie outside the text
-    return mask if mask.any() or all(start == end for start, end in cell) else None
+    fits = mask.any() or all(start == end for start, end in spans)
+    return mask if fits else None
 
 
 def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the tokens of a text are in it, as [start, end) characters; spaces of the text are in
-    none of them.
+    """Where the tokens of a text are in it, as [start, end) characters without spaces around.
 
     >>> places_of("I  don't.", ["I", "do", "n't", "."])
     [(0, 1), (3, 5), (5, 8), (8, 9)]
     """
-    solid = [number for number, one in enumerate(text) if not one.isspace()]
-    found = []
-    at = 0
+    solid = [place for place, character in enumerate(text) if not character.isspace()]
+    places = []
+    read = 0  # characters of the text that earlier tokens take, spaces not counted
     for token in tokens:
-        size = sum(not one.isspace() for one in token)
-        found.append((solid[at], solid[at + size - 1] + 1) if size else (0, 0))
-        at += size
-    return found
+        size = sum(not character.isspace() for character in token)
+        if size:
+            places.append((solid[read], solid[read + size - 1] + 1))
+        else:
+            places.append((0, 0))
+        read += size
+    return places
 
 
 def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " tokens"]:
-    """What several annotators marked, in one number per token: of annotator k bit 2k says that
-    there is one, and bit 2k + 1 that this token is marked.
+    """What several annotators marked, in one number per token.
+
+    Bit 2k says that there is an annotator k, and bit 2k + 1 that this token is marked by them.
 
     >>> packed([np.array([True, False]), np.array([False, False])]).tolist()
     [7, 5]
@@ -117,13 +149,23 @@ def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " to
 def paired(
     first: Sequence[str], second: Sequence[str], attend_to: str
 ) -> tuple[list[str], Sequence[str] | None, Int[np.ndarray, " words"]]:
-    """The words of a pair that are attended to, those of the other text (None: both are), and of
-    which text, 0 or 1, each of the former is."""
-    there = {"both": (0, 1), "first": (0,), "second": (1,)}[attend_to]
-    pair = (first, second)
-    words = [word for number in there for word in pair[number]]
-    other = None if len(there) == 2 else pair[1 - there[0]]
-    return words, other, np.repeat(there, [len(pair[number]) for number in there]).astype(np.int32)
+    """Divide a pair into the words that are attended to and the others.
+
+    Args:
+        first: the words of the first text.
+        second: the words of the second text.
+        attend_to: `both`, `first` or `second`.
+
+    Returns:
+        The words that are attended to; the words of the other text, or None where both texts are
+        attended to; and for each of the former words the text that it belongs to, 0 or 1.
+    """
+    if attend_to == "first":
+        return list(first), second, np.zeros(len(first), np.int32)
+    if attend_to == "second":
+        return list(second), first, np.ones(len(second), np.int32)
+    segment = np.repeat([0, 1], [len(first), len(second)]).astype(np.int32)
+    return [*first, *second], None, segment
 
 
 @dataclass(frozen=True)
@@ -192,13 +234,15 @@ class Columns(metaclass=Checked):
     def __post_init__(self) -> None:
         if self.candidates is not None and self.candidates_pattern is not None:
             raise UserError(
-                f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "
-                f"other: set one to null"
+                f"data.candidates={self.candidates} and "
+                f"data.candidates_pattern={self.candidates_pattern} exclude each other: "
+                f"set one to null"
             )
         if self.text2 is not None and self.question is not None:
             raise UserError(
-                f"data.text2={self.text2} and data.question={self.question} exclude each other: data.question is for models "
-                f"that answer questions (task=qa), data.text2 for those that read pairs (model=pretrained); set one to null"
+                f"data.text2={self.text2} and data.question={self.question} exclude each other: "
+                f"data.question is for models that answer questions (task=qa), data.text2 for those "
+                f"that read pairs (model=pretrained); set one to null"
             )
         if (
             self.text2 is not None
@@ -206,15 +250,17 @@ class Columns(metaclass=Checked):
             and self.attend_to == "both"
         ):
             raise UserError(
-                "data.rationale_kind=characters counts in one text: with data.text2 set data.attend_to=first or second, or "
-                "mark the words of both texts, in order (data.rationale_kind=mask)"
+                "data.rationale_kind=characters counts in one text: with data.text2 set "
+                "data.attend_to=first or second, or mark the words of both texts, in order "
+                "(data.rationale_kind=mask)"
             )
         if self.candidates_pattern is not None:
             try:
                 regex.compile(self.candidates_pattern)
             except regex.error as error:
                 raise UserError(
-                    f"data.candidates_pattern={self.candidates_pattern} is not a regular expression: {error}"
+                    f"data.candidates_pattern={self.candidates_pattern} is not a regular "
+                    f"expression: {error}"
                 ) from None
         if self.above is not None and self.multi_label:
             raise UserError(
@@ -222,7 +268,8 @@ class Columns(metaclass=Checked):
             )
         if self.restricted and self.multi_label:
             raise UserError(
-                "candidates are for one answer per row: set data.multi_label=false or data.candidates=null"
+                "candidates are for one answer per row: set data.multi_label=false or "
+                "data.candidates=null"
             )
 
     @property

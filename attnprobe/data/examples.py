@@ -1,6 +1,6 @@
 """Tokenised rows, before the vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,10 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """Many sequences of different lengths in one flat array: sequence i is
-    `flat[offsets[i]:offsets[i + 1]]`.
+    """Many sequences of different lengths in one flat array.
 
-    A million texts cost two arrays, not a million objects.
+    Sequence i is `flat[offsets[i]:offsets[i + 1]]`. A million texts cost two arrays, not a million
+    objects.
     """
 
     flat: np.ndarray
@@ -22,15 +22,18 @@ class Ragged:
     @classmethod
     def of(cls, sequences: Iterable[np.ndarray], dtype: type) -> "Ragged":
         """Store these sequences one after the other."""
-        every = list(sequences)
-        flat = np.concatenate(every) if every else np.empty(0)
-        return cls(flat.astype(dtype, copy=False), np.cumsum([0, *map(len, every)]))
+        arrays = list(sequences)
+        flat = np.concatenate(arrays) if arrays else np.empty(0)
+        return cls(flat.astype(dtype, copy=False), np.cumsum([0, *map(len, arrays)]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> np.ndarray:
         return self.flat[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[row] for row in range(len(self)))
 
     @property
     def lengths(self) -> Int[np.ndarray, " rows"]:
@@ -41,10 +44,9 @@ class Ragged:
         """The sequences of these rows, in this order."""
         offsets = np.concatenate([[0], np.cumsum(self.lengths[rows])])
         flat = np.empty(offsets[-1], self.flat.dtype)
-        for row, start, stop in zip(
-            rows.tolist(), offsets[:-1].tolist(), offsets[1:].tolist(), strict=True
-        ):
-            flat[start:stop] = self[row]
+        bounds = offsets.tolist()
+        for place, row in enumerate(rows.tolist()):
+            flat[bounds[place] : bounds[place + 1]] = self[row]
         return Ragged(flat, offsets)
 
 
@@ -61,12 +63,17 @@ class Lexicon(dict[str, int]):
 
 
 Examples = pd.DataFrame
-"""Tokenised rows of one split, before the vocabulary, by their number in the source.
+"""Tokenised rows of one split, before the vocabulary, indexed by their number in the source.
 
-`words` and `question` number distinct words in order of appearance; `length`, `sentences` and
-`longest_sentence` count tokens, sentences and the tokens of the longest one before truncation.
-`labels` and `candidates` are lists of raw answers, None for a row that may be answered with any
-class. `per_word` has by name what belongs to each word and goes into the batches as it is
-(`rationale`, `sentence`, the columns of `data.per_word`), and `counterfactual`, which numbers
-words; what does not fit the tokens is missing. Rows of one `group` stay together. Columns that
-nobody asks for are not there. """
+Columns that no setting asks for are not there:
+
+- `words` and `question` number distinct words in order of appearance.
+- `length`, `sentences` and `longest_sentence` count tokens, sentences and the tokens of the longest
+  sentence, all before truncation.
+- `labels` and `candidates` are lists of raw answers; `candidates` is None for a row that may be
+  answered with any class.
+- `per_word` is a dictionary by name of arrays with one entry per word, which go into the batches as
+  they are (`rationale`, `sentence`, the columns of `data.per_word`), and of `counterfactual`, which
+  numbers words. What does not fit the tokens is missing.
+- `group`: rows of one group stay together.
+"""

@@ -13,15 +13,20 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
 
 SPECIAL = -1
-"""`piece_word` of a special token, of a prompt, or of the other text of a pair."""
+"""`piece_word` of a special token, of a prompt, or of the text of a pair that is not attended to."""
 TEXT = "{text}"
 SECOND = "{text2}"
+PLACEHOLDERS = (TEXT, SECOND)
 AT_A_TIME = 1024
+"""Texts that are given to the tokenizer at a time."""
 
 
 def foreign(error: BaseException) -> BaseException:
-    """The error, if it is another library's, a panic of Rust included, which is no `Exception`;
-    others are raised again."""
+    """Pass an error of another library through, and raise every other one again.
+
+    Args:
+        error: what was caught. A panic of Rust is no `Exception`, but counts as one of a library.
+    """
     if isinstance(error, Exception) or type(error).__name__ == "PanicException":
         return error
     raise error
@@ -31,13 +36,13 @@ class Pieces(NamedTuple):
     """One text as a model reads it.
 
     Attributes:
-        ids: of the pieces, special tokens included.
+        ids: ids of the pieces, special tokens included.
         word: the position in the batch of a piece's word (words count from 1, after the start
             marker), or `SPECIAL`.
         kind: 1 for the second text of a pair, else 0 (`token_type_ids`).
         kept: which words have a piece: not those beyond the model's longest text, nor those of
             invisible characters.
-        cut: how many of the words that have none are beyond it.
+        cut: how many words are beyond the model's longest text.
     """
 
     ids: Int[np.ndarray, " pieces"]
@@ -47,258 +52,363 @@ class Pieces(NamedTuple):
     cut: int
 
 
-class _Part(NamedTuple):
-    """Words that stand together, joined by spaces: in which of the strings that a tokenizer is
-    given, from which character on, and the number of the first; None: the words are not attended
-    to."""
+@dataclass(frozen=True)
+class _Part:
+    """One text of the tokenizer's input: its words, joined by spaces.
+
+    Attributes:
+        words: the words of the text.
+        string: which of the input's strings holds the text, 0 or 1.
+        start: the first character of the text in that string.
+        first_word: the number of its first word among the words that are attended to; None: the
+            text is not attended to.
+    """
 
     words: Sequence[str]
     string: int
     start: int
-    first: int | None
+    first_word: int | None
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What the tokenizer is given for one text or pair.
+
+    Attributes:
+        strings: one string, or two that the tokenizer joins as a pair.
+        parts: where the texts stand in these strings; the rest is a prompt.
+    """
+
+    strings: list[str]
+    parts: list[_Part]
 
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Cuts words into pieces. The words are joined by spaces and read as one text, as the model's
-    own pipeline reads it.
+    """Cuts words into pieces.
+
+    The words are joined by spaces and read as one text, as the model's own pipeline reads it.
 
     Attributes:
         tokenizer: a fast tokenizer of `transformers`.
-        longest: pieces of a text, special tokens included; what is beyond is cut off.
-        known: how many pieces the model knows.
-        prompt: what every text is put into, in the place of `TEXT` (and a second one in that of
-            `SECOND`). What is too long is cut off the texts, never off the prompt; a piece of both
-            is the text's.
+        longest: pieces of the longest text, special tokens included; what is beyond is cut off.
+        vocabulary_size: how many pieces the model knows.
+        prompt: what every text is put into, at `TEXT` (and a second text at `SECOND`). Where prompt
+            and texts are too long, the texts are cut and never the prompt. A piece that holds
+            characters of both belongs to the text.
+
+    Raises:
+        UserError: the prompt does not have exactly one place for the text.
     """
 
     tokenizer: Any
     longest: int
-    known: int = 1 << 31
+    vocabulary_size: int = 1 << 31
     prompt: str = TEXT
 
     def __post_init__(self) -> None:
         if self.prompt.count(TEXT) != 1 or self.prompt.count(SECOND) > 1:
             raise UserError(
-                f"model.prompt={self.prompt!r}: expected {TEXT} once, in the place of the text, such as "
-                f"'Review: {TEXT}\\nSentiment:' (and {SECOND} in that of a second one, data.text2)"
+                f"model.prompt={self.prompt!r}: expected {TEXT} once, in the place of the text, "
+                f"such as 'Review: {TEXT}\\nSentiment:' (and {SECOND} in that of a second one, "
+                f"data.text2)"
             )
 
     def read(
         self,
         texts: Sequence[Sequence[str]],
-        others: Sequence[Sequence[str]] | None = None,
+        unattended: Sequence[Sequence[str]] | None = None,
         segments: Sequence[Int[np.ndarray, " words"]] | None = None,
     ) -> list[Pieces]:
-        """The pieces of every text, or pair of texts.
+        """Cut every text, or pair of texts, into pieces.
 
         Args:
             texts: the words that are attended to.
-            others: of each pair the words of the text that is not attended to; None: there is none
-                such.
-            segments: of every word in `texts` the text of the pair, 0 or 1; None: the texts are no
-                pairs.
+            unattended: for each pair the words of the text that is not attended to; None: both
+                texts are.
+            segments: for every word in `texts` the text of the pair that it belongs to, 0 or 1;
+                None: the texts are no pairs.
+
+        Returns:
+            The pieces of each text, in the order of `texts`.
+
+        Raises:
+            UserError: the prompt does not fit pairs (or texts without a second one), or the
+                tokenizer fails or does not belong to the model.
         """
-        if self.prompt != TEXT and (segments is None) == (SECOND in self.prompt):
-            expected = (
-                f"{SECOND}, as data.text2 gives a second text"
-                if segments is not None
-                else "data.text2, for {text2}"
-            )
-            raise UserError(f"model.prompt={self.prompt!r}: expected {expected}")
+        self._check_prompt(pairs=segments is not None)
+
         result = []
         for start in range(0, len(texts), AT_A_TIME):
-            some = range(start, min(start + AT_A_TIME, len(texts)))
-            pairs = []
-            for row in some:
-                second = len(texts[row]) if segments is None else int((segments[row] == 0).sum())
-                pair = [_Part(texts[row][:second], 0, 0, 0)]
-                if segments is not None:
-                    pair.append(_Part(texts[row][second:], 1, 0, second))
-                    if others is not None:
-                        absent = 1 if second else 0
-                        pair[absent] = _Part(others[row], absent, 0, None)
-                pairs.append(pair)
-            strings, parts = zip(*(self._strings(self._fitting(one)) for one in pairs), strict=True)
-            try:
-                encoding = self.tokenizer(
-                    [one[0] for one in strings],
-                    [one[1] for one in strings] if len(strings[0]) > 1 else None,
-                    truncation=True,
-                    max_length=self.longest,
-                    return_offsets_mapping=True,
-                    return_token_type_ids=True,
-                )
-            except BaseException as error:
-                raise UserError(
-                    f"model.path={self.tokenizer.name_or_path}: its tokenizer cannot read a text ({foreign(error)!r:.200}): "
-                    f"take the tokenizer that belongs to the model"
-                ) from error
-            for number, row in enumerate(some):
-                ids, kind = (
-                    np.array(encoding[name][number], np.int64)
-                    for name in ("input_ids", "token_type_ids")
-                )
-                if (most := ids.max(initial=0)) >= self.known:
-                    raise UserError(
-                        f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
-                        f"knows {self.known}: take the tokenizer that belongs to it"
-                    )
-                offsets = encoding["offset_mapping"][number]
-                sequence = encoding.sequence_ids(number)
-                word = _words_of_pieces(strings[number], parts[number], offsets, sequence)
-                # a word is counted from 0 among those that are kept, and from 1 in the batch
-                kept = np.isin(np.arange(len(texts[row])), word)
-                place = np.append(kept.cumsum(), SPECIAL)
-                segment = np.zeros(len(kept), int) if segments is None else segments[row]
-                cut = sum(
-                    int(np.append(one[::-1], True).argmax())
-                    for one in (kept[segment == 0], kept[segment == 1])
-                )
-                result.append(Pieces(ids, place[word], kind, kept, cut))
+            rows = range(start, min(start + AT_A_TIME, len(texts)))
+            inputs = []
+            for row in rows:
+                segment = None if segments is None else segments[row]
+                other_text = None if unattended is None else unattended[row]
+                pair = _parts_of(texts[row], segment, other_text)
+                inputs.append(self._with_prompt(self._fitting(pair)))
+
+            encoding = self._encode(inputs)
+            for number, row in enumerate(rows):
+                segment = np.zeros(len(texts[row]), int) if segments is None else segments[row]
+                result.append(self._pieces(encoding, number, inputs[number], segment))
         return result
 
-    def _strings(self, pair: list[_Part]) -> tuple[list[str], list[_Part]]:
-        """What the tokenizer is given: the texts, or the prompt with them in it; and where they are
-        in that."""
-        if self.prompt == TEXT:
-            return [" ".join(one.words) for one in pair], pair
-        string = ""
-        parts = list(pair)
-        for stretch in re.split(f"({re.escape(TEXT)}|{re.escape(SECOND)})", self.prompt):
-            if stretch in (TEXT, SECOND):
-                number = (TEXT, SECOND).index(stretch)
-                parts[number] = pair[number]._replace(string=0, start=len(string))
-                stretch = " ".join(pair[number].words)
-            string += stretch
-        return [string], parts
-
-    def _fitting(self, pair: list[_Part]) -> list[_Part]:
-        """Of the words those that fit into the prompt, the longer text being cut; all, where there
-        is none, as the tokenizer cuts texts itself."""
-        while self.prompt != TEXT and any(one.words for one in pair):
-            strings, parts = self._strings(pair)
-            read = self.tokenizer(strings[0], return_offsets_mapping=True, verbose=False)
-            too_many = len(read["input_ids"]) - self.longest
-            if too_many <= 0:
-                break
-            within = [
-                _words_of_pieces(
-                    strings, [one._replace(first=0)], read["offset_mapping"], read.sequence_ids(0)
-                )
-                for one in parts
-            ]
-            longer = max(range(len(pair)), key=lambda number: (within[number] >= 0).sum())
-            last = np.sort(within[longer][within[longer] >= 0])[::-1][:too_many]
-            words = pair[longer].words[: last.min(initial=len(pair[longer].words) - 1)]
-            pair = [
-                one._replace(words=words) if number == longer else one
-                for number, one in enumerate(pair)
-            ]
-        return pair
-
     def unknown(self, words: Sequence[str]) -> set[str]:
-        """Those words of which the tokenizer knows no piece."""
-        if self.tokenizer.unk_token_id is None or not words:
+        """The words of which the tokenizer knows no piece."""
+        unknown_id = self.tokenizer.unk_token_id
+        if unknown_id is None or not words:
             return set()
-        pieces = self.tokenizer(list(words), add_special_tokens=False)["input_ids"]
+        ids = self.tokenizer(list(words), add_special_tokens=False)["input_ids"]
         return {
-            word
-            for word, own in zip(words, pieces, strict=True)
-            if {*own} == {self.tokenizer.unk_token_id}
+            word for word, pieces in zip(words, ids, strict=True) if set(pieces) == {unknown_id}
         }
+
+    def _check_prompt(self, *, pairs: bool) -> None:
+        if self.prompt == TEXT or pairs == (SECOND in self.prompt):
+            return
+        expected = "data.text2, for {text2}"
+        if pairs:
+            expected = f"{SECOND}, as data.text2 gives a second text"
+        raise UserError(f"model.prompt={self.prompt!r}: expected {expected}")
+
+    def _with_prompt(self, parts: list[_Part]) -> _Input:
+        """The texts themselves, or the prompt with the texts in their places."""
+        if self.prompt == TEXT:
+            return _Input([part.text for part in parts], parts)
+
+        string = ""
+        placed = list(parts)
+        for stretch in re.split(f"({re.escape(TEXT)}|{re.escape(SECOND)})", self.prompt):
+            if stretch in PLACEHOLDERS:
+                number = PLACEHOLDERS.index(stretch)
+                placed[number] = replace(parts[number], string=0, start=len(string))
+                string += parts[number].text
+            else:
+                string += stretch
+        return _Input([string], placed)
+
+    def _fitting(self, parts: list[_Part]) -> list[_Part]:
+        """Cut the longer text until prompt and texts fit the model.
+
+        Without a prompt nothing is cut: the tokenizer truncates plain texts itself.
+        """
+        parts = list(parts)
+        while self.prompt != TEXT and any(part.words for part in parts):
+            prompted = self._with_prompt(parts)
+            encoding = self.tokenizer(
+                prompted.strings[0], return_offsets_mapping=True, verbose=False
+            )
+            excess = len(encoding["input_ids"]) - self.longest
+            if excess <= 0:
+                break
+
+            words_of_parts = []  # per text, the word of each of its pieces
+            for part in prompted.parts:
+                part_alone = _Input(prompted.strings, [replace(part, first_word=0)])
+                words = _words_of_pieces(
+                    part_alone, encoding["offset_mapping"], encoding.sequence_ids(0)
+                )
+                words_of_parts.append(words[words >= 0])
+            longer = max(range(len(parts)), key=lambda number: len(words_of_parts[number]))
+
+            # drop the words of its last pieces, as many as are too many, and one word at least
+            last_words = np.sort(words_of_parts[longer])[::-1][:excess]
+            longer_words = parts[longer].words
+            first_dropped = last_words.min(initial=len(longer_words) - 1)
+            parts[longer] = replace(parts[longer], words=longer_words[:first_dropped])
+        return parts
+
+    def _encode(self, inputs: Sequence[_Input]) -> Any:
+        """The tokenizer's `BatchEncoding` of these inputs."""
+        second_strings = None
+        if len(inputs[0].strings) > 1:
+            second_strings = [text_input.strings[1] for text_input in inputs]
+        try:
+            return self.tokenizer(
+                [text_input.strings[0] for text_input in inputs],
+                second_strings,
+                truncation=True,
+                max_length=self.longest,
+                return_offsets_mapping=True,
+                return_token_type_ids=True,
+            )
+        except BaseException as error:
+            raise UserError(
+                f"model.path={self.tokenizer.name_or_path}: its tokenizer cannot read a text "
+                f"({foreign(error)!r:.200}): take the tokenizer that belongs to the model"
+            ) from error
+
+    def _pieces(
+        self, encoding: Any, number: int, text_input: _Input, segment: Int[np.ndarray, " words"]
+    ) -> Pieces:
+        """The pieces of one text of an encoding, whose words belong to the texts in `segment`."""
+        ids = np.array(encoding["input_ids"][number], np.int64)
+        kind = np.array(encoding["token_type_ids"][number], np.int64)
+        largest = ids.max(initial=0)
+        if largest >= self.vocabulary_size:
+            raise UserError(
+                f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {largest}, "
+                f"and the model knows {self.vocabulary_size}: take the tokenizer that belongs to it"
+            )
+
+        word = _words_of_pieces(
+            text_input, encoding["offset_mapping"][number], encoding.sequence_ids(number)
+        )
+        kept = np.isin(np.arange(len(segment)), word)
+        # words are numbered from 0; in the batch, kept words count from 1 (SPECIAL picks the last)
+        position = np.append(kept.cumsum(), SPECIAL)
+        cut = _length_of_tail(kept[segment == 0]) + _length_of_tail(kept[segment == 1])
+        return Pieces(ids, position[word], kind, kept, cut)
+
+
+def _parts_of(
+    words: Sequence[str],
+    segment: Int[np.ndarray, " words"] | None,
+    unattended: Sequence[str] | None,
+) -> list[_Part]:
+    """A text as one part, or a pair (where there is a `segment`) as two."""
+    if segment is None:
+        return [_Part(words, string=0, start=0, first_word=0)]
+
+    second = int((segment == 0).sum())  # where the words of the second text begin
+    parts = [
+        _Part(words[:second], string=0, start=0, first_word=0),
+        _Part(words[second:], string=1, start=0, first_word=second),
+    ]
+    if unattended is not None:
+        absent = 1 if second else 0
+        parts[absent] = _Part(unattended, string=absent, start=0, first_word=None)
+    return parts
+
+
+def _length_of_tail(kept: Bool[np.ndarray, " words"]) -> int:
+    """How many words come after the last one that is kept."""
+    return int(np.append(kept[::-1], True).argmax())
 
 
 def _words_of_pieces(
-    strings: Sequence[str],
-    parts: Sequence[_Part],
-    offsets: Sequence[tuple[int, int]],
-    sequence: Sequence[int | None],
+    text_input: _Input, offsets: Sequence[tuple[int, int]], sequence: Sequence[int | None]
 ) -> Int[np.ndarray, " pieces"]:
-    """The number of the word that each piece belongs to, −1 where it is of none: the word of its
-    first character that is not a space; for a piece of a space alone the word after it. `offsets`
-    are [start, end) of every piece in its string (some tokenizers count the space before a word
-    in), `sequence` the string that it is of (None: a special token); what is in the strings besides
-    the parts is a prompt's, but for pieces of both."""
+    """The number of the word that each piece belongs to, `SPECIAL` where it belongs to none.
+
+    A piece belongs to the word of its first character that is not a space; a piece of a space alone
+    belongs to the word after it. What the strings hold besides the parts is a prompt, and a piece
+    that holds characters of both belongs to the text.
+
+    Args:
+        text_input: the strings, and where the texts stand in them.
+        offsets: [start, end) of every piece in its string; some tokenizers count the space before
+            a word in.
+        sequence: the string that each piece is from; None: a special token.
+    """
     result = np.full(len(offsets), SPECIAL)
-    for part in parts:
-        if part.first is None or not part.words:
+    for part in text_input.parts:
+        if part.first_word is None or not part.words:
             continue
-        ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
-        text = " ".join(part.words)
-        at = part.start
-        after = len(strings[part.string]) > at + len(text)
-        for piece, ((start, end), of) in enumerate(zip(offsets, sequence, strict=True)):
-            of_prompt = (at and end <= at) or (after and start >= at + len(text))
-            if of == part.string and not of_prompt:
-                start = max(start - at, 0)
-                end = min(end - at, len(text))
-                found = next(
-                    (place for place in range(start, end) if not text[place].isspace()), end
-                )
-                result[piece] = part.first + min(
-                    int(np.searchsorted(ends, found, side="right")), len(part.words) - 1
-                )
+        text = part.text
+        text_end = part.start + len(text)
+        prompt_follows = len(text_input.strings[part.string]) > text_end
+        word_ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
+
+        for piece, ((start, end), string) in enumerate(zip(offsets, sequence, strict=True)):
+            before = part.start > 0 and end <= part.start
+            after = prompt_follows and start >= text_end
+            if string != part.string or before or after:
+                continue
+            first = max(start - part.start, 0)
+            stop = min(end - part.start, len(text))
+            visible = next((at for at in range(first, stop) if not text[at].isspace()), stop)
+            word = int(np.searchsorted(word_ends, visible, side="right"))
+            result[piece] = part.first_word + min(word, len(part.words) - 1)
     return result
 
 
 def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
-    """A split whose batches have the pieces of their texts, without the words that have none, and
-    what was left out."""
+    """A split whose batches have the pieces of their texts.
+
+    Words without a piece are left out, and with them the texts that have no other words, and the
+    texts whose word that is asked about is cut off.
+
+    Args:
+        part: the split.
+        reader: cuts its texts.
+
+    Returns:
+        The split with the columns `pieces`, `piece_word` and `piece_kind`, and the counts of
+        `left_out`.
+    """
     texts = [part.tokens(number) for number in part.example_id.tolist()]
-    others = None
+    unattended = None
+    question = part.columns.get("question")
+    if isinstance(question, Ragged):
+        unattended = [part.spelled(numbers) for numbers in question]
     segments = None
-    if isinstance(asked := part.columns.get("question"), Ragged):
-        others = [
-            [part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))
-        ]
-    if isinstance(of_pair := part.columns.get("segment"), Ragged):
-        segments = [of_pair[row] for row in range(len(part))]
-    read = reader.read(texts, others, segments)
+    segment = part.columns.get("segment")
+    if isinstance(segment, Ragged):
+        segments = list(segment)
+    pieces_of_texts = reader.read(texts, unattended, segments)
 
-    def cut(values: Ragged) -> Ragged:
-        rows = [(values[row], one.kept) for row, one in enumerate(read)]
-        return Ragged.of(
-            [row[kept] if len(row) == len(kept) else row for row, kept in rows],
-            values.flat.dtype.type,
-        )
+    columns: dict[str, Ragged | np.ndarray] = {}
+    for name, values in part.columns.items():
+        if isinstance(values, Ragged) and name not in ("question", "candidates"):
+            columns[name] = _of_kept_words(values, pieces_of_texts)
+        else:
+            columns[name] = values
+    columns["pieces"] = Ragged.of([pieces.ids for pieces in pieces_of_texts], np.int64)
+    columns["piece_word"] = Ragged.of([pieces.word for pieces in pieces_of_texts], np.int64)
+    columns["piece_kind"] = Ragged.of([pieces.kind for pieces in pieces_of_texts], np.int64)
 
-    columns: dict[str, Ragged | np.ndarray] = {
-        name: cut(values)
-        if isinstance(values, Ragged) and name not in ("question", "candidates")
-        else values
-        for name, values in part.columns.items()
-    }
-    for name, pieces in {"pieces": "ids", "piece_word": "word", "piece_kind": "kind"}.items():
-        columns[name] = Ragged.of([getattr(one, pieces) for one in read], np.int64)
-    there = np.flatnonzero([one.kept.any() for one in read])
-    if isinstance(
-        marks := columns.get("asked"), Ragged
-    ):  # a word that is cut off is not asked about
-        there = there[[bool(marks[row].any()) for row in there.tolist()]]
-    kept = {
-        name: values.select(there) if isinstance(values, Ragged) else values[there]
+    readable = np.array([pieces.kept.any() for pieces in pieces_of_texts], bool)
+    asked_about = columns.get("asked")
+    if isinstance(asked_about, Ragged):
+        readable &= np.array([marks.any() for marks in asked_about], bool)
+    rows = np.flatnonzero(readable)
+    chosen = {
+        name: values.select(rows) if isinstance(values, Ragged) else values[rows]
         for name, values in columns.items()
     }
-    part = replace(
-        part, example_id=part.example_id[there], words=cut(part.words).select(there), columns=kept
-    )
-    return part, left_out(read, reader.tokenizer.unk_token_id)
+    words = _of_kept_words(part.words, pieces_of_texts).select(rows)
+    changed = replace(part, example_id=part.example_id[rows], words=words, columns=chosen)
+    return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id)
 
 
-def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
-    """Counts of texts and words that were cut or have no piece; `unknown`: the piece of words that
-    the tokenizer lacks."""
-    cut = [one for one in read if one.kept.any() and one.cut]
-    after = sum(one.cut for one in cut)
-    return {
-        "cut at the model's longest text": len(cut),
-        "words after the cut": after,
-        "words without a piece": int(sum((~one.kept).sum() for one in read)) - after,
-        "texts without a piece": sum(not one.kept.any() for one in read),
-        "words": sum(int(one.kept.sum()) for one in read),
-        "words of unknown pieces": sum(
-            int(one.kept.sum()) - len(np.unique(one.word[(one.word >= 0) & (one.ids != unknown)]))
-            for one in read
-        ),
+def _of_kept_words(values: Ragged, pieces_of_texts: Sequence[Pieces]) -> Ragged:
+    """The entries of the words that have a piece, for a column with an entry per word."""
+    rows = []
+    for row, pieces in zip(values, pieces_of_texts, strict=True):
+        is_empty = len(row) != len(pieces.kept)  # this text has no such entries
+        rows.append(row if is_empty else row[pieces.kept])
+    return Ragged.of(rows, values.flat.dtype.type)
+
+
+def left_out(pieces_of_texts: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
+    """Count the texts and words that were cut, have no piece, or are unknown.
+
+    Args:
+        pieces_of_texts: the pieces of every text.
+        unknown: the id of the piece that stands for what the tokenizer lacks; None: it has none.
+    """
+    counts = {
+        "cut at the model's longest text": 0,
+        "words after the cut": 0,
+        "words without a piece": 0,
+        "texts without a piece": 0,
+        "words": 0,
+        "words of unknown pieces": 0,
     }
+    for pieces in pieces_of_texts:
+        words = int(pieces.kept.sum())
+        after_the_cut = pieces.cut if words else 0
+        spelled = pieces.word[(pieces.word >= 0) & (pieces.ids != unknown)]
+        counts["cut at the model's longest text"] += after_the_cut > 0
+        counts["words after the cut"] += after_the_cut
+        counts["words without a piece"] += len(pieces.kept) - words - after_the_cut
+        counts["texts without a piece"] += words == 0
+        counts["words"] += words
+        counts["words of unknown pieces"] += words - len(np.unique(spelled))
+    return counts
