@@ -1,5 +1,4 @@
-"""What `conf/data/*.yaml` may say: flat settings (`data.max_tokens=50`) that check themselves and
-each other."""
+"""The settings of a data set: flat (`data.max_tokens=50`), and checked also against each other."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +10,8 @@ from annotated_types import Gt, Le
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Number, Positive, Seed, Share, Size, Whole
 from attnprobe.data.columns import PLACED, Columns
-from attnprobe.data.local_files import SPLITS, Reading
+from attnprobe.data.dialect import Reading
+from attnprobe.data.local_files import SPLITS
 from attnprobe.data.text import TextRules
 
 
@@ -95,43 +95,64 @@ class DataSettings(Columns, TextRules, Reading):
     def __post_init__(self) -> None:
         Columns.__post_init__(self)
         TextRules.__post_init__(self)
-        # what needs sentences must have them
-        if self.sentences is None and self.rationale_kind == "sentences":
+        self._check_sentences()
+        self._check_characters()
+        self._check_classes()
+        self._check_plant()
+
+    def _check_sentences(self) -> None:
+        """Refuse settings that need sentences where there are none."""
+        if self.sentences is not None:
+            return
+        if self.rationale_kind == "sentences":
             raise UserError(
-                "data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column"
+                "data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or "
+                "column"
             )
         for setting in ("max_sentences", "max_sentence_tokens"):
-            if self.sentences is None and (limit := getattr(self, setting)) is not None:
+            limit = getattr(self, setting)
+            if limit is not None:
                 raise UserError(
-                    f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
+                    f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or "
+                    f"data.{setting}=null"
                 )
-        # characters are counted in the text as it is: what changes it before or after it is cut
-        # into tokens is refused
-        if self.rationale_kind == "characters":
-            unplaced = [one for one in self.token_rules if one not in PLACED]
-            for setting, steps in (("clean", self.clean), ("token_rules", unplaced)):
-                if steps:
-                    raise UserError(
-                        f"data.{setting}: {steps[0]} changes the text, so that data.rationale_kind=characters can no longer "
-                        f"be counted in it: leave it out (token_rules={list(PLACED)} may be there), or mark tokens with "
-                        f"data.rationale_kind=mask"
-                    )
-            if self.sentences == "column":
+
+    def _check_characters(self) -> None:
+        """Refuse changes of a text whose characters are counted as they are in the cell."""
+        if self.rationale_kind != "characters":
+            return
+        unplaced = [rule for rule in self.token_rules if rule not in PLACED]
+        for setting, steps in (("clean", self.clean), ("token_rules", unplaced)):
+            if steps:
                 raise UserError(
-                    "data.sentences=column has no characters to count: set data.rationale_kind=mask or spans"
+                    f"data.{setting}: {steps[0]} changes the text, so that "
+                    f"data.rationale_kind=characters can no longer be counted in it: leave it out "
+                    f"(token_rules={list(PLACED)} may be there), or mark tokens with "
+                    f"data.rationale_kind=mask"
                 )
-        # what a question may be answered with
+        if self.sentences == "column":
+            raise UserError(
+                "data.sentences=column has no characters to count: set data.rationale_kind=mask or "
+                "spans"
+            )
+
+    def _check_classes(self) -> None:
+        """Refuse classes from candidates or words where labels are to be the classes, too."""
         if self.classes_from == "candidates" and not self.restricted:
             raise UserError(
                 "data.classes_from=candidates needs data.candidates or data.candidates_pattern"
             )
         if self.classes_from != "labels" and (self.labels is not None or self.multi_label):
             raise UserError(
-                f"data.classes_from={self.classes_from} leaves no room for data.labels and data.multi_label: set "
-                f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
+                f"data.classes_from={self.classes_from} leaves no room for data.labels and "
+                f"data.multi_label: set data.labels=null and data.multi_label=false, or "
+                f"data.classes_from=labels"
             )
-        # a shortcut replaces labels and rationales, so there must be one label per row, and no
-        # question about it
+
+    def _check_plant(self) -> None:
+        """Refuse a shortcut where rows may have several labels, or questions."""
+        if self.plant is None:
+            return
         for setting in (
             "multi_label",
             "rationale",
@@ -140,9 +161,11 @@ class DataSettings(Columns, TextRules, Reading):
             "candidates",
             "candidates_pattern",
         ):
-            if self.plant is not None and (value := getattr(self, setting)):
+            value = getattr(self, setting)
+            if value:
                 raise UserError(
-                    f"data.plant={self.plant} replaces labels and their reasons: it does not go with data.{setting}={value}"
+                    f"data.plant={self.plant} replaces labels and their reasons: it does not go "
+                    f"with data.{setting}={value}"
                 )
 
     @property
@@ -153,7 +176,7 @@ class DataSettings(Columns, TextRules, Reading):
     @cached_property
     def rules(self) -> TextRules:
         """How texts become tokens."""
-        return TextRules(**{one.name: getattr(self, one.name) for one in fields(TextRules)})
+        return TextRules(**{rule.name: getattr(self, rule.name) for rule in fields(TextRules)})
 
     @property
     def trains(self) -> bool:
@@ -161,10 +184,14 @@ class DataSettings(Columns, TextRules, Reading):
         return self.test_share < 1
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Refuse, by a `UserError`, a source without training rows; where nothing is trained,
-        without test rows too."""
+        """Refuse a source that lacks a split.
+
+        Raises:
+            UserError: there are no training rows; where nothing is trained, no test rows either.
+        """
         if "train" not in splits and (self.trains or "test" not in splits):
             raise UserError(
-                f"there is no training file among the splits {', '.join(splits)}: expected 'data.path={{train: FILE, …}}', a "
-                f"file, or a folder with train.*; a model that is trained already (training=none) needs a test file alone"
+                f"there is no training file among the splits {', '.join(splits)}: expected "
+                f"'data.path={{train: FILE, …}}', a file, or a folder with train.*; a model that "
+                f"is trained already (training=none) needs a test file alone"
             )

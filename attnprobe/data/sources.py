@@ -1,5 +1,7 @@
-"""Where rows come from: local files, the Hugging Face hub, or the built-in testbed. All give
-`datasets.Dataset`s."""
+"""Where rows come from: local files, the Hugging Face hub, or the built-in testbed.
+
+All of them give `datasets.Dataset`s.
+"""
 
 import itertools
 import os
@@ -19,7 +21,8 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Positive, Seed, Size
 from attnprobe.data import rows
-from attnprobe.data.local_files import DATA_DIR, SPLITS, Reading, files_of, read_file
+from attnprobe.data.dialect import Reading
+from attnprobe.data.local_files import DATA_DIR, SPLITS, files_of, read_file
 from attnprobe.data.testbed import (
     RULES,
     TRANSDUCTIONS,
@@ -55,8 +58,7 @@ class Source(metaclass=Checked):
         """
 
     def files(self) -> dict[str, Path]:
-        """The local file of each split, for a source that reads such: a run notices when they
-        change."""
+        """The local file of each split, where there are such: a run notices when they change."""
         return {}
 
 
@@ -68,7 +70,10 @@ class FileSource(Source):
             or a folder that holds `train.*` and perhaps `validation.*` and `test.*`; or `{train:
             file, validation: file, test: file}`. Relative paths are looked up in the working
             directory, then in `ATTNPROBE_DATA_DIR`.
-        separator, encoding, decimal, sheet: see `attnprobe.data.local_files.Reading`.
+        separator: the character between cells (`attnprobe.data.dialect.Reading`).
+        encoding: the encoding of a .csv or .tsv file.
+        decimal: the decimal mark of a .csv or .tsv file.
+        sheet: the sheet of an .xlsx file.
     """
 
     def __init__(
@@ -133,19 +138,7 @@ class HubSource(Source):
 
     def load(self) -> Splits:
         """Download, or take what was downloaded before."""
-        # `datasets` takes any other name, and a folder that is called so, for files of this
-        # machine, which settings from elsewhere could so read
-        if not HUB_NAME.fullmatch(self.name):
-            raise UserError(
-                f"data.source.name={self.name}: expected OWNER/NAME of a data set of the Hugging Face hub, such as "
-                f"stanfordnlp/imdb; local files are read with data=files data.path=FILE"
-            )
-        if os.path.lexists(self.name):
-            raise UserError(
-                f"data.source.name={self.name}: there is a file or folder of this name here, {Path(self.name).absolute()}, "
-                f"which would be read in place of the Hugging Face hub's. Give the command in another folder, or read it "
-                f"with data=files"
-            )
+        self._check_name()
         try:
             if not huggingface_hub.constants.HF_HUB_OFFLINE:
                 # asked first, with a short time-out: `datasets` itself would wait and retry for
@@ -162,41 +155,62 @@ class HubSource(Source):
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
             version = f" at revision {self.revision}" if self.revision else ""
             raise UserError(
-                f"the Hugging Face hub has no public data set {self.name!r}{version} ({type(error).__name__}): "
-                f"check the name, or use local files instead (data=files data.path=FILE)"
+                f"the Hugging Face hub has no public data set {self.name!r}{version} "
+                f"({type(error).__name__}): check the name, or use local files instead (data=files "
+                f"data.path=FILE)"
             ) from None
-        except Exception as error:  # connection, proxy, time-out, offline mode: each has its own type in each version
+        except Exception as error:
+            # connection, proxy, time-out, offline mode: each has its own type in each version
+            reason = str(error).splitlines()[0][:200] if str(error) else "no answer"
             raise UserError(
-                f"the data set {self.name!r} could not be loaded from the Hugging Face hub ({type(error).__name__}: "
-                f"{str(error).splitlines()[0][:200] if str(error) else 'no answer'}). Use local files instead: "
-                f"data=files data.path=FILE data.text=COLUMN data.label=COLUMN, or the built-in data=testbed, which "
-                f"needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"
+                f"the data set {self.name!r} could not be loaded from the Hugging Face hub "
+                f"({type(error).__name__}: {reason}). Use local files instead: data=files "
+                f"data.path=FILE data.text=COLUMN data.label=COLUMN, or the built-in data=testbed, "
+                f"which needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"
             ) from None
         return {split: self.prepared(loaded[split]) for split in SPLITS if split in loaded}
+
+    def _check_name(self) -> None:
+        """Refuse a name that `datasets` would take for files of this machine.
+
+        Settings from elsewhere could otherwise read such files.
+        """
+        if not HUB_NAME.fullmatch(self.name):
+            raise UserError(
+                f"data.source.name={self.name}: expected OWNER/NAME of a data set of the Hugging "
+                f"Face hub, such as stanfordnlp/imdb; local files are read with data=files "
+                f"data.path=FILE"
+            )
+        if os.path.lexists(self.name):
+            raise UserError(
+                f"data.source.name={self.name}: there is a file or folder of this name here, "
+                f"{Path(self.name).absolute()}, which would be read in place of the Hugging Face "
+                f"hub's. Give the command in another folder, or read it with data=files"
+            )
 
     def prepared(self, table: datasets.Dataset) -> datasets.Dataset:
         """The rows that are wanted, under our names."""
         if self.only:
             table = table.select(np.flatnonzero(rows.passes(table, self.only)))
+
         for name, parts in self.join.items():
             columns = [rows.column(table, part, f"a column of {self.name}") for part in parts]
-            texts = [
-                " ".join(cell for cell in cells if cell) for cells in zip(*columns, strict=True)
-            ]
-            table = table.remove_columns([name] if name in table.column_names else []).add_column(
-                name, texts
-            )
+            texts = [" ".join(filter(None, cells)) for cells in zip(*columns, strict=True)]
+            if name in table.column_names:
+                table = table.remove_columns([name])
+            table = table.add_column(name, texts)
+
         names = {
             old: new for old, new in self.rename.items() if old in table.column_names and old != new
         }
-        # a column in the way of a new name gives way
-        in_the_way = [name for name in names.values() if name in table.column_names]
-        return table.remove_columns(in_the_way).rename_columns(names)
+        replaced = [name for name in names.values() if name in table.column_names]
+        return table.remove_columns(replaced).rename_columns(names)
 
 
 class FirstAvailable(Source):
-    """A named data set: `$ATTNPROBE_DATA_DIR/<folder>`, laid out as `FileSource` says, where there
-    is one, else the hub.
+    """A named data set: the local folder where there is one, else the hub.
+
+    The folder is `$ATTNPROBE_DATA_DIR/<folder>`, laid out as `FileSource` says.
 
     Args:
         folder: the folder's name below `ATTNPROBE_DATA_DIR`.
@@ -210,28 +224,28 @@ class FirstAvailable(Source):
         self.obtain = obtain
 
     def files(self) -> dict[str, Path]:
-        """Those of the local folder."""
+        """The files of the local folder; none where there is no such folder."""
         base = os.environ.get(DATA_DIR)
-        return (
-            files_of(Path(base) / self.folder)
-            if base and (Path(base) / self.folder).exists()
-            else {}
-        )
+        if not base or not (Path(base) / self.folder).exists():
+            return {}
+        return files_of(Path(base) / self.folder)
 
     def load(self) -> Splits:
         """Local files before the hub."""
-        if files := self.files():
+        files = self.files()
+        if files:
             local = FileSource({split: str(path) for split, path in files.items()})
             splits = local.load()
             self.notes = local.notes
             return splits
+
         base = os.environ.get(DATA_DIR)
-        here = (
-            f"{base}/{self.folder}"
-            if base
-            else f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
+        folder = f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
+        if base:
+            folder = f"{base}/{self.folder}"
+        absent = (
+            f"no local files at {folder}: put train.jsonl, validation.jsonl and test.jsonl there"
         )
-        absent = f"no local files at {here}: put train.jsonl, validation.jsonl and test.jsonl there"
         if self.hub is None:
             obtain = f" {self.obtain}" if self.obtain else ""
             raise UserError(
@@ -244,17 +258,19 @@ class FirstAvailable(Source):
 
 
 class TestbedSource(Source):
-    """Short texts made by a grammar, with known reasons for the label; see
-    `attnprobe.data.testbed`.
+    """Short texts made by a grammar, with known reasons for the label (`attnprobe.data.testbed`).
 
     Args:
         kind: `reviews` (columns `text`, `label` 0/1, `rationale`, one bool per token, and
             `counterfactual`, the text with the other label) or `stories` (`document`, `question`,
             `label`, `candidates`, `sentences` and `support`).
-        train_size, validation_size, test_size: examples. seed: apart from the run's seed, so that
-        all runs of a sweep see the same texts; each split has one derived from it. hops: facts that
-        a story's question needs: 1, 2 or 3. rule: what a reader of reviews has to know
-        (`attnprobe.data.testbed.RULES`).
+        train_size: training examples.
+        validation_size: validation examples.
+        test_size: test examples.
+        seed: apart from the run's seed, so that all runs of a sweep see the same texts; each split
+            has a seed derived from it.
+        hops: facts that a story's question needs: 1, 2 or 3.
+        rule: what a reader of reviews has to know (`attnprobe.data.testbed.RULES`).
     """
 
     __test__ = False  # the name is no test case for pytest
@@ -279,33 +295,36 @@ class TestbedSource(Source):
         """Generate the rows."""
         splits = {}
         for number, (split, size) in enumerate(self.sizes.items()):
-            derived = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+            seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
             if self.kind == "stories":
-                splits[split] = _table(generate_stories(size, derived, self.hops))
+                splits[split] = _table(generate_stories(size, seed, self.hops))
             else:
-                splits[split] = _table(
-                    generate_reviews(size, derived, **RULES[self.rule])
-                ).remove_columns("tokens")
+                reviews = _table(generate_reviews(size, seed, **RULES[self.rule]))
+                splits[split] = reviews.remove_columns("tokens")
         return splits
 
 
-def _table(made: Iterator[dict[str, Any]]) -> datasets.Dataset:
-    # Python's objects of a million rows would take gigabytes
-    parts = iter(lambda: list(itertools.islice(made, 10_000)), [])
+def _table(generated: Iterator[dict[str, Any]]) -> datasets.Dataset:
+    """Collect generated rows, 10,000 at a time: a million as Python's objects take gigabytes."""
+    parts = iter(lambda: list(itertools.islice(generated, 10_000)), [])
     return datasets.Dataset(pa.concat_tables(pa.Table.from_pylist(part) for part in parts))
 
 
 class TransductionSource(Source):
-    """Sequence to sequence with known alignment: a row is a teacher-forced step
-    (`generate_transductions`), for the question task: the source is the text, the target so far the
-    question, the next symbol the label.
+    """Sequence to sequence with known alignment, for the question task.
+
+    A row is a teacher-forced step (`generate_transductions`): the source is the text, the target so
+    far the question, the next symbol the label. A source gives as many rows as its target has
+    symbols, and is in one split only.
 
     Args:
-        kind: `copy`, `reverse`, `lookup`, `reordering`, `sort` or `scan`. train_size,
-        validation_size, test_size: sources; each gives as many rows as its target has symbols, and
-        is in one split only.
+        kind: `copy`, `reverse`, `lookup`, `reordering`, `sort` or `scan`.
+        train_size: sources to train on.
+        validation_size: sources to validate on.
+        test_size: sources to test on.
         seed: of the sources, apart from the run's seed.
-        shortest, longest: words of a source (and symbols of a target of `scan`).
+        shortest: words of a source, at least.
+        longest: words of a source (and symbols of a target of `scan`), at most.
     """
 
     def __init__(
@@ -320,7 +339,8 @@ class TransductionSource(Source):
     ):
         if longest < shortest:
             raise UserError(
-                f"data.source.longest={longest}: expected {shortest} or more, as data.source.shortest says"
+                f"data.source.longest={longest}: expected {shortest} or more, as "
+                f"data.source.shortest says"
             )
         self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
         self.kind = kind
@@ -330,10 +350,11 @@ class TransductionSource(Source):
 
     def load(self) -> Splits:
         """Generate the rows; one stream of distinct sources, cut into splits."""
-        made = generate_transductions(
+        rows_of_sources = generate_transductions(
             self.kind, sum(self.sizes.values()), self.seed, self.shortest, self.longest
         )
-        return {
-            split: _table(itertools.chain.from_iterable(itertools.islice(made, size)))
-            for split, size in self.sizes.items()
-        }
+        splits = {}
+        for split, size in self.sizes.items():
+            sources = itertools.islice(rows_of_sources, size)
+            splits[split] = _table(itertools.chain.from_iterable(sources))
+        return splits

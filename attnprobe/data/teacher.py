@@ -1,12 +1,12 @@
-"""What a finished run, the teacher, says about every example, for runs that learn from it or are
-compared with it.
+"""What a finished run, the teacher, says about every example.
 
-It is read from the examples' files of the teacher's directory, `examples/<split>.parquet`
-(`RunDirectory.examples`)."""
+Runs learn from a teacher, or are compared with it. What it says is read from the examples' files of
+its directory, `examples/<split>.parquet` (`RunDirectory.examples`)."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,19 @@ from attnprobe.data.examples import Ragged
 from attnprobe.results.directory import RunDirectory, examples_file
 
 WORDS = "tokens"
+"""Column of the words of a text."""
 SENTENCES = "words"
-"""Columns of the words of a text, and of the words of each of its sentences, which only a
-hierarchical model's run has."""
+"""Column of the words of each of a text's sentences, which only a hierarchical model's run has."""
 
 
 @dataclass(frozen=True)
 class TeacherOutputs:
-    """What a teacher says about the examples of one split, in float32, in which a student is
-    trained: the attention of each over its content positions, which sums to 1, and the probability
-    of every class."""
+    """What a teacher says about the examples of one split, in float32, as a student is trained.
+
+    Attributes:
+        attention: the attention of each example over its content positions, which sums to 1.
+        probability: the probability of every class.
+    """
 
     attention: Ragged
     probability: Float[np.ndarray, "rows classes"]
@@ -43,26 +46,31 @@ class Teacher:
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
-        """Open a finished run, after comparing its examples' files with its manifest; a `UserError`
-        where there is none, or none with examples of these splits, a `DamagedRun` where a file is
-        not as it was written."""
+        """Open a finished run, and compare its examples' files with its manifest.
+
+        Args:
+            directory: the run's directory.
+            splits: the splits whose examples are needed.
+
+        Raises:
+            UserError: there is no finished run, or none with examples of these splits.
+            DamagedRun: a file is not as it was written.
+        """
         run = RunDirectory(directory)
         if not run.is_finished:
-            state = (
-                "is not finished (it has no manifest.json)"
-                if run.path.exists()
-                else "does not exist"
-            )
+            state = "does not exist"
+            if run.path.exists():
+                state = "is not finished (it has no manifest.json)"
             raise UserError(
-                f"teacher={directory} {state}: expected the directory of a finished run. Train it first, or let "
-                f"teacher=auto find or train it"
+                f"teacher={directory} {state}: expected the directory of a finished run. Train it "
+                f"first, or let teacher=auto find or train it"
             )
         manifest = run.manifest()
         for name in map(examples_file, splits):
             if name not in manifest["files"]:
                 raise UserError(
-                    f"teacher={directory} has no {name}: its predictions are not there for all splits. "
-                    f"Train it again with on_finished=replace"
+                    f"teacher={directory} has no {name}: its predictions are not there for all "
+                    f"splits. Train it again with on_finished=replace"
                 )
             run.file(name)
         return cls(run.path, manifest)
@@ -74,48 +82,70 @@ class Teacher:
         example_id: Int[np.ndarray, " rows"],
         texts: Iterable[Sequence[str]],
     ) -> TeacherOutputs:
-        """What the teacher says about these examples of a split; `example_id` (ascending), their
-        words and the classes are of this run's data.
+        """What the teacher says about these examples of a split.
+
+        Args:
+            split: the split.
+            classes: names of the classes of this run's data.
+            example_id: the examples of this run's data, ascending.
+            texts: the words of each.
 
         Raises:
-            UserError: the teacher saw other examples, or these in other words; the first difference
-                is named.
+            UserError: the teacher saw other examples, or other words in these; the message names
+                the first difference.
         """
-        unfit = f"teacher={self.directory} does not fit this run's data: "
-        if (theirs := self.manifest["classes"]) != list(classes):
-            raise UserError(
-                f"{unfit}its classes are {', '.join(theirs)}, here they are {', '.join(classes)}"
+        teacher_classes = self.manifest["classes"]
+        if teacher_classes != list(classes):
+            raise self._unfit(
+                f"its classes are {', '.join(teacher_classes)}, here they are {', '.join(classes)}"
             )
         run = RunDirectory(self.directory)
-        spoken = SENTENCES if SENTENCES in run.example_columns(split).names else WORDS
-        table = run.examples(split, ["example_id", "attention", "probability", spoken])
-        there = {*table["example_id"].to_pylist()}
-        here = {*example_id.tolist()}
-        if there != here:
-            only = sorted(there - here) or sorted(here - there)
-            side = "there and not here" if there - here else "here and not there"
-            raise UserError(
-                f"{unfit}another split: {len(there)} examples in {split} there, {len(here)} here; example {only[0]} is "
-                f"{side}. Same data.split_seed, shares, filters and length limits are needed"
-            )
+        word_column = SENTENCES if SENTENCES in run.example_columns(split).names else WORDS
+        table = run.examples(split, ["example_id", "attention", "probability", word_column])
+        self._check_examples(split, set(table["example_id"].to_pylist()), set(example_id.tolist()))
+
         positions = pc.list_value_length(table["attention"]).to_pylist()
-        told = zip(table[spoken].to_pylist(), positions, example_id.tolist(), texts, strict=True)
-        for said, attended, number, words in told:
-            read = [word for sentence in said for word in sentence] if spoken == SENTENCES else said
-            if read != list(words):
-                raise UserError(
-                    f"{unfit}other data or another tokenisation: example {number} of {split} has {len(read)} tokens there "
-                    f"and {len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and the "
-                    f"same data.clean, tokenizer and token_rules are needed"
-                )
+        teacher_texts = table[word_column].to_pylist()
+        if word_column == SENTENCES:
+            teacher_texts = [list(chain.from_iterable(sentences)) for sentences in teacher_texts]
+        examples = zip(example_id.tolist(), teacher_texts, positions, texts, strict=True)
+        for number, teacher_words, attended, words in examples:
+            self._check_words(f"example {number} of {split}", teacher_words, list(words))
             if attended != len(words):
-                raise UserError(
-                    f"{unfit}it attends to {attended} positions of example {number} in {split}, which has {len(words)} "
-                    f"words: a hierarchical model attends to sentences and cannot teach one that attends to words"
+                raise self._unfit(
+                    f"it attends to {attended} positions of example {number} in {split}, which has "
+                    f"{len(words)} words: a hierarchical model attends to sentences and cannot "
+                    f"teach one that attends to words"
                 )
+
         # copies: torch takes no array that may not be written to
-        attention, probability = (
-            pc.list_flatten(table[name]).to_numpy().copy() for name in ("attention", "probability")
-        )
+        attention = pc.list_flatten(table["attention"]).to_numpy().copy()
+        probability = pc.list_flatten(table["probability"]).to_numpy().copy()
         probability = probability.reshape(-1, len(classes)).astype(np.float32)
         return TeacherOutputs(Ragged(attention, np.cumsum([0, *positions])), probability)
+
+    def _unfit(self, difference: str) -> UserError:
+        return UserError(f"teacher={self.directory} does not fit this run's data: {difference}")
+
+    def _check_examples(self, split: str, teacher_ids: set[int], ids: set[int]) -> None:
+        if teacher_ids == ids:
+            return
+        missing = sorted(teacher_ids - ids)
+        side = "there and not here"
+        if not missing:
+            missing = sorted(ids - teacher_ids)
+            side = "here and not there"
+        raise self._unfit(
+            f"another split: {len(teacher_ids)} examples in {split} there, {len(ids)} here; "
+            f"example {missing[0]} is {side}. Same data.split_seed, shares, filters and length "
+            f"limits are needed"
+        )
+
+    def _check_words(self, example: str, teacher_words: list[str], words: list[str]) -> None:
+        if teacher_words != words:
+            raise self._unfit(
+                f"other data or another tokenisation: {example} has {len(teacher_words)} tokens "
+                f"there and {len(words)} here, or other words; here it starts "
+                f"'{' '.join(words[:8])}'. Same data set and the same data.clean, tokenizer and "
+                f"token_rules are needed"
+            )

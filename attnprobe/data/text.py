@@ -1,9 +1,9 @@
-"""From a raw text to tokens and ids: named cleaning steps, tokenizers, and the pipeline that a run
-keeps.
+"""From a raw text to tokens: named cleaning steps, tokenizers, token rules and sentences.
 
-Order: sentences, where raw text is split into them; cleaning steps on each (else on the whole
-text); white space collapsed; tokenizer; token rules on the list of tokens; truncation to
-`max_tokens`. The paper lowers case *after* tokenising, which changes what spaCy splits."""
+The order of the steps: raw text is split into sentences, where sentences are wanted; each sentence
+(else the whole text) is cleaned; white space is collapsed; the text is tokenised; token rules
+change the list of tokens. The paper lowers case *after* tokenising, which changes what spaCy
+splits."""
 
 import re
 import tempfile
@@ -23,32 +23,32 @@ from attnprobe.core.settings import Checked
 if TYPE_CHECKING:  # settings are checked without a second for spaCy
     from spacy.tokens import Doc
 
-OF_SEVERAL = regex.compile(
+CONTINUING = regex.compile(
     r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]"
 )
-"""What only occurs within or after another character: marks, joiners, skin tones, halves of
+"""Parts of a character that consists of several code points: marks, joiners, skin tones, halves of
 flags."""
 
 
 @cache
 def blank(language: str) -> Callable[[str], "Doc"]:
-    """spaCy's tokenizer of a language, by its code; Chinese is segmented by jieba and Japanese by
-    SudachiPy, into words."""
+    """spaCy's tokenizer for a language.
+
+    Chinese is segmented into words by jieba, and Japanese by SudachiPy.
+
+    Args:
+        language: the language's code.
+
+    Raises:
+        UserError: spaCy does not have the language, or a library for it is missing.
+    """
     import spacy
 
     settings: dict[str, Any] = {}
     try:
         if language == "zh":
             settings = {"nlp": {"tokenizer": {"segmenter": "jieba"}}}
-            import jieba
-
-            # jieba would load its dictionary from the machine's shared folder for temporary files,
-            # where anybody could have put it: it is built again in a folder of our own
-            if not jieba.dt.initialized:
-                jieba.setLogLevel(60)
-                with tempfile.TemporaryDirectory(prefix="attnprobe-") as folder:
-                    jieba.dt.tmp_dir = folder
-                    jieba.initialize()
+            _load_jieba()
         with warnings.catch_warnings(
             action="ignore", category=DeprecationWarning
         ):  # within SudachiPy
@@ -57,31 +57,51 @@ def blank(language: str) -> Callable[[str], "Doc"]:
     except ImportError as error:
         if "[E048]" in str(error):  # spaCy's for a code that it does not know
             raise UserError(
-                f"data.language={language}: spaCy has no such language; expected a code such as en, de, ar, zh, ja, or xx "
-                f"for rules that suit many"
+                f"data.language={language}: spaCy has no such language; expected a code such as "
+                f"en, de, ar, zh, ja, or xx for rules that suit many"
             ) from None
-        what = f"a library ({' '.join(str(error).split())[:160]})"
-        what = "pip install 'attnprobe[languages]'" if language in ("zh", "ja") else what
+        missing = f"a library ({' '.join(str(error).split())[:160]})"
+        if language in ("zh", "ja"):
+            missing = "pip install 'attnprobe[languages]'"
         raise UserError(
-            f"data.language={language} needs {what}; or split the texts at spaces yourself and set data.tokenizer=whitespace"
+            f"data.language={language} needs {missing}; or split the texts at spaces yourself and "
+            f"set data.tokenizer=whitespace"
         ) from None
 
 
+def _load_jieba() -> None:
+    """Build jieba's dictionary in a private folder.
+
+    By itself jieba loads a dictionary from the machine's shared folder for temporary files, where
+    anybody could have put it.
+    """
+    import jieba
+
+    if jieba.dt.initialized:
+        return
+    jieba.setLogLevel(60)
+    with tempfile.TemporaryDirectory(prefix="attnprobe-") as folder:
+        jieba.dt.tmp_dir = folder
+        jieba.initialize()
+
+
 def language_tokens(text: str, language: str) -> list[str]:
-    """The tokens of a text by a language's rules; what a reader sees as one character is never cut
-    in two.
+    """The tokens of a text by a language's rules.
+
+    What a reader sees as one character is never cut in two.
 
     >>> language_tokens("I don't, 👨‍👩‍👧 and 👍🏽👍🏽!", "en")
     ['I', 'do', "n't", ',', '👨‍👩‍👧', 'and', '👍🏽', '👍🏽', '!']
     """
     tokens = blank(language)(text)
-    if text.isascii() or not OF_SEVERAL.search(text):
+    if text.isascii() or not CONTINUING.search(text):
         return [token.text for token in tokens]
-    ends = {match.end() for match in regex.finditer(r"\X", text)}
+
+    character_ends = {match.end() for match in regex.finditer(r"\X", text)}
     whole: list[str] = []
-    end = 0
+    end = 0  # of the token before
     for token in tokens:
-        if whole and token.idx == end and end not in ends:
+        if whole and token.idx == end and end not in character_ends:
             whole[-1] += token.text
         else:
             whole.append(token.text)
@@ -112,31 +132,36 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
 
     sentences = []
     bounds = sorted({0, len(text), *(match.end() for match in PARAGRAPH.finditer(text))})
-    for paragraph in (text[start:end] for start, end in pairwise(bounds)):
+    for begin, stop in pairwise(bounds):
+        paragraph = text[begin:stop]
         words = Sentencizer()(blank(language)(paragraph.rstrip()))
         starts = [0]
         for span in list(words.sents)[1:]:
-            # spaCy leaves all punctuation to the sentence before; a mark that is glued to its right
-            # opens the next one
-            start = span.start
-            while (
-                start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_
-            ):
-                if not (words[start - 2].whitespace_ or words[start - 2].text in OPENING):
-                    break
-                start -= 1
-            starts.append(words[start].idx)
-        sentences += [
-            paragraph[start:end]
-            for start, end in pairwise([*starts, len(paragraph)])
-            if start < end
-        ]
+            starts.append(words[_with_opening_marks(words, span.start)].idx)
+        for start, end in pairwise([*starts, len(paragraph)]):
+            if start < end:
+                sentences.append(paragraph[start:end])
     return sentences
 
 
+def _with_opening_marks(words: "Doc", start: int) -> int:
+    """Where a sentence starts, if the marks that open it belong to it.
+
+    spaCy leaves all punctuation to the sentence before. An opening mark that is glued to the word
+    on its right, and not to the one on its left, opens the next sentence.
+    """
+    while start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_:
+        left = words[start - 2]
+        if not left.whitespace_ and left.text not in OPENING:
+            break
+        start -= 1
+    return start
+
+
 def sentence_numbers(tokens: Sequence[str]) -> list[int]:
-    """The sentence of every token, from 0: one ends after a run of `.`, `!` and `?` and the marks
-    that close it.
+    """The sentence of every token, from 0.
+
+    A sentence ends after a run of `.`, `!` and `?` and the marks that close it.
 
     >>> sentence_numbers("she ran . ( why ? ) nobody knows".split())
     [0, 0, 0, 1, 1, 1, 1, 2, 2]
@@ -148,15 +173,16 @@ def sentence_numbers(tokens: Sequence[str]) -> list[int]:
         if token in END_MARKS:
             ended = True
         elif ended and token not in CLOSING_MARKS:
-            number = number + 1
+            number += 1
             ended = False
         numbers.append(number)
     return numbers
 
 
 def numbered(sentences: Iterable[Sequence[str]]) -> tuple[list[str], list[int]]:
-    """The tokens of all sentences one after the other, and the sentence of each; sentences without
-    tokens do not count.
+    """The tokens of all sentences one after the other, and the sentence of each.
+
+    Sentences without tokens do not count.
 
     >>> numbered([["a", "."], [], ["b"]])
     (['a', '.', 'b'], [0, 0, 1])
@@ -165,7 +191,8 @@ def numbered(sentences: Iterable[Sequence[str]]) -> tuple[list[str], list[int]]:
     numbers: list[int] = []
     for sentence in sentences:
         if sentence:
-            numbers += [numbers[-1] + 1 if numbers else 0] * len(sentence)
+            number = numbers[-1] + 1 if numbers else 0
+            numbers += [number] * len(sentence)
             tokens += sentence
     return tokens, numbers
 
@@ -174,36 +201,47 @@ NUMBER = "qqq"
 DEIDENTIFIED = "<DE>"
 _KERAS_MARKS = str.maketrans(dict.fromkeys('!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n', " "))
 
+
+def _without_treebank_brackets(text: str) -> str:
+    """Without the Penn Treebank's brackets, as the paper's code removes them.
+
+    The opening bracket is deleted, and a space replaces the closing one.
+    """
+    without_opening = re.sub("-LRB-", "", text, flags=re.I)
+    return re.sub("-RRB-", " ", without_opening, flags=re.I)
+
+
+def _with_usual_marks(text: str) -> str:
+    """The Penn Treebank's brackets and quotation marks in the usual spelling."""
+    text = text.replace("-LRB-", "(").replace("-RRB-", ")")
+    return text.replace("``", '"').replace("''", '"')
+
+
 CLEANING: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
     # every character that is not a letter, digit or underscore becomes a space
     "nonword": lambda text: re.sub(r"\W", " ", text),
     "html": lambda text: unescape(re.sub(r"<[^<>]*>", " ", text)),
-    # the brackets of the Penn Treebank; the paper deletes the opening one and puts a space for the
-    # closing one
-    "treebank_brackets": lambda text: re.sub(
-        "-RRB-", " ", re.sub("-LRB-", "", text, flags=re.I), flags=re.I
-    ),
-    # the Penn Treebank's way of writing brackets and quotation marks, back to the usual one
-    "treebank_marks": lambda text: re.sub(
-        "``|''", '"', re.sub("-RRB-", ")", re.sub("-LRB-", "(", text))
-    ),
-    # what Keras' text tokenizer replaces (it keeps apostrophes): the IMDB of the paper went through
-    # it
+    "treebank_brackets": _without_treebank_brackets,
+    "treebank_marks": _with_usual_marks,
+    # what Keras' text tokenizer replaces (it keeps apostrophes): it was applied to the paper's IMDB
     "keras_marks": lambda text: text.translate(_KERAS_MARKS),
 }
 
 
 def _rejoined(pattern: str, replacement: str, tokens: list[str]) -> list[str]:
+    """The tokens after a replacement in all of them, joined by spaces."""
     return re.sub(pattern, replacement, " ".join(tokens)).split()
+
+
+def _has_digit(token: str) -> bool:
+    return any(character.isdigit() for character in token)
 
 
 TOKEN_RULES: dict[str, Callable[[list[str]], list[str]]] = {
     "lower": lambda tokens: [token.lower() for token in tokens],
     # any token with a digit in it
-    "digits": lambda tokens: [
-        NUMBER if any(c.isdigit() for c in token) else token for token in tokens
-    ],
+    "digits": lambda tokens: [NUMBER if _has_digit(token) else token for token in tokens],
     # bAbI's questions go without their mark in the paper's vocabulary
     "no_question_mark": lambda tokens: [token for token in tokens if token != "?"],
     # Of each run of punctuation and spaces only the last character stays: free-standing marks
@@ -230,15 +268,20 @@ SENTENCES = ("spacy", "rule", "column")
 
 @dataclass(frozen=True)
 class TextRules(metaclass=Checked):
-    """How a raw text becomes tokens, and these sentences.
+    """How a raw text becomes tokens, and tokens become sentences.
 
-    `language` is a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that
-    suit many. `sentences` says where sentences come from: None (nobody asks), `spacy` (rules on the
-    raw text), `rule` (rules on the tokens, for text that is tokenised already) or `column` (each
-    text is a list of sentences; a new text that is not is split by spaCy's rules).
+    Attributes:
+        clean: cleaning steps on the text, in order.
+        tokenizer: `spacy` (by the language's rules) or `whitespace`.
+        language: a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that
+            suit many.
+        token_rules: changes of the list of tokens, in order.
+        sentences: where sentences come from: None (they are not needed), `spacy` (rules on the raw
+            text), `rule` (rules on the tokens, for text that is tokenised already) or `column`
+            (each text is a list of sentences; a new text that is none is split by spaCy's rules).
 
     Note:
-        Where raw text is split into sentences, each is cleaned and tokenised on its own: the token
+        Where raw text is split into sentences, each is cleaned and tokenised by itself: the token
         rule `free_punctuation`, which keeps the last mark of a text, then keeps that of every
         sentence.
 
@@ -258,11 +301,10 @@ class TextRules(metaclass=Checked):
 
     def __post_init__(self) -> None:
         if self.tokenizer == "spacy":
-            blank(self.language)  # refused now, not after the training
+            blank(self.language)  # a language that is missing is refused now, not after training
 
     def words(self, text: str) -> list[str]:
-        """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an
-        answer."""
+        """The tokens of one piece of text, without a split into sentences."""
         for step in self.clean:
             text = CLEANING[step](text)
         tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()), self.language)
@@ -271,12 +313,15 @@ class TextRules(metaclass=Checked):
         return tokens
 
     def read(self, text: str | Sequence[str]) -> tuple[list[str], list[int] | None]:
-        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for
-        an empty text.
+        """The tokens of a text, and the sentence of each.
 
         Args:
-            text: as it is; or a list: of its sentences where `sentences` is `column`, else of its
-                words, taken as they are.
+            text: the text as it is; or a list of its sentences where `sentences` is `column`, else
+                a list of its words, which are taken as they are.
+
+        Returns:
+            The tokens, none for an empty text; and their sentences, numbered from 0, or None where
+            `sentences` is None.
         """
         if self.sentences == "column" and not isinstance(text, str):
             return numbered(self.words(sentence) for sentence in text)
@@ -293,25 +338,29 @@ class TextRules(metaclass=Checked):
 
 
 LONGEST = 200
-"""Characters of a word that a pattern is tried on: no longer word matches."""
+"""Characters of a word that a pattern is tried on; longer words match nothing."""
 PATIENCE = 1.0
-"""Seconds for one word."""
+"""Seconds that a pattern may take for one word."""
 
 
 def matching(words: Iterable[str], pattern: str) -> list[str]:
-    """The distinct words that match the pattern in full, in the order in which they come.
+    """The distinct words that match a pattern in full, in the order in which they come.
+
+    Raises:
+        UserError: the pattern takes too long.
 
     >>> matching(["@entity2", "met", "@entity10", "and", "@entity2"], r"@entity\\d+")
     ['@entity2', '@entity10']
     """
-    found = []
+    matches = []
     for word in dict.fromkeys(words):
         try:
             if len(word) <= LONGEST and regex.fullmatch(pattern, word, timeout=PATIENCE):
-                found.append(word)
+                matches.append(word)
         except TimeoutError:
             raise UserError(
-                f"data.candidates_pattern={pattern} takes more than {PATIENCE:g} s for the word {word[:40]!r}: characters "
-                f"that repeat together go into one class, such as [\\w-]+ for \\w+(-\\w+)*"
+                f"data.candidates_pattern={pattern} takes more than {PATIENCE:g} s for the word "
+                f"{word[:40]!r}: characters that repeat together go into one class, such as "
+                f"[\\w-]+ for \\w+(-\\w+)*"
             ) from None
-    return found
+    return matches

@@ -7,7 +7,8 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.local_files import Reading, dialect_of, read_file
+from attnprobe.data.dialect import Reading, dialect_of
+from attnprobe.data.local_files import read_file
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
@@ -82,7 +83,7 @@ def test_excels_own_first_line_and_a_packed_file(tmp_path):
 
 def test_one_damaged_row_does_not_hide_the_separator_nor_a_late_byte_the_encoding(tmp_path):
     content = b"text,label\n" + b"plain,1\n" * 20_000 + "für,0\n".encode("cp1252")
-    assert dialect_of(tmp_path / "rows.csv", content, Reading())[0] == "cp1252"
+    assert dialect_of(tmp_path / "rows.csv", content, ",;", Reading()).encoding == "cp1252"
     path = tmp_path / "rows.csv"
     path.write_text("text;label\n" + "a, b;1\n" * 30 + "x;y;z\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.csv cannot be read: .*line 32, saw 3"):
