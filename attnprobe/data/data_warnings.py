@@ -1,5 +1,7 @@
-"""What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a
-sentence for each."""
+"""What is wrong with a data set, found before anything is trained on it.
+
+Each check is a number, a threshold and a sentence.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,21 +10,21 @@ from typing import Any
 
 import numpy as np
 import regex
-from jaxtyping import Bool
-from scipy.sparse import csr_array
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import percent, visible
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
+from attnprobe.data.filters import OVER_MOST
 from attnprobe.data.local_files import SPLITS
-from attnprobe.data.rows import OVER_MOST
+from attnprobe.data.repeats import SIMILAR, near_copies
 
 Splits = Mapping[str, TextSplit]
 Counts = Mapping[str, Mapping[str, Any]]
 
 UNKNOWN_WORDS = "unknown words"
 MOST_NAMES = 8
+"""Classes that a sentence names."""
 RARE_IN_TRAINING = 20
 RARE_IN_TEST = 5
 LEAKED = 0.01
@@ -34,9 +36,15 @@ SCRIPTS = {
 }
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as
 well."""
-CALLED = {"train": "training", "test": "test"}
+NOUNS = {"train": "training", "test": "test"}
 ALWAYS = ("rows", "classes", "length")
 """Checks that are printed even where nothing is wrong."""
+HTML = regex.compile(
+    r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I
+)
+"""A tag, also where a tokenizer has put spaces into it; one letter alone may be a formula's."""
+MOST_SEARCHED = 2000
+"""Texts that are searched for tags, evenly over the split."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Check:
         value: what was measured, in the unit of `threshold`.
         threshold: from which value on, or below which, `warns`; None: nothing is wrong at any.
         warns: whether somebody should look at it.
-        sentence: what was found, and where it warns what follows and what to do.
+        sentence: what was measured, and where it warns what follows and what to do.
     """
 
     name: str
@@ -58,26 +66,66 @@ class Check:
     sentence: str
 
 
-HTML = regex.compile(
-    r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I
-)
-"""A tag, also where a tokenizer has put spaces into it; one letter alone may be a formula's."""
-MOST_SEARCHED = 2000
-"""Texts that are searched for tags, evenly over the split."""
-
-
 class _Checks(list[Check]):
-    def add(
-        self, name: str, value: float, sentence: str, follows: str = "", **limit: float
+    """The checks that were made so far."""
+
+    def fact(self, name: str, value: float, sentence: str) -> None:
+        """Add a number of which no value is wrong."""
+        self.append(Check(name, value, None, False, sentence))
+
+    def below(
+        self, name: str, value: float, threshold: float, sentence: str, consequence: str
     ) -> None:
-        """`limit`: `from_on` or `below` warns, and `follows` says of what."""
-        (threshold,) = limit.values() or (None,)
-        warns = threshold is not None and bool(
-            value < threshold if "below" in limit else value >= threshold
-        )
-        self.append(
-            Check(name, value, threshold, warns, f"{sentence}: {follows}" if warns else sentence)
-        )
+        """Add a number that warns below a threshold, of a consequence."""
+        warns = bool(value < threshold)
+        text = f"{sentence}: {consequence}" if warns else sentence
+        self.append(Check(name, value, threshold, warns, text))
+
+    def from_on(
+        self, name: str, value: float, threshold: float, sentence: str, consequence: str
+    ) -> None:
+        """Add a number that warns from a threshold on, of a consequence."""
+        warns = bool(value >= threshold)
+        text = f"{sentence}: {consequence}" if warns else sentence
+        self.append(Check(name, value, threshold, warns, text))
+
+
+@dataclass(frozen=True)
+class _DataSet:
+    """What is checked.
+
+    Attributes:
+        splits: the encoded splits.
+        counts: rows loaded, dropped and kept, as in the manifest.
+        trains: whether a model will be trained on it.
+    """
+
+    splits: Splits
+    counts: Counts
+    trains: bool
+
+    @property
+    def main(self) -> str:
+        """The split that is looked at most."""
+        return "train" if self.trains else "test"
+
+    @property
+    def part(self) -> TextSplit:
+        return self.splits[self.main]
+
+    @property
+    def noun(self) -> str:
+        """What the rows of this split are called."""
+        return NOUNS[self.main]
+
+    def dropped(self, split: str) -> Mapping[str, int]:
+        """How many rows of a split were left out, by reason."""
+        return self.counts[split].get("dropped", {})
+
+    def larger_sample(self, split: str) -> str | None:
+        """How to get more rows where `data.most` left some out."""
+        number = self.dropped(split).get(OVER_MOST, 0)
+        return f"data.most left out {number:,} {NOUNS[split]} rows: raise it" if number else None
 
 
 def check_data(
@@ -86,323 +134,364 @@ def check_data(
     """All checks of a data set.
 
     Args:
-        splits: encoded; without `trains`, where the test split is what is looked at, the others may
-            be missing.
+        splits: encoded; without `trains` the test split is what is looked at, and the others may be
+            missing.
         counts: rows loaded, dropped and kept, as in the manifest.
-        language: by whose rules texts were split into words; None: at spaces.
+        language: the language whose rules split texts into words; None: they were split at spaces.
         trains: a model will be trained on it.
     """
+    data = _DataSet(splits, counts, trains)
     checks = _Checks()
-    read = "train" if trains else "test"
-    _check_rows(checks, splits, counts, read)
-    _check_copies(checks, splits, read)
-    _check_words(checks, splits, counts, language, read)
+    _check_sizes(checks, data)
+    _check_classes(checks, data)
+    _check_rare_classes(checks, data)
+    _check_empty_cells(checks, data)
+    _check_copies(checks, data)
+    _check_lengths(checks, data)
+    if language not in SCRIPTS:
+        _check_script(checks, data)
+    _check_cut_texts(checks, data)
+    _check_html(checks, data)
+    if trains:
+        _check_unknown_words(checks, data)
+    _check_letters(checks, data)
     return checks
 
 
-def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> None:
-    train, validation, test = (len(splits.get(split, ())) for split in SPLITS)
-    trains = read == "train"
-    of = CALLED[read]
-    size = len(splits[read])
-
-    dropped = {split: counts[split].get("dropped", {}) for split in splits}
-    left_out = {split: dropped[split].get(OVER_MOST, 0) for split in {read, "test"}}
-    raised = {
-        split: f"data.most left out {number:,} {CALLED[split]} rows: raise it"
-        for split, number in left_out.items()
-        if number
-    }
-    drop = "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together with another"
-    if trains:
+def _check_sizes(checks: _Checks, data: _DataSet) -> None:
+    train, validation, test = (len(data.splits.get(split, ())) for split in SPLITS)
+    if data.trains:
         total = train + validation + test
-        checks.add(
+        checks.fact(
             "rows",
             total,
             f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test",
         )
-        more = raised.get("train", "give more rows, or a smaller data.test_share")
-        follows = f"a model trained on so few is hardly worth explaining; {more}"
-        checks.add("training rows", train, f"{train:,} training rows", follows, below=200)
+        remedy = data.larger_sample("train") or "give more rows, or a smaller data.test_share"
+        checks.below(
+            "training rows",
+            train,
+            200,
+            f"{train:,} training rows",
+            f"a model trained on so few is hardly worth explaining; {remedy}",
+        )
     else:
-        checks.add("rows", test, f"{test:,} rows to test, none to train")
-    more = raised.get("test", f"give more rows{', or a larger data.test_share' * trains}")
-    follows = (
-        f"an accuracy near 50 % is known only to ± {98 / np.sqrt(max(1, test)):.0f} points; {more}"
-    )
-    checks.add("test rows", test, f"{test:,} test rows", follows, below=100)
+        checks.fact("rows", test, f"{test:,} rows to test, none to train")
 
-    per_class: dict[str, int] = counts[read]["per class"]
-    tested: dict[str, int] = counts["test"]["per class"]
-    common = sorted(per_class, key=lambda name: -per_class[name])
-    named = ", ".join(f"{name} {percent(per_class[name] / size)}" for name in common[:MOST_NAMES])
-    others = f" and {len(common) - MOST_NAMES:,} more" if len(common) > MOST_NAMES else ""
-    checks.add("classes", len(common), f"{len(common):,} classes: {named}{others}")
-    if splits[read].labels.ndim == 1:
-        share = per_class[common[0]] / size
-        sentence = f"{percent(share)} of the {of} rows are {common[0]!r}"
-        follows = "always guessing it is right about as often, so that an accuracy says little here"
-        checks.add("largest class", share, sentence, follows, from_on=0.9)
-    few = RARE_IN_TRAINING if trains else RARE_IN_TEST
-    if (
-        len(common) <= size / few or "question" not in splits[read].columns
-    ):  # many answers to questions are rare
-        rare = [one for one in common if per_class[one] < few or tested.get(one, 0) < RARE_IN_TEST]
-        learnt = {one: f"{per_class[one]} training, " if trains else "" for one in rare}
-        named = ", ".join(
-            f"{one!r} ({learnt[one]}{tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES]
-        )
-        others = f" and {len(rare) - MOST_NAMES:,} more" if len(rare) > MOST_NAMES else ""
-        more = raised.get(read) or raised.get("test") or (drop if trains else "give more rows")
-        follows = f"too few rows to be {'learnt or ' * trains}judged; {more}"
-        checks.add(
-            "rare classes",
-            len(rare),
-            f"rare classes: {named or 'none'}{others}",
-            follows,
-            from_on=1,
+    remedy = "give more rows"
+    if data.trains:
+        remedy = "give more rows, or a larger data.test_share"
+    # at 50 % the half width of a 95 % interval is 1.96 · √(¼ / n) = 0.98 / √n
+    half_width = 98 / np.sqrt(max(1, test))
+    checks.below(
+        "test rows",
+        test,
+        100,
+        f"{test:,} test rows",
+        f"an accuracy near 50 % is known only to ± {half_width:.0f} points; "
+        f"{data.larger_sample('test') or remedy}",
+    )
+
+
+def _check_classes(checks: _Checks, data: _DataSet) -> None:
+    size = len(data.part)
+    rows_of_class: dict[str, int] = data.counts[data.main]["per class"]
+    names = sorted(rows_of_class, key=lambda name: -rows_of_class[name])
+    shares = [f"{name} {percent(rows_of_class[name] / size)}" for name in names]
+    checks.fact("classes", len(names), f"{len(names):,} classes: {_listed(shares)}")
+    if data.part.labels.ndim == 1:
+        largest = names[0]
+        share = rows_of_class[largest] / size
+        checks.from_on(
+            "largest class",
+            share,
+            0.9,
+            f"{percent(share)} of the {data.noun} rows are {largest!r}",
+            "always guessing it is right about as often, so that an accuracy says little here",
         )
 
-    loaded = sum(counts[split].get("loaded", 0) for split in splits)
-    empty = Counter[str]()
-    for reasons in dropped.values():
-        empty += Counter(
-            {one: n for one, n in reasons.items() if one.endswith((" is null", " is empty"))}
-        )
-    why = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items())
-    total = sum(empty.values())
-    sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (
-        f" ({why})" if why else ""
-    )
-    checks.add("empty cells", total / max(1, loaded), sentence, "they are left out", from_on=0.05)
 
-
-def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
-    """A text with another question is no copy."""
-    train = splits[read]
-    test = splits["test"]
-    of = CALLED[read]
-    keys: dict[str, list[tuple[bytes, bytes]]] = {}
-    for split in {read, "test"}:
-        part = splits[split]
-        asked = part.columns.get("question")
-        questions = asked if isinstance(asked, Ragged) else [np.zeros(0)] * len(part)
-        keys[split] = [
-            (part.words[row].tobytes(), questions[row].tobytes()) for row in range(len(part))
-        ]
-    copies = dict[tuple[bytes, bytes], int]()
-    first = np.array([copies.setdefault(key, row) for row, key in enumerate(keys[read])])
-    again = np.flatnonzero(first != np.arange(len(first)))
-    share = len(again) / len(first)
-    sentence = f"{len(again):,} {of} texts ({percent(share)}) repeat another one"
-    where = "whatever is learnt" if read == "train" else "every number"
-    checks.add(
-        "repeated texts", share, sentence, f"they count several times in {where}", from_on=0.1
-    )
-    differ = train.labels[again] != train.labels[first[again]]
-    different = int((differ.any(1) if differ.ndim == 2 else differ).sum())
-    share = different / len(first)
-    sentence = f"{different:,} {of} texts ({percent(share)}) have another label elsewhere"
-    checks.add("contradicting labels", share, sentence, "no model can get both right", from_on=0.01)
-    if read == "test":
+def _check_rare_classes(checks: _Checks, data: _DataSet) -> None:
+    least = RARE_IN_TRAINING if data.trains else RARE_IN_TEST
+    rows_of_class: dict[str, int] = data.counts[data.main]["per class"]
+    tested: dict[str, int] = data.counts["test"]["per class"]
+    # many answers to questions are rare
+    if len(rows_of_class) > len(data.part) / least and "question" in data.part.columns:
         return
 
-    copied = np.array([key in copies for key in keys["test"]], bool)
-    share = float(copied.mean())
-    sentence = f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training texts as well"
-    follows = (
-        "the test cannot tell what was learnt from what was remembered; take repeated rows out, or keep them together "
-        "with data.group=COLUMN"
-    )
-    checks.add("texts in training and test", share, sentence, follows, from_on=LEAKED)
-    if "question" not in train.columns:  # a text with several questions is its own near copy
-        nearly = near_copies(train.words, test.words.select(np.flatnonzero(~copied)))
-        share = float(nearly.sum()) / len(copied)
-        sentence = (
-            f"{int(nearly.sum()):,} more test texts ({percent(share)}) share {SIMILAR:.0%} of their wording with a "
-            f"training text"
+    rare = []
+    for name in sorted(rows_of_class, key=lambda name: -rows_of_class[name]):
+        trained_rows = rows_of_class[name]
+        test_rows = tested.get(name, 0)
+        if trained_rows < least or test_rows < RARE_IN_TEST:
+            training = f"{trained_rows} training, " if data.trains else ""
+            rare.append(f"{name!r} ({training}{test_rows} test rows)")
+    remedy = "give more rows"
+    purpose = "judged"
+    if data.trains:
+        purpose = "learnt or judged"
+        remedy = (
+            "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together "
+            "with another"
         )
-        checks.add(
+    remedy = data.larger_sample(data.main) or data.larger_sample("test") or remedy
+    checks.from_on(
+        "rare classes",
+        len(rare),
+        1,
+        f"rare classes: {_listed(rare) or 'none'}",
+        f"too few rows to be {purpose}; {remedy}",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _check_empty_cells(checks: _Checks, data: _DataSet) -> None:
+    loaded = sum(data.counts[split].get("loaded", 0) for split in data.splits)
+    empty = Counter[str]()
+    for split in data.splits:
+        for reason, number in data.dropped(split).items():
+            if number and reason.endswith((" is null", " is empty")):
+                empty[reason] += number
+    total = sum(empty.values())
+    sentence = f"{total:,} of {loaded:,} rows have no text or no label"
+    if empty:
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items())
+        sentence += f" ({reasons})"
+    checks.from_on("empty cells", total / max(1, loaded), 0.05, sentence, "they are left out")
+
+
+def _check_copies(checks: _Checks, data: _DataSet) -> None:
+    """Texts that come twice; a text with another question is no copy."""
+    part = data.part
+    row_of_text = dict[tuple[bytes, bytes], int]()
+    first = np.array([row_of_text.setdefault(key, row) for row, key in enumerate(_copy_keys(part))])
+    copies = np.flatnonzero(first != np.arange(len(first)))
+    share = len(copies) / len(first)
+    affected = "whatever is learnt" if data.trains else "every number"
+    checks.from_on(
+        "repeated texts",
+        share,
+        0.1,
+        f"{len(copies):,} {data.noun} texts ({percent(share)}) repeat another one",
+        f"they count several times in {affected}",
+    )
+    differs = part.labels[copies] != part.labels[first[copies]]
+    if differs.ndim == 2:
+        differs = differs.any(1)
+    share = int(differs.sum()) / len(first)
+    checks.from_on(
+        "contradicting labels",
+        share,
+        0.01,
+        f"{int(differs.sum()):,} {data.noun} texts ({percent(share)}) have another label elsewhere",
+        "no model can get both right",
+    )
+    if not data.trains:
+        return
+
+    test = data.splits["test"]
+    copied = np.array([key in row_of_text for key in _copy_keys(test)], bool)
+    share = float(copied.mean())
+    checks.from_on(
+        "texts in training and test",
+        share,
+        LEAKED,
+        f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training "
+        f"texts as well",
+        "the test cannot tell what was learnt from what was remembered; take repeated rows out, or "
+        "keep them together with data.group=COLUMN",
+    )
+    if "question" not in part.columns:  # a text with several questions is its own near copy
+        nearly = near_copies(part.words, test.words.select(np.flatnonzero(~copied)))
+        share = float(nearly.sum()) / len(copied)
+        checks.from_on(
             "near copies in training and test",
             share,
-            sentence,
+            0.05,
+            f"{int(nearly.sum()):,} more test texts ({percent(share)}) share {SIMILAR:.0%} of "
+            f"their wording with a training text",
             "they may be half remembered",
-            from_on=0.05,
         )
 
 
-def _check_words(
-    checks: _Checks, splits: Splits, counts: Counts, language: str | None, read: str
-) -> None:
-    train = splits[read]
-    length = train.words.lengths
-    middle = float(np.median(length))
-    cut = sum(counts[one]["truncated"] for one in splits)
-    texts_cut = f"{cut:,} text{'' if cut == 1 else 's'}"
-    sentence = (
-        f"the median text has {middle:.0f} word{'' if middle == 1 else 's'} "
-        f"(shortest {length.min():,}, longest {length.max():,}{f'; {texts_cut} cut at data.max_tokens' if cut else ''})"
-    )
-    follows = "too short for attention to choose between words, or not split into words; see data.language"
-    checks.add("length", middle, sentence, follows, below=3)
+def _copy_keys(part: TextSplit) -> list[tuple[bytes, bytes]]:
+    """The words of each text and of its question, as bytes."""
+    texts = [words.tobytes() for words in part.words]
+    question = part.columns.get("question")
+    if not isinstance(question, Ragged):
+        return [(text, b"") for text in texts]
+    return [(text, words.tobytes()) for text, words in zip(texts, question, strict=True)]
 
-    if language not in SCRIPTS:
-        for code, (script, name) in SCRIPTS.items():
-            written = np.array([script.search(word) is not None for word in train.spelling], bool)
-            share = float(written[train.words.flat].mean())
-            if share >= SPACELESS:
-                follows = f"it is written without spaces between words: set data.language={code}"
-                checks.add(
-                    "script",
-                    share,
-                    f"{percent(share)} of the words hold {name}",
-                    follows,
-                    from_on=SPACELESS,
-                )
-                break
 
-    share = cut / sum(map(len, splits.values()))
-    sentence = f"{texts_cut} ({percent(share)}) cut at data.max_tokens"
-    checks.add(
-        "cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05
+def _texts_cut(data: _DataSet) -> tuple[int, str]:
+    """How many texts were cut, as a number and in words."""
+    number = sum(data.counts[split]["truncated"] for split in data.splits)
+    return number, f"{number:,} text{'' if number == 1 else 's'}"
+
+
+def _check_lengths(checks: _Checks, data: _DataSet) -> None:
+    length = data.part.words.lengths
+    median = float(np.median(length))
+    number, texts = _texts_cut(data)
+    cut = f"; {texts} cut at data.max_tokens" if number else ""
+    checks.below(
+        "length",
+        median,
+        3,
+        f"the median text has {median:.0f} word{'' if median == 1 else 's'} "
+        f"(shortest {length.min():,}, longest {length.max():,}{cut})",
+        "too short for attention to choose between words, or not split into words; see "
+        "data.language",
     )
 
-    sample = train.example_id[:: max(1, len(train) // MOST_SEARCHED)].tolist()
-    share = float(
-        np.mean([HTML.search(" ".join(train.tokens(number))) is not None for number in sample])
+
+def _check_script(checks: _Checks, data: _DataSet) -> None:
+    """Words that hold a script without spaces were not split by its language's rules."""
+    for code, (script, name) in SCRIPTS.items():
+        has_script = [script.search(word) is not None for word in data.part.spelling]
+        share = float(np.array(has_script, bool)[data.part.words.flat].mean())
+        if share >= SPACELESS:
+            checks.from_on(
+                "script",
+                share,
+                SPACELESS,
+                f"{percent(share)} of the words hold {name}",
+                f"it is written without spaces between words: set data.language={code}",
+            )
+            return
+
+
+def _check_cut_texts(checks: _Checks, data: _DataSet) -> None:
+    number, texts = _texts_cut(data)
+    share = number / sum(map(len, data.splits.values()))
+    checks.from_on(
+        "cut texts",
+        share,
+        0.05,
+        f"{texts} ({percent(share)}) cut at data.max_tokens",
+        "what decides a label may lie in the rest",
     )
-    sentence = f"{percent(share)} of the texts hold HTML tags"
-    checks.add(
+
+
+def _check_html(checks: _Checks, data: _DataSet) -> None:
+    part = data.part
+    sample = part.example_id[:: max(1, len(part) // MOST_SEARCHED)].tolist()
+    texts = [" ".join(part.tokens(number)) for number in sample]
+    share = float(np.mean([HTML.search(text) is not None for text in texts]))
+    checks.from_on(
         "HTML",
         share,
-        sentence,
+        0.05,
+        f"{percent(share)} of the texts hold HTML tags",
         "they are read as words; data.clean=[html] removes them",
-        from_on=0.05,
     )
 
-    if read == "train":
-        share = counts["test"]["tokens out of vocabulary"] / max(1, counts["test"]["tokens"])
-        sentence = f"{percent(share)} of the test's words are not in the training texts"
-        follows = "the model cannot tell these from each other, whatever it attends to"
-        checks.add(UNKNOWN_WORDS, share, sentence, follows, from_on=0.1)
 
-    letters = np.array([regex.search(r"\p{L}", word) is not None for word in train.spelling], bool)[
-        train.words.flat
-    ]
+def _check_unknown_words(checks: _Checks, data: _DataSet) -> None:
+    count = data.counts["test"]
+    share = count["tokens out of vocabulary"] / max(1, count["tokens"])
+    checks.from_on(
+        UNKNOWN_WORDS,
+        share,
+        0.1,
+        f"{percent(share)} of the test's words are not in the training texts",
+        "the model cannot tell these from each other, whatever it attends to",
+    )
+
+
+def _check_letters(checks: _Checks, data: _DataSet) -> None:
+    words = data.part.words
+    has_letter = [regex.search(r"\p{L}", word) is not None for word in data.part.spelling]
+    letters = np.array(has_letter, bool)[words.flat]
     share = 1 - float(letters.mean())
-    bare = int((np.add.reduceat(letters.astype(np.int64), train.words.offsets[:-1]) == 0).sum())
-    of = CALLED[read]
-    sentence = (
-        f"{percent(share)} of the words have no letter, and {bare:,} {of} texts have none at all"
+    letters_of_texts = np.add.reduceat(letters.astype(np.int64), words.offsets[:-1])
+    bare = int((letters_of_texts == 0).sum())
+    checks.from_on(
+        "non-text",
+        share,
+        0.3,
+        f"{percent(share)} of the words have no letter, and {bare:,} {data.noun} texts have none "
+        f"at all",
+        "is data.text the right column?",
     )
-    checks.add("non-text", share, sentence, "is data.text the right column?", from_on=0.3)
 
 
 def check_pieces(counts: Counts, longest: int) -> list[Check]:
-    """What a model that reads pieces of words, at most `longest` of a text, loses of the texts of
-    all splits."""
-    names = (
-        "kept",
-        "cut at the model's longest text",
-        "words after the cut",
-        "words",
-        "words of unknown pieces",
-    )
-    kept, cut, after, words, unknown = (
-        sum(count[name] for count in counts.values()) for name in names
-    )
+    """What a model that reads pieces of words loses of the texts of all splits.
+
+    Args:
+        counts: per split, with the counts of `attnprobe.data.pieces.left_out`.
+        longest: pieces of the longest text that the model reads.
+
+    Raises:
+        UserError: the model's tokenizer knows no word at all.
+    """
+
+    def total(name: str) -> int:
+        return sum(count[name] for count in counts.values())
+
+    words = total("words")
+    unknown = total("words of unknown pieces")
     if words and unknown == words:
         raise UserError(
-            f"the tokenizer knows none of the {words:,} words of these texts: take the model's own, and texts of its language"
+            f"the tokenizer knows none of the {words:,} words of these texts: take the model's "
+            f"own, and texts of its language"
         )
     checks = _Checks()
+    cut = total("cut at the model's longest text")
+    checks.from_on(
+        "texts cut at the model's longest",
+        cut,
+        1,
+        f"{cut:,} of {total('kept'):,} texts are cut at {longest} pieces, "
+        f"{total('words after the cut'):,} words in all",
+        "what decides a label may lie in the rest; model.max_pieces=… takes more where the model "
+        "does",
+    )
     share = unknown / max(1, words)
-    sentence = f"{cut:,} of {kept:,} texts are cut at {longest} pieces, {after:,} words in all"
-    follows = "what decides a label may lie in the rest; model.max_pieces=… takes more where the model does"
-    checks.add("texts cut at the model's longest", cut, sentence, follows, from_on=1)
-    sentence = f"{percent(share)} of the words are unknown to the tokenizer"
-    follows = "the model cannot tell these from each other, whatever it attends to; is it for texts of this language?"
-    checks.add("words of unknown pieces", share, sentence, follows, from_on=0.05)
+    checks.from_on(
+        "words of unknown pieces",
+        share,
+        0.05,
+        f"{percent(share)} of the words are unknown to the tokenizer",
+        "the model cannot tell these from each other, whatever it attends to; is it for texts of "
+        "this language?",
+    )
     return checks
 
 
 def section_lines(name: str, section: Mapping[str, Any]) -> list[str]:
-    """One line for each guess, each fact and each warning of a data set's section of the manifest.
+    """One line for each guess, each fact and each warning of a data set.
+
+    Args:
+        name: the data set's name.
+        section: its section of the manifest, with `notes` and `checks`.
 
     >>> check = {"name": "test rows", "value": 12, "threshold": 100, "warns": True, "sentence": "12 test rows: few"}
     >>> section_lines("hotels", {"notes": ["hotels.csv: read as cp1252"], "checks": [check]})
     ['data hotels: hotels.csv: read as cp1252', 'warning: data hotels: 12 test rows: few']
     """
     lines = [f"data {name}: {note}" for note in section.get("notes", [])]
-    checks = section.get("checks", [])
-    lines += [
-        f"data {name}: {one['sentence']}"
-        for one in checks
-        if one["name"] in ALWAYS and not one["warns"]
-    ]
-    lines += [f"warning: data {name}: {one['sentence']}" for one in checks if one["warns"]]
-    return [visible(line) for line in lines]
+    warnings = []
+    for check in section.get("checks", []):
+        if check["warns"]:
+            warnings.append(f"warning: data {name}: {check['sentence']}")
+        elif check["name"] in ALWAYS:
+            lines.append(f"data {name}: {check['sentence']}")
+    return [visible(line) for line in lines + warnings]
 
 
-_told: set[str] = set()
+_printed: set[str] = set()
 
 
 def tell_section(name: str, section: Mapping[str, Any]) -> None:
-    """Print the section, each line once in a process: the runs of a study mostly share their
-    data."""
+    """Print the section, each line once in a process: a study's runs mostly share their data."""
     for line in section_lines(name, section):
-        if line not in _told:
-            _told.add(line)
+        if line not in _printed:
+            _printed.add(line)
             print(line, flush=True)
-
-
-WORDS = 3
-SIMILAR = 0.8
-"""Jaccard's index of two texts' runs of words from which on they are near copies."""
-AT_ONCE = 1024
-"""Texts, and then pairs of texts, that are compared at a time."""
-
-
-def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
-    """Which of `texts` have a near copy `among` others: at least `SIMILAR` of the distinct runs of
-    three words in either are in both. Texts of fewer words have none, and are False.
-
-    Exact, and fast because near copies share one of the rarest fifth of their runs: other pairs are
-    not compared (prefix filter; Chaudhuri, Ganti & Kaushik 2006)."""
-    is_copy = np.zeros(len(texts), bool)
-    base = 1 + int(max(part.flat.max(initial=0) for part in (among, texts)))
-    owner = []
-    run = []
-    for before, part in ((0, among), (len(among), texts)):
-        text = np.repeat(np.arange(len(part)), part.lengths)
-        first = np.flatnonzero(text[: -WORDS + 1] == text[WORDS - 1 :])
-        owner.append(before + text[first])
-        run.append(
-            sum(
-                part.flat[first + place].astype(np.uint64) * np.uint64(base**place)
-                for place in range(WORDS)
-            )
-        )
-    runs, number = np.unique(np.concatenate(run), return_inverse=True)
-    if not len(runs):
-        return is_copy
-    shape = (len(among) + len(texts), len(runs))
-    every = csr_array((np.ones(len(number), np.int32), (np.concatenate(owner), number)), shape)
-    every.data[:] = 1
-    size = np.diff(every.indptr)
-    frequency = np.bincount(every.indices)
-    text = np.repeat(np.arange(shape[0]), size)
-    rarest_first = np.lexsort((every.indices, frequency[every.indices], text))
-    place = np.arange(len(text)) - every.indptr[text]
-    kept = rarest_first[place <= size[text] - np.ceil(SIMILAR * size[text] - 1e-9)]
-    rare = csr_array((np.ones(len(kept), np.int32), (text[kept], every.indices[kept])), shape)
-    for start in range(0, len(texts), AT_ONCE):
-        own = len(among) + start
-        ours, theirs = (rare[own : own + AT_ONCE] @ rare[: len(among)].T).nonzero()
-        for some in np.array_split(np.arange(len(ours)), 1 + len(ours) // AT_ONCE):
-            one = own + ours[some]
-            other = theirs[some]
-            shared = (every[one] * every[other]).sum(1)
-            near = shared / (size[one] + size[other] - shared) >= SIMILAR
-            is_copy[one[near] - len(among)] = True
-    return is_copy

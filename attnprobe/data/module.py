@@ -1,7 +1,9 @@
-"""`TextDataModule`: from a source of rows to batches. A data set is a YAML of these settings
-(attnprobe.data.settings)."""
+"""`TextDataModule`: from a source of rows to batches.
 
-from collections.abc import Iterable, Mapping, Sequence
+A data set is a YAML of these settings (`attnprobe.data.settings`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -19,15 +21,24 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Name, Seed
 from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
+from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.prepare import Counts, data_fingerprint, prepare
+from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, Source
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
+
+
+def _with_settings(constructor: Callable[..., None]) -> Signature:
+    """A constructor's arguments without `self`, and those of `DataSettings` for `**settings`."""
+    arguments = list(signature(constructor).parameters.values())[1:-1]
+    for setting in signature(DataSettings).parameters.values():
+        arguments.append(setting.replace(kind=Parameter.KEYWORD_ONLY))
+    return Signature(arguments)
 
 
 class TextDataModule(metaclass=Checked):
@@ -63,11 +74,7 @@ class TextDataModule(metaclass=Checked):
         self.checks: list[Check] = []
         self.notes: tuple[str, ...] = ()
 
-    # what `**settings` stands for, for everything that asks a class what it takes
-    _given, _settings = (signature(one).parameters.values() for one in (__init__, DataSettings))
-    __signature__ = Signature(
-        [*[*_given][1:-1], *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in _settings)]
-    )
+    __signature__ = _with_settings(__init__)
     pipeline: TextPipeline
     class_weight: Tensor | None
 
@@ -87,8 +94,7 @@ class TextDataModule(metaclass=Checked):
 
     @property
     def section(self) -> dict[str, Any]:
-        """What was guessed while reading (`notes`), and the `checks`
-        (`attnprobe.data.data_warnings.Check`), for the manifest."""
+        """For the manifest: the guesses while reading (`notes`) and the `Check`s (`checks`)."""
         return {"notes": list(self.notes), "checks": [asdict(check) for check in self.checks]}
 
     @property
@@ -102,12 +108,19 @@ class TextDataModule(metaclass=Checked):
         return self.pipeline.classes
 
     def read_pieces(self, reader: PieceReader) -> None:
-        """Put the pieces that a pretrained model reads into every batch; words without any are left
-        out, and counted. A `UserError` where the data ask questions, which no such model reads."""
-        if (asked := self.settings.question) is not None:
+        """Put the pieces that a pretrained model reads into every batch.
+
+        Words without any piece are left out, and counted.
+
+        Raises:
+            UserError: the data ask questions, which no pretrained model reads.
+        """
+        question = self.settings.question
+        if question is not None:
             raise UserError(
-                f"data.question={asked}: that is for models that answer questions (task=qa). A pretrained model reads a "
-                f"second text as one of a pair: data.question=null data.text2={asked}"
+                f"data.question={question}: that is for models that answer questions (task=qa). A "
+                f"pretrained model reads a second text as one of a pair: data.question=null "
+                f"data.text2={question}"
             )
         for split, part in self.splits.items():
             self.splits[split], facts = with_pieces(part, reader)
@@ -118,8 +131,12 @@ class TextDataModule(metaclass=Checked):
         self.checks += check_pieces(self.counts, reader.longest)
 
     def take_classes(self, names: Sequence[str], note: str) -> None:
-        """Take the classes that a model has besides the data's, and that no row is of; `note` says
-        which is which."""
+        """Take the classes that a model has besides the data's; no row has them.
+
+        Args:
+            names: the model's classes, the data's first.
+            note: says which class is which, or is empty.
+        """
         more = list(names[len(self.classes) :])
         self.pipeline = replace(self.pipeline, classes=[*self.classes, *more])
         for split, part in self.splits.items():
@@ -127,9 +144,10 @@ class TextDataModule(metaclass=Checked):
             if self.task is Task.MULTI_LABEL:
                 columns["labels"] = np.pad(part.labels, ((0, 0), (0, len(more))))
             self.splits[split] = replace(part, columns=columns, classes=self.classes)
-            per_class = self.counts[split]["per class"] | dict.fromkeys(more, 0)
-            self.counts[split] = self.counts[split] | {"per class": per_class}
-        self.notes += (note,) if note else ()
+            class_counts = self.counts[split]["per class"] | dict.fromkeys(more, 0)
+            self.counts[split] = self.counts[split] | {"per class": class_counts}
+        if note:
+            self.notes += (note,)
 
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch."""
@@ -137,7 +155,7 @@ class TextDataModule(metaclass=Checked):
             texts = (part.tokens(number) for number in part.example_id.tolist())
             outputs = teacher.outputs(split, self.classes, part.example_id, texts)
             self.splits[split] = replace(part, teacher=outputs)
-        pa.default_memory_pool().release_unused()  # as above: the teacher's words are no longer needed
+        pa.default_memory_pool().release_unused()  # as in `setup`: the teacher's words are used
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -146,20 +164,23 @@ class TextDataModule(metaclass=Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Ten hexadecimal digits that stand for all that is read of the examples, and for their
-        order."""
+        """Ten hexadecimal digits for all that is read of the examples, and for their order."""
         return data_fingerprint(self.splits, [*self.vocabulary.words, *self.classes])
 
     def input_files(self) -> dict[str, Path]:
-        """The local files that all this is read from, by the setting that names them; needs no
-        `setup`."""
+        """The local files of the data, by the setting that names them; needs no `setup`."""
         files = {f"data.path ({split})": path for split, path in self.source.files().items()}
         vectors = self.settings.vectors
-        return files if vectors is None else files | {"data.vectors": find_path(vectors)}
+        if vectors is not None:
+            files["data.vectors"] = find_path(vectors)
+        return files
 
     def check_files(self) -> None:
-        """Refuse, before anything is trained, local files that are not there, cannot be read, or
-        lack a column."""
+        """Read local files before anything is trained.
+
+        Raises:
+            UserError: a file is missing, cannot be read, or lacks a column.
+        """
         self.input_files()
         if isinstance(self.source, FileSource):
             loaded = self.source.load()
@@ -168,31 +189,42 @@ class TextDataModule(metaclass=Checked):
                 Reader(self.settings, self.settings.rules).check_columns(table)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
-        """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary
-        that the file has into `counts`."""
-        words = self.settings
+        """The word vectors to start from; row 0 (padding) is zero.
+
+        Puts the number of words that the file of vectors has into `counts`.
+        """
+        settings = self.settings
         generator = torch.Generator().manual_seed(self.seed)
-        if words.vectors is None:
-            return random_vectors(len(self.vocabulary), words.embedding_size, generator)
-        matrix, found = load_vectors(
-            words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator
+        if settings.vectors is None:
+            return random_vectors(len(self.vocabulary), settings.embedding_size, generator)
+        matrix, words = load_vectors(
+            settings.vectors, self.vocabulary, missing=settings.missing_vectors, generator=generator
         )
-        self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": found}
+        self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": words}
         return torch.from_numpy(matrix)
 
     def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
-        """Batches of similar length in random order; the order depends on (seed, epoch). Of several
-        processes each has its share, and the trainer is constructed with
-        `use_distributed_sampler=False`."""
+        """Batches of similar length in random order, which depends on (seed, epoch).
+
+        Each of several processes has its share; the trainer is constructed with
+        `use_distributed_sampler=False`.
+
+        Args:
+            rank: number of this process.
+            processes: how many processes train together.
+        """
         lengths = self.splits["train"].words.lengths
-        return self.loader(
-            "train", BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes)
-        )
+        sampler = BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes)
+        return self.loader("train", sampler)
 
     def loader(self, split: str, sampler: Iterable[list[int]] | None = None) -> DataLoader[Batch]:
-        """The examples of a split in the sampler's batches; without one all of them, shortest
-        first, for every process of a training on several devices: the metrics are then those of one
-        device."""
+        """The examples of a split in batches.
+
+        Args:
+            split: the split.
+            sampler: the rows of each batch; None: all rows, shortest text first, in every process
+                of a training on several devices. The metrics are then those of one device.
+        """
         part = self.splits[split]
         return DataLoader(
             part,
@@ -201,7 +233,6 @@ class TextDataModule(metaclass=Checked):
             num_workers=self.settings.num_workers,
             persistent_workers=self.settings.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator().manual_seed(
-                self.seed
-            ),  # else each pass would advance the global generator
+            # else each pass would advance the global generator
+            generator=torch.Generator().manual_seed(self.seed),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
 from attnprobe.data.columns import paired
-from attnprobe.data.pieces import PieceReader
+from attnprobe.data.pieces import PieceReader, Pieces
 from attnprobe.data.text import TextRules, matching
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
@@ -31,11 +31,61 @@ SAVED = (
 )
 
 
+@dataclass
+class _Row:
+    """A new text on its way into a batch.
+
+    Attributes:
+        words: its words; of a pair those that are attended to.
+        sentence: the sentence of each word, where there are sentences.
+        question: the words of its question, or of the text of a pair that is not attended to.
+        segment: the text of a pair, 0 or 1, that each word belongs to.
+        asked: 1 at the word that is asked about, where every word has a class.
+        pieces: the pieces that a pretrained model reads.
+    """
+
+    words: Sequence[str]
+    sentence: list[int] | None = None
+    question: Sequence[str] | None = None
+    segment: np.ndarray | None = None
+    asked: np.ndarray | None = None
+    pieces: Pieces | None = None
+
+    def pair_with(self, second: Sequence[str], attend_to: str) -> None:
+        """Make it the first text of a pair."""
+        self.words, self.question, self.segment = paired(self.words, second, attend_to)
+        self.sentence = None
+
+    def cut(self, limit: int | None) -> None:
+        """Leave out the words beyond the limit."""
+        self.words = self.words[:limit]
+        if self.sentence is not None:
+            self.sentence = self.sentence[:limit]
+        if self.segment is not None:
+            self.segment = self.segment[:limit]
+
+    def take_pieces(self, pieces: Pieces) -> None:
+        """Leave out the words that have no piece."""
+        self.pieces = pieces
+        self.words = list(compress(self.words, pieces.kept))
+        if self.sentence is not None:
+            self.sentence = list(compress(self.sentence, pieces.kept))
+        if self.segment is not None:
+            self.segment = self.segment[pieces.kept]
+        if self.asked is not None:
+            self.asked = self.asked[pieces.kept]
+
+
 @dataclass(frozen=True)
 class TextPipeline:
     """Everything between new text and a `Batch`; saved with a run and rebuilt without its data set.
 
     Attributes:
+        rules: how a text becomes words.
+        vocabulary: word ↔ id.
+        classes: the classes' names, in the order of the logits.
+        task: single- or multi-label.
+        max_tokens: longer texts are cut to that many words.
         question: every text comes with a question.
         attend_to: every text comes with a second one (`attnprobe.data.columns.Columns`); None: it
             comes alone.
@@ -58,21 +108,19 @@ class TextPipeline:
     tags: bool = False
 
     def tokens(self, text: str | Sequence[str], second: str | None = None) -> list[str]:
-        """The words at the content positions of this text (or pair), out-of-vocabulary words as
-        they are."""
-        words = self.rules.tokens(text)
-        other = None
-        segment = None
+        """The words at the content positions of a text (or pair), as they are in the text.
+
+        Args:
+            text: a raw text, or a list of its words (or sentences, as in `batch_of`).
+            second: the second text of a pair.
+        """
+        row = _Row(self.rules.tokens(text))
         if self.attend_to is not None and second is not None:
-            words, other, segment = paired(words, self.rules.tokens(second), self.attend_to)
-            segment = segment[: self.max_tokens]
-        words = words[: self.max_tokens]
-        if self.pieces is None:
-            return words
-        (read,) = self.pieces.read(
-            [words], None if other is None else [other], None if segment is None else [segment]
-        )
-        return list(compress(words, read.kept))
+            row.pair_with(self.rules.tokens(second), self.attend_to)
+        row.cut(self.max_tokens)
+        if self.pieces is not None:
+            row.take_pieces(self._pieces_of([row])[0])
+        return list(row.words)
 
     def batch_of(
         self,
@@ -80,8 +128,7 @@ class TextPipeline:
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> Batch:
-        """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all
-        0.
+        """One batch of new texts, in this order.
 
         Args:
             texts: raw texts; or lists of their words, which are taken as they are; where the run
@@ -92,144 +139,168 @@ class TextPipeline:
             candidates: names of the classes that each text may be answered with; None: all of them,
                 or those that the run's `data.candidates_pattern` finds in the text.
 
+        Returns:
+            The batch; `example_id` counts from 0, and the labels are all 0.
+
         Raises:
-            UserError: no text, a text or question without any word, questions that are missing, too
-                many or not asked for, or candidates that are not classes.
+            UserError: there is no text, or a text or question without any word; questions are
+                missing, too many or not asked for; or candidates are not classes.
         """
         check_texts(texts, of_words=self.rules.sentences != "column")
-        read = [self.rules.read(text) for text in texts]
-        if empty := [number for number, (words, _) in enumerate(read) if not words]:
-            raise UserError(
-                f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out"
-            )
-        multi = self.task is Task.MULTI_LABEL
-        labels = (
-            np.zeros((len(texts), len(self.classes)), np.float32)
-            if multi
-            else np.zeros(len(texts), np.int64)
-        )
-        limit = self.max_tokens
-        asked: list[Any] | None = self._questions(texts, questions)
-        marks = self._marks([words[:limit] for words, _ in read], questions) if self.tags else None
-        pieces = None
-        segments = None
-        if self.attend_to is not None and asked is not None:
-            pairs = [
-                paired(words, other, self.attend_to)
-                for (words, _), other in zip(read, asked, strict=True)
-            ]
-            read = [(words, None) for words, _, _ in pairs]
-            asked = None if self.attend_to == "both" else [other for _, other, _ in pairs]
-            segments = [segment[:limit] for _, _, segment in pairs]
-        if self.pieces is not None:
-            pieces = self.pieces.read([words[:limit] for words, _ in read], asked, segments)
-            if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
-                raise UserError(
-                    f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out"
-                )
-            read = [
-                (
-                    list(compress(words[:limit], one.kept)),
-                    None if of is None else list(compress(of[:limit], one.kept)),
-                )
-                for (words, of), one in zip(read, pieces, strict=True)
-            ]
-            segments = segments and [
-                one[read.kept] for one, read in zip(segments, pieces, strict=True)
-            ]
-            marks = marks and [one[read.kept] for one, read in zip(marks, pieces, strict=True)]
-        columns: dict[str, Any] = {
-            "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
-            "labels": labels,
-            "example_id": np.arange(len(texts)),
-        }
-        if self.rules.sentences is not None:
-            columns["sentence"] = [
-                np.array(numbers[:limit]) for _, numbers in read if numbers is not None
-            ]
-        if segments is not None:
-            columns["segment"] = segments
-        if marks is not None:
-            columns["asked"] = marks
-        if asked is not None:
-            columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
-        if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
-            columns["candidates"] = allowed
-        if pieces is not None:
-            columns |= {
-                "pieces": [one.ids for one in pieces],
-                "piece_word": [one.word for one in pieces],
-            }
-            columns["piece_kind"] = [one.kind for one in pieces]
-        return collate(columns, len(self.classes))
+        rows = [self._row(number, text) for number, text in enumerate(texts)]
+        question_words = self._questions(len(texts), questions)
+        if self.tags:
+            self._mark(rows, questions)
+        if question_words is not None:
+            for row, question in zip(rows, question_words, strict=True):
+                if self.attend_to is None:
+                    row.question = question
+                else:
+                    row.pair_with(question, self.attend_to)
 
-    def _questions(
-        self, texts: Sequence[object], questions: Sequence[str] | None
-    ) -> list[list[str]] | None:
+        if self.pieces is None:
+            allowed = self._candidates([row.words for row in rows], candidates)
+            for row in rows:
+                row.cut(self.max_tokens)
+        else:
+            for row in rows:
+                row.cut(self.max_tokens)
+            for number, pieces in enumerate(self._pieces_of(rows)):
+                if not pieces.kept.any():
+                    raise UserError(
+                        f"text {number} ({texts[number]!r}) has no piece that the model reads: "
+                        f"leave it out"
+                    )
+                rows[number].take_pieces(pieces)
+            allowed = self._candidates([row.words for row in rows], candidates)
+        return collate(self._columns(rows, allowed), len(self.classes))
+
+    def _row(self, number: int, text: str | Sequence[str]) -> "_Row":
+        words, sentence = self.rules.read(text)
+        if not words:
+            raise UserError(
+                f"text {number} ({text!r}) has no word left after cleaning: leave it out"
+            )
+        return _Row(words, sentence)
+
+    def _questions(self, size: int, questions: Sequence[str] | None) -> list[list[str]] | None:
+        """The words of the questions, or second texts, of `size` texts; None: nothing is asked."""
         if not self.question and self.attend_to is None:
             if questions is not None and not self.tags:
                 raise UserError(
                     "questions=…: this run was trained on texts without a question; leave them out"
                 )
             return None
-        given = questions if isinstance(questions, list | tuple) else []
-        if len(given) != len(texts) or not all(isinstance(question, str) for question in given):
-            raise UserError(
-                f"this run reads every text with a question (or a second text): expected questions=[…], a list of "
-                f"{len(texts)}, one per text (attnprobe explain: --text2 TEXT for each), but got "
-                f"{'no questions' if questions is None else repr(questions)[:60]}"
-            )
-        words = [self.rules.words(question) for question in given]
-        if empty := [number for number, question in enumerate(words) if not question]:
-            raise UserError(
-                f"question {empty[0]} ({given[empty[0]]!r}) has no word left after cleaning: ask one"
-            )
-        return words
 
-    def _marks(
-        self, texts: Sequence[Sequence[str]], questions: Sequence[str] | None
-    ) -> list[np.ndarray]:
-        """1 at the word of each text that is asked about, 0 at the others."""
-        given = questions if isinstance(questions, list | tuple) else []
-        if len(given) != len(texts) or not all(str(one).isdecimal() for one in given):
+        is_list = isinstance(questions, list | tuple) and len(questions) == size
+        if not is_list or not all(isinstance(question, str) for question in questions or ()):
+            received = "no questions" if questions is None else repr(questions)[:60]
             raise UserError(
-                f"this run's model gives a class to every word: expected questions=[…], for each of {len(texts)} texts the "
-                f"number of the word that is asked about, from 0 (attnprobe explain: --text2 2 for each), "
-                f"but got {'none' if questions is None else repr(questions)[:60]}"
+                f"this run reads every text with a question (or a second text): expected "
+                f"questions=[…], a list of {size}, one per text (attnprobe explain: --text2 TEXT "
+                f"for each), but got {received}"
             )
-        for number, (words, one) in enumerate(zip(texts, given, strict=True)):
-            if int(one) >= len(words):
+        words_of_questions = []
+        for number, question in enumerate(questions or ()):
+            words = self.rules.words(question)
+            if not words:
                 raise UserError(
-                    f"question {number} ({one}): expected a number of text {number}, 0 to {len(words) - 1}"
+                    f"question {number} ({question!r}) has no word left after cleaning: ask one"
                 )
-        return [
-            (np.arange(len(words)) == int(one)).astype(float)
-            for words, one in zip(texts, given, strict=True)
-        ]
+            words_of_questions.append(words)
+        return words_of_questions
+
+    def _mark(self, rows: Sequence["_Row"], places: Sequence[str] | None) -> None:
+        """Mark the word of each text that is asked about."""
+        is_list = isinstance(places, list | tuple) and len(places) == len(rows)
+        if not is_list or not all(str(place).isdecimal() for place in places or ()):
+            received = "none" if places is None else repr(places)[:60]
+            raise UserError(
+                f"this run's model gives a class to every word: expected questions=[…], for each "
+                f"of {len(rows)} texts the number of the word that is asked about, from 0 "
+                f"(attnprobe explain: --text2 2 for each), but got {received}"
+            )
+        for number, (row, place) in enumerate(zip(rows, places or (), strict=True)):
+            length = len(row.words[: self.max_tokens])
+            if int(place) >= length:
+                raise UserError(
+                    f"question {number} ({place}): expected a number of text {number}, 0 to "
+                    f"{length - 1}"
+                )
+            row.asked = (np.arange(length) == int(place)).astype(float)
+
+    def _pieces_of(self, rows: Sequence["_Row"]) -> list[Pieces]:
+        """The pieces of every text; all texts are pairs, or none is."""
+        assert self.pieces is not None
+        questions = [row.question for row in rows if row.question is not None]
+        segments = [row.segment for row in rows if row.segment is not None]
+        return self.pieces.read([row.words for row in rows], questions or None, segments or None)
 
     def _candidates(
-        self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
+        self, texts: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]] | None
     ) -> list[np.ndarray] | None:
-        """Numbers of the classes that each text may be answered with."""
+        """Numbers of the classes that each text may be answered with; None: of all."""
         if candidates is None:
             if self.candidates_pattern is None:
                 return None
-            found = [matching(words, self.candidates_pattern) for words in texts]
-            candidates = [[name for name in names if name in self.classes] for names in found]
+            candidates = [self._matching_classes(words) for words in texts]
         elif not isinstance(candidates, list | tuple) or len(candidates) != len(texts):
             raise UserError(
-                f"candidates={candidates!r:.60}: expected {len(texts)} lists of classes, one per text"
+                f"candidates={candidates!r:.60}: expected {len(texts)} lists of classes, one per "
+                f"text"
             )
-        if unknown := [name for names in candidates for name in names if name not in self.classes]:
-            raise UserError(
-                f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})"
-            )
-        if none := [number for number, names in enumerate(candidates) if not names]:
-            raise UserError(
-                f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
-                f"of {', '.join(self.classes[:20])}"
-            )
-        return [np.array([self.classes.index(name) for name in names]) for names in candidates]
+
+        known_classes = ", ".join(self.classes[:20])
+        for name in chain.from_iterable(candidates):
+            if name not in self.classes:
+                raise UserError(
+                    f"candidates: {name!r} is not a class of this run ({known_classes})"
+                )
+        numbers = []
+        for text, names in enumerate(candidates):
+            if not names:
+                raise UserError(
+                    f"text {text} has no candidate that the classifier knows: give it some with "
+                    f"candidates=[[…], …], of {known_classes}"
+                )
+            numbers.append(np.array([self.classes.index(name) for name in names]))
+        return numbers
+
+    def _matching_classes(self, words: Sequence[str]) -> list[str]:
+        assert self.candidates_pattern is not None
+        return [name for name in matching(words, self.candidates_pattern) if name in self.classes]
+
+    def _columns(
+        self, rows: Sequence["_Row"], candidates: list[np.ndarray] | None
+    ) -> dict[str, Any]:
+        """The columns of a batch of these texts."""
+        labels = np.zeros(len(rows), np.int64)
+        if self.task is Task.MULTI_LABEL:
+            labels = np.zeros((len(rows), len(self.classes)), np.float32)
+        columns: dict[str, Any] = {
+            "ids": [np.array(self.vocabulary.encode(row.words)) for row in rows],
+            "labels": labels,
+            "example_id": np.arange(len(rows)),
+        }
+        if self.rules.sentences is not None:
+            columns["sentence"] = [
+                np.array(row.sentence) for row in rows if row.sentence is not None
+            ]
+        for name in ("segment", "asked"):
+            entries = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+            if entries:
+                columns[name] = entries
+        questions = [row.question for row in rows if row.question is not None]
+        if questions:
+            columns["question"] = [np.array(self.vocabulary.encode(words)) for words in questions]
+        if candidates is not None:
+            columns["candidates"] = candidates
+        pieces_of_texts = [row.pieces for row in rows if row.pieces is not None]
+        if pieces_of_texts:
+            columns["pieces"] = [pieces.ids for pieces in pieces_of_texts]
+            columns["piece_word"] = [pieces.word for pieces in pieces_of_texts]
+            columns["piece_kind"] = [pieces.kind for pieces in pieces_of_texts]
+        return columns
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and pipeline.json into a run's directory."""
@@ -244,17 +315,18 @@ class TextPipeline:
 
     @classmethod
     def load(cls, directory: Path) -> "TextPipeline":
-        """Read what `save` wrote; a `UserError` where the files are missing or not of this
-        layout."""
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: the files are missing, or are not those of a run.
+        """
         path = Path(directory) / PIPELINE
         try:
-            content: dict[str, Any] = {
-                name: value for name, value in read_json(path).items() if name in SAVED
-            }
-            changed = {"rules": TextRules(**content["rules"]), "task": Task(content["task"])}
-            return cls(
-                vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content | changed
-            )
+            saved = read_json(path)
+            content: dict[str, Any] = {name: saved[name] for name in SAVED if name in saved}
+            content["rules"] = TextRules(**content["rules"])
+            content["task"] = Task(content["task"])
+            return cls(vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content)
         except FileNotFoundError:
             raise UserError(
                 f"{path} does not exist: expected the directory of a finished run"
@@ -266,28 +338,35 @@ class TextPipeline:
 
 
 def check_texts(texts: object, *, of_words: bool = False) -> None:
-    """Refuse, by a `UserError` that names the first text that is wrong, what is no list of texts,
-    or of lists of words (else: of sentences)."""
+    """Refuse what is no list of texts.
+
+    Args:
+        texts: what a user gave for a list of texts.
+        of_words: a text may be a list of its words; else it may be a list of its sentences.
+
+    Raises:
+        UserError: names the first text that is wrong.
+    """
     expected = "expected a list of one or more texts, such as ['a fine film']"
-    if (
-        not isinstance(texts, Sequence | np.ndarray | pd.Series)
-        or isinstance(texts, str | bytes)
-        or not len(texts)
-    ):
+    is_list = isinstance(texts, Sequence | np.ndarray | pd.Series)
+    if not is_list or isinstance(texts, str | bytes) or not len(texts):
         raise UserError(f"texts={texts!r:.60}: {expected}")
     for number, text in enumerate(texts):
         parts = text if isinstance(text, list | tuple) else [text]
         if not all(isinstance(part, str) for part in parts):
             raise UserError(f"text {number} is {text!r:.60}: {expected}")
-        if (
-            of_words
-            and parts is text
-            and (wrong := [part for part in parts if part.split() != [part]])
-        ):
+        no_words = [part for part in parts if part.split() != [part]]
+        if of_words and parts is text and no_words:
             raise UserError(
-                f"text {number} is a list with {wrong[0]!r:.60}, which is no word: give a text as it is, or a list of words"
+                f"text {number} is a list with {no_words[0]!r:.60}, which is no word: give a text "
+                f"as it is, or a list of words"
             )
-        if any("\ud800" <= one <= "\udfff" for part in parts for one in part):
+        if any(_has_surrogate(part) for part in parts):
             raise UserError(
-                f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected Unicode text"
+                f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected "
+                f"Unicode text"
             )
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)

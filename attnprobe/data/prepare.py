@@ -1,26 +1,26 @@
 """From the rows of a source to encoded splits: a pure function of the settings and the rows."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import datasets
 import numpy as np
-import pandas as pd
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.data import rows
+from attnprobe.data import filters
 from attnprobe.data.batching import TextSplit
+from attnprobe.data.classes import class_numbers, class_weights, vocabulary_of
 from attnprobe.data.columns import OPTIONAL
 from attnprobe.data.data_warnings import Check, check_data
 from attnprobe.data.examples import Examples, Lexicon, Ragged
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.plant import PLANTED, plant_shortcut
 from attnprobe.data.reader import Reader
-from attnprobe.data.rows import Kept, class_numbers, vocabulary_of
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits
 from attnprobe.data.vocabulary import UNKNOWN
@@ -30,9 +30,15 @@ Counts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set that is ready to be trained on: `counts` has the rows loaded, dropped for each
-    reason, truncated and kept per split, and `class_weight` the weight of each class in the
-    loss."""
+    """A data set that is ready to be trained on.
+
+    Attributes:
+        splits: the encoded splits.
+        pipeline: everything between a new text and a batch.
+        counts: per split the rows loaded, dropped for each reason, truncated and kept.
+        checks: what is wrong with the data, and what is not.
+        class_weight: the weight of each class in the loss; None: all weigh the same.
+    """
 
     splits: dict[str, TextSplit]
     pipeline: TextPipeline
@@ -41,83 +47,72 @@ class Prepared:
     class_weight: Tensor | None
 
 
+@dataclass(frozen=True)
+class TokenisedSplits:
+    """All splits before the vocabulary.
+
+    Attributes:
+        examples: the rows by split.
+        lexicon: every word in them.
+        counts: what was counted while they were read.
+        kinds: columns over the words by name, and the type that they are stored in.
+    """
+
+    examples: dict[str, Examples]
+    lexicon: Lexicon
+    counts: Counts
+    kinds: dict[str, type]
+
+    @property
+    def names(self) -> list[str]:
+        """The splits that there are, in their usual order."""
+        return [split for split in SPLITS if split in self.examples]
+
+    def keep(self, choose: Callable[[str, Examples], filters.Kept]) -> None:
+        """Filter every split, and count what is dropped.
+
+        Args:
+            choose: takes a split's name and its rows.
+        """
+        for split in self.names:
+            kept = choose(split, self.examples[split])
+            self.counts[split]["dropped"] |= kept.dropped
+            self.counts[split] |= kept.facts
+            self.examples[split] = self.examples[split][kept.mask]
+
+
 def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
-    """Read, divide, filter and encode the rows."""
-    task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
-    examples, lexicon, counts, kinds = read_splits(settings, loaded)
-    trains = settings.trains
-    there = [split for split in SPLITS if split in examples]
+    """Read, divide, filter and encode the rows.
+
+    Args:
+        settings: the data set's settings.
+        loaded: the rows of the source by split.
+
+    Raises:
+        UserError: the rows do not fit the settings, or none are left.
+    """
+    tokenised = read_splits(settings, loaded)
     if settings.plant is not None:
-        plant_shortcut(examples, lexicon, settings)
-        kinds |= OWN
-    spelling = list(lexicon)
-    numbers, classes = class_numbers(examples, spelling, settings)
+        plant_shortcut(tokenised.examples, tokenised.lexicon, settings)
+        tokenised.kinds.update(PLANTED)
+    spelling = list(tokenised.lexicon)
+    numbers, classes = class_numbers(tokenised.examples, spelling, settings)
 
-    def keep(choose: Callable[..., Kept], *arguments: Any) -> None:
-        for split in there:
-            kept = choose(split, examples[split], *arguments, settings)
-            counts[split]["dropped"] |= kept.dropped
-            counts[split] |= kept.facts
-            examples[split] = examples[split][kept.mask]
+    # the vocabulary comes from the training rows before the length limits, as in the paper's code
+    tokenised.keep(lambda name, rows: filters.with_known_labels(name, rows, numbers, settings))
+    tokenised.keep(lambda name, rows: filters.answerable(name, rows, numbers, settings))
+    tokenised.keep(lambda name, rows: filters.at_most(name, rows, settings))
+    vocabulary = vocabulary_of(tokenised.examples, spelling, settings)
+    tokenised.keep(lambda name, rows: filters.of_length(name, rows, settings))
+    tokenised.keep(lambda name, rows: filters.of_sentences(name, rows, settings))
 
-    keep(rows.with_known_labels, numbers)
-    keep(rows.answerable, numbers)
-    keep(rows.at_most)
-    vocabulary = vocabulary_of(examples, spelling, settings)
-    keep(rows.of_length)
-    keep(rows.of_sentences)
-
+    task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
+    encoder = _Encoder(task, classes, numbers, spelling, vocabulary_id, tokenised.kinds)
     splits = {}
-    for split in there:
-        part = examples[split]
-        chosen = Ragged.of(
-            [np.array([numbers[label] for label in row], np.int64) for row in part["labels"]],
-            np.int64,
-        )
-        per_class = np.bincount(chosen.flat, minlength=len(classes))
-        labels = chosen.flat
-        if task is Task.MULTI_LABEL:
-            labels = np.zeros((len(part), len(classes)), np.float32)
-            labels[np.repeat(np.arange(len(part)), chosen.lengths), chosen.flat] = 1
-            per_class = labels.sum(0).astype(np.int64)
-        words = Ragged.of(part["words"], np.int32)
-        columns: dict[str, Any] = {"labels": labels}
-        for name, kind in kinds.items():
-            columns[name] = Ragged.of(
-                [one.get(name, np.zeros(0, kind)) for one in part["per_word"]], kind
-            )
-        unknown = vocabulary_id == UNKNOWN
-        if "question" in part:
-            asked = columns["question"] = Ragged.of(part["question"], np.int32)
-            counts[split]["question tokens out of vocabulary"] = int(unknown[asked.flat].sum())
-        if "candidates" in part:
-            # candidates that are not classes cannot be answered
-            allowed = [
-                range(len(classes))
-                if names is None
-                else sorted({numbers[name] for name in names if name in numbers})
-                for names in part["candidates"]
-            ]
-            columns["candidates"] = Ragged.of(
-                [np.array(one, np.int32) for one in allowed], np.int32
-            )
-        splits[split] = TextSplit(
-            part.index.to_numpy(), words, vocabulary_id, columns, spelling, classes
-        )
-        counts[split] |= {
-            "truncated": int((part["length"] > words.lengths).sum()),
-            "kept": len(part),
-            "per class": dict(zip(classes, per_class.tolist(), strict=True)),
-            "tokens": len(words.flat),
-            "tokens out of vocabulary": int(unknown[words.flat].sum()),
-        }
-    per_class = np.array(list(counts[there[0]]["per class"].values()))
-    if trains and task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
-        raise UserError(
-            f"after the length limits the training rows have one class only ({counts['train']['per class']}): "
-            f"widen data.min_length={settings.min_length} or data.max_length={settings.max_length}"
-        )
+    for split in tokenised.names:
+        splits[split] = encoder.encode(tokenised.examples[split], tokenised.counts[split])
+
     pipeline = TextPipeline(
         rules=settings.rules,
         vocabulary=vocabulary,
@@ -127,206 +122,179 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         question=settings.question is not None,
         attend_to=None if settings.text2 is None else settings.attend_to,
         candidates_pattern=settings.candidates_pattern,
-        tags=settings.token is not None and not trains,
+        tags=settings.token is not None and not settings.trains,
     )
-    size = len(splits["train"]) if trains else 0
-    weight = rows.class_weights(settings.class_weight, per_class, size, task) if trains else None
+    class_weight = _class_weight(settings, tokenised.counts, task) if settings.trains else None
     language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
-    checks = check_data(splits, counts, language, trains=trains)
-    return Prepared(splits, pipeline, counts, checks, weight)
+    checks = check_data(splits, tokenised.counts, language, trains=settings.trains)
+    return Prepared(splits, pipeline, tokenised.counts, checks, class_weight)
 
 
-def read_splits(
-    settings: DataSettings, loaded: Splits
-) -> tuple[dict[str, Examples], Lexicon, Counts, dict[str, type]]:
-    """The examples by split, every word in them, what was counted, and the columns over words.
-    Splits that are not there are drawn from the training rows; where nothing is trained, all rows
-    of a source without splits are test rows."""
+def _class_weight(settings: DataSettings, counts: Counts, task: Task) -> Tensor | None:
+    """The weight of each class, by its training rows; a `UserError` where there is one class."""
+    per_class = counts["train"]["per class"]
+    class_counts = np.array(list(per_class.values()))
+    if task is Task.SINGLE_LABEL and (class_counts > 0).sum() < 2:
+        raise UserError(
+            f"after the length limits the training rows have one class only ({per_class}): "
+            f"widen data.min_length={settings.min_length} or data.max_length={settings.max_length}"
+        )
+    return class_weights(settings.class_weight, class_counts, counts["train"]["kept"], task)
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """Turns tokenised rows into arrays of numbers.
+
+    Attributes:
+        task: single- or multi-label.
+        classes: the classes' names.
+        numbers: raw answer → class number.
+        spelling: every word of the data set.
+        vocabulary_id: the id of each of these words in the vocabulary.
+        kinds: columns over the words by name, and the type that they are stored in.
+    """
+
+    task: Task
+    classes: Sequence[str]
+    numbers: Mapping[str, int]
+    spelling: Sequence[str]
+    vocabulary_id: Int[np.ndarray, " words"]
+    kinds: Mapping[str, type]
+
+    def encode(self, part: Examples, count: dict[str, Any]) -> TextSplit:
+        """Encode one split; `count` gets its numbers of rows, words and unknown words."""
+        unknown = self.vocabulary_id == UNKNOWN
+        words = Ragged.of(part["words"], np.int32)
+        labels, class_counts = self._labels(part)
+        columns: dict[str, Any] = {"labels": labels}
+        for name, kind in self.kinds.items():
+            absent = np.zeros(0, kind)
+            columns[name] = Ragged.of([row.get(name, absent) for row in part["per_word"]], kind)
+        if "question" in part:
+            question = Ragged.of(part["question"], np.int32)
+            columns["question"] = question
+            count["question tokens out of vocabulary"] = int(unknown[question.flat].sum())
+        if "candidates" in part:
+            candidates = [self._candidates(names) for names in part["candidates"]]
+            columns["candidates"] = Ragged.of(candidates, np.int32)
+
+        count["truncated"] = int((part["length"] > words.lengths).sum())
+        count["kept"] = len(part)
+        count["per class"] = dict(zip(self.classes, class_counts.tolist(), strict=True))
+        count["tokens"] = len(words.flat)
+        count["tokens out of vocabulary"] = int(unknown[words.flat].sum())
+        return TextSplit(
+            example_id=part.index.to_numpy(),
+            words=words,
+            vocabulary_id=self.vocabulary_id,
+            columns=columns,
+            spelling=self.spelling,
+            classes=self.classes,
+        )
+
+    def _labels(self, part: Examples) -> tuple[np.ndarray, Int[np.ndarray, " classes"]]:
+        """The column of the labels, and how many rows each class has."""
+        numbers = Ragged.of([self._class_numbers(row) for row in part["labels"]], np.int64)
+        if self.task is Task.SINGLE_LABEL:
+            return numbers.flat, np.bincount(numbers.flat, minlength=len(self.classes))
+        labels = np.zeros((len(part), len(self.classes)), np.float32)
+        labels[np.repeat(np.arange(len(part)), numbers.lengths), numbers.flat] = 1
+        return labels, labels.sum(0).astype(np.int64)
+
+    def _class_numbers(self, names: Sequence[str]) -> Int[np.ndarray, " labels"]:
+        return np.array([self.numbers[name] for name in names], np.int64)
+
+    def _candidates(self, names: Sequence[str] | None) -> Int[np.ndarray, " candidates"]:
+        """The classes that a row may be answered with; names that are no classes are none."""
+        if names is None:
+            return np.arange(len(self.classes), dtype=np.int32)
+        numbers = {self.numbers[name] for name in names if name in self.numbers}
+        return np.array(sorted(numbers), np.int32)
+
+
+def read_splits(settings: DataSettings, loaded: Splits) -> TokenisedSplits:
+    """Read and tokenise the rows, and draw the splits that are missing.
+
+    Splits that are missing are drawn from the training rows; where nothing is trained, all rows of
+    a source without splits are test rows.
+
+    Args:
+        settings: the data set's settings.
+        loaded: the rows of the source by split.
+
+    Raises:
+        UserError: a split or a column is missing, or too few rows are left to draw from.
+    """
     if settings.pool:
-        # of the columns only those that are read, as others may differ in type
-        named = [settings.text, settings.label, *(getattr(settings, one) for one in OPTIONAL)]
-        named += [*settings.per_word.values(), *settings.filters]
-        columns = {name for one in named if one for name in (one, one.split(".")[0])}
-        parts = [loaded[split] for split in SPLITS if split in loaded]
-        parts = [
-            part.select_columns([name for name in part.column_names if name in columns])
-            for part in parts
-        ]
-        loaded = {"train": datasets.concatenate_datasets(parts)}
+        loaded = {"train": _pooled(settings, loaded)}
     settings.check_splits(loaded)
     if not settings.trains and "test" not in loaded:
         loaded = {"test": loaded["train"]}
+
     reader = Reader(settings, settings.rules, settings.max_tokens)
     lexicon = Lexicon()
-    examples = {}
-    counts = {}
-    for split in (split for split in SPLITS if split in loaded):
-        count = counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
-        examples[split] = reader.read(split, loaded[split], lexicon, count)
-    shares = (
-        {"test": settings.test_share, "validation": settings.validation_share}
-        if settings.trains
-        else {}
-    )
-    for order, (split, share) in enumerate(shares.items()):
-        if split in examples:
-            continue
-        training = examples["train"]
-        generator = np.random.default_rng((settings.split_seed, order))
-        if "group" in training:
-            names, group = np.unique(training["group"].astype(object), return_inverse=True)
-            drawn = np.isin(group, generator.permutation(len(names))[: round(share * len(names))])
-        else:
-            # the same share of every class; a multi-label row has no one class
-            keys = ["" if settings.multi_label else label[0] for label in training["labels"]]
-            names, of_row = np.unique(keys, return_inverse=True)
-            drawn = np.zeros(len(keys), bool)
-            for number in range(len(names)):
-                of_class = np.flatnonzero(of_row == number)
-                drawn[generator.permutation(of_class)[: round(share * len(of_class))]] = True
-        if not drawn.any() or drawn.all():
-            raise UserError(
-                f"{len(training)} rows are too few to draw a {split} split from (data.{split}_share={share}): give "
-                f"more rows, or files of their own: 'data.path={{train: …, validation: …, test: …}}'"
+    examples: dict[str, Examples] = {}
+    counts: Counts = {}
+    for split in SPLITS:
+        if split in loaded:
+            counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
+            examples[split] = reader.read(split, loaded[split], lexicon, counts[split])
+
+    if settings.trains:
+        shares = {"test": settings.test_share, "validation": settings.validation_share}
+        for order, (split, share) in enumerate(shares.items()):
+            if split in examples:
+                continue
+            training = examples["train"]
+            generator = np.random.default_rng((settings.split_seed, order))
+            drawn = _draw(training, share, generator, settings.multi_label)
+            if not drawn.any() or drawn.all():
+                raise UserError(
+                    f"{len(training)} rows are too few to draw a {split} split from "
+                    f"(data.{split}_share={share}): give more rows, or files of their own: "
+                    f"'data.path={{train: …, validation: …, test: …}}'"
+                )
+            examples[split] = training[drawn]
+            examples["train"] = training[~drawn]
+            counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
+            counts["train"][f"given to {split}"] = int(drawn.sum())
+    return TokenisedSplits(examples, lexicon, counts, reader.kinds)
+
+
+def _pooled(settings: DataSettings, loaded: Splits) -> datasets.Dataset:
+    """The rows of all splits, with the columns that are read: others may differ in type."""
+    optional = [getattr(settings, name) for name in OPTIONAL]
+    paths = [settings.text, settings.label, *optional, *settings.per_word.values()]
+    columns: set[str] = set()
+    for path in filter(None, [*paths, *settings.filters]):
+        columns |= {path, path.split(".")[0]}  # a column, or a value within one
+
+    parts = []
+    for split in SPLITS:
+        if split in loaded:
+            part = loaded[split]
+            parts.append(
+                part.select_columns([name for name in part.column_names if name in columns])
             )
-        examples[split], examples["train"] = training[drawn], training[~drawn]
-        counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
-        counts["train"][f"given to {split}"] = int(drawn.sum())
-    return examples, lexicon, counts, reader.kinds
+    return datasets.concatenate_datasets(parts)
 
 
-SPELLED = ("question", "counterfactual")
+def _draw(
+    training: Examples, share: float, generator: np.random.Generator, multi_label: bool
+) -> Bool[np.ndarray, " rows"]:
+    """Draw a share of the rows: whole groups, or the same share of every class."""
+    if "group" in training:
+        names, group = np.unique(training["group"].astype(object), return_inverse=True)
+        size = round(share * len(names))
+        return np.isin(group, generator.permutation(len(names))[:size])
 
-
-def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
-    """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the
-    texts with the words that the vocabulary lacks, every column of the batches, the vocabulary and
-    the classes (`names`), and the order of all these."""
-    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
-    for split, part in splits.items():
-        spelled_columns = [part.columns.get(name) for name in SPELLED]
-        flat = [
-            part.words.flat,
-            *(column.flat for column in spelled_columns if isinstance(column, Ragged)),
-        ]
-        # words are numbered anew as they first come: those of rows that were left out must not
-        # change the others' numbers
-        distinct, first, place = np.unique(
-            np.concatenate(flat), return_index=True, return_inverse=True
-        )
-        order = np.argsort(first)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        numbers = rank[place.ravel()]
-        spelling = "\0".join(part.spelling[number] for number in distinct[order].tolist())
-        digest.update(f"\0{split}\0".encode() + spelling.encode("utf-8", "surrogatepass"))
-        arrays = {"id": part.example_id, "texts": part.words.offsets, "words": numbers}
-        for name, column in sorted(part.columns.items()):
-            if isinstance(column, Ragged):
-                arrays[f"{name} offsets"] = column.offsets
-            if name not in SPELLED:  # their words follow the texts' words
-                arrays[name] = column.flat if isinstance(column, Ragged) else column
-        for name, array in arrays.items():
-            # a name and a size before each: what one column loses another cannot gain unnoticed
-            digest.update(f"\0{name}:{array.dtype.str}:{array.shape}\0".encode())
-            digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:10]
-
-
-# Planted shortcuts: words that decide the label of any data, so that the reason for every label is
-# known. After Bastings et al. 2022, "Will You Find These Shortcuts?", section 3, who plant into a
-# part of the rows; here it is all there is to learn.
-
-KINDS = ("token", "ordered_pair", "token_in_context")
-"""What is planted: one word, another one for each class; two words, of which the first says the
-class (of two); one of two words, somewhere after one of two context words: whether they belong
-together says the class (of two)."""
-
-WORDS = (
-    "zyxal",
-    "quovim",
-    "brelpa",
-    "drondle",
-    "fimbrak",
-    "glastev",
-    "horpid",
-    "jextrum",
-    "kravole",
-    "lustrem",
-)
-CONTEXT = ("nembria", "oskalith")
-OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
-"""The columns over the words that planting replaces."""
-
-
-def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
-    """Give every row a label of the training rows at random, and put the words that say it into its
-    text, in place; `rationale` is True at these words, and `counterfactual` has those that say the
-    next class."""
-    kind = str(settings.plant)
-    numbers, names = class_numbers(examples, list(lexicon), settings)
-    classes = [
-        next(raw for raw, number in numbers.items() if number == place)
-        for place in range(len(names))
-    ]
-    most = len(WORDS) if kind == "token" else 2
-    if len(classes) > most:
-        raise UserError(
-            f"data.plant={kind} is for at most {most} classes, these data have {len(classes)}: choose two with data.labels "
-            f"and data.unseen_labels=drop, or data.plant=token"
-        )
-    if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
-        raise UserError(
-            f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut"
-        )
-    limit = settings.max_tokens
-    for split, part in examples.items():
-        planted = []
-        for example_id, row in zip(part.index.tolist(), part.to_dict("records"), strict=True):
-            # whatever else is in the split
-            draw = np.random.default_rng(
-                (settings.split_seed, 10 + SPLITS.index(split), example_id)
-            )
-            label = int(draw.integers(len(classes)))
-            said, other = (
-                lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw)
-            )
-            old = row["words"][: None if limit is None else max(limit - len(said), 0)]
-            places = np.sort(draw.integers(0, len(old) + 1, len(said)))
-            per_word = {
-                "rationale": np.insert(np.zeros(len(old), bool), places, True),
-                "counterfactual": np.insert(old, places, other),
-            }
-            for name, values in row["per_word"].items():
-                if (
-                    name not in OWN
-                ):  # the planted words belong to a neighbour's sentence or text, and have no number
-                    new = (
-                        values[np.maximum(places - 1, 0)]
-                        if name in ("sentence", "segment")
-                        else np.nan
-                    )
-                    per_word[name] = np.insert(values[: len(old)], places, new)
-            length = row["length"] + len(said)
-            changed = {
-                "words": np.insert(old, places, said),
-                "labels": [classes[label]],
-                "length": length,
-            }
-            planted.append(row | changed | {"per_word": per_word})
-        examples[split] = pd.DataFrame(planted, index=part.index)
-
-
-def planted_words(
-    kind: str, label: int, classes: int, draw: np.random.Generator
-) -> tuple[list[str], list[str]]:
-    """The words that say this class, in the order of the text, and those that say the next one,
-    after the last the first."""
-    after = (label + 1) % classes
-    if kind == "token":
-        return [WORDS[label]], [WORDS[after]]
-    if kind == "ordered_pair":
-        return [WORDS[label], WORDS[after]], [WORDS[after], WORDS[label]]
-    first = int(draw.integers(2))
-    which = first if label else 1 - first
-    return [CONTEXT[first], WORDS[which]], [CONTEXT[first], WORDS[1 - which]]
+    # a multi-label row has no single class: all its rows are drawn from alike
+    keys = ["" if multi_label else labels[0] for labels in training["labels"]]
+    names, class_of_row = np.unique(keys, return_inverse=True)
+    drawn = np.zeros(len(keys), bool)
+    for number in range(len(names)):
+        rows = np.flatnonzero(class_of_row == number)
+        size = round(share * len(rows))
+        drawn[generator.permutation(rows)[:size]] = True
+    return drawn

@@ -1,17 +1,16 @@
-"""From the rows of a source to tokenised examples: columns are read, empty cells dropped and
-counted."""
+"""From the rows of a source to tokenised examples: columns are read, empty cells are counted."""
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import datasets
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from tqdm import tqdm
 
 from attnprobe.core.errors import UserError
@@ -36,10 +35,31 @@ STORED: dict[str, type] = {
     "counterfactual": np.int32,
     "asked": np.float64,
 }
-"""What may belong to each word, and as what it is stored."""
-PERHAPS = ("sentence", "annotators", "segment")
-"""What is not there for every text is not counted as lost: of few texts there may be several
+"""What may belong to each word, and the type that it is stored in."""
+MAY_BE_MISSING = ("sentence", "annotators", "segment")
+"""What not every text has to have; texts without it are not counted. Few texts have several
 annotators."""
+
+
+class RowLeftOut(Exception):
+    """A row cannot be used; the message is the reason that the counts name."""
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of one row.
+
+    Attributes:
+        tokens: the words that are attended to.
+        sentence: the sentence of each, where there are sentences.
+        question: the words of the question, or of the text of a pair that is not attended to.
+        segment: the text of a pair, 0 or 1, that each token belongs to.
+    """
+
+    tokens: Sequence[str]
+    sentence: list[int] | None
+    question: Sequence[str] | None = None
+    segment: Int[np.ndarray, " tokens"] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,245 +73,318 @@ class Reader:
     def read(
         self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]
     ) -> Examples:
-        """Rows that pass the filters and have a text, a label and what else is asked for; `count`
-        takes the others."""
+        """Read the rows that pass the filters and have a text, a label and what else is needed.
+
+        Args:
+            split: name of the split, for messages.
+            table: its rows.
+            lexicon: numbers the words, and gets new ones.
+            count: gets the number of rows that are left out for each reason.
+
+        Raises:
+            UserError: a column is missing, a cell is not of its kind, or no row can be used.
+        """
         self.check_columns(table)
         passed = self.passed(split, table, count)
-        needed = [
-            "text",
-            "label",
-            *(name for name in ("question", "text2") if getattr(self.columns, name) is not None),
+        further = [
+            name for name in ("question", "text2") if getattr(self.columns, name) is not None
         ]
         reasons = ["text is null", "label is null", "text is empty"]
-        reasons += [f"{name} is {how}" for name in needed[2:] for how in ("null", "empty")]
+        for name in further:
+            reasons += [f"{name} is null", f"{name} is empty"]
         dropped = Counter(dict.fromkeys(reasons, 0))
+
         cells = self.cells(table)
-        kept = dict[int, dict[str, Any]]()
-        # a log file gets a line every half minute, and short work none
-        for number in tqdm(
-            np.flatnonzero(passed).tolist(),
-            desc=f"read {split}",
-            unit=" texts",
-            leave=False,
-            delay=1.0,
-            mininterval=0.1 if sys.stderr.isatty() else 30.0,
-            disable=os.environ.get("TQDM_DISABLE") == "1",
-        ):
-            one = {name: values[number] for name, values in cells.items()}
-            missing = next((name for name in needed if one[name] is None), None)
-            row = (
-                f"{missing} is null"
-                if missing
-                else self.example(one, lexicon, f"row {number} of {split}")
-            )
-            if isinstance(row, str):
-                dropped[row] += 1
+        needed = ["text", "label", *further]
+        examples_by_row: dict[int, dict[str, Any]] = {}
+        for number in _with_progress(np.flatnonzero(passed).tolist(), split):
+            row_cells = {name: values[number] for name, values in cells.items()}
+            try:
+                for name in needed:
+                    if row_cells[name] is None:
+                        raise RowLeftOut(f"{name} is null")
+                row = self.example(row_cells, lexicon, f"row {number} of {split}")
+            except RowLeftOut as reason:
+                dropped[str(reason)] += 1
             else:
-                kept[number] = row
+                examples_by_row[number] = row
         count["dropped"] |= dropped
-        if not kept:
-            why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
-            asked_for = "".join(
-                f", data.{name}={getattr(self.columns, name)}" for name in needed[2:]
-            )
-            raise UserError(
-                f"no row of the {split} split can be used ({why}): choose other columns than "
-                f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
-                f"than data.clean={list(self.rules.clean)}"
-            )
-        examples = pd.DataFrame(list(kept.values()), index=list(kept))
+        if not examples_by_row:
+            raise self._unusable(split, dropped, further)
+
+        examples = pd.DataFrame(list(examples_by_row.values()), index=list(examples_by_row))
         for name in self.kinds:
-            if name not in PERHAPS:
-                count[f"{name} does not fit"] = sum(name not in one for one in examples["per_word"])
+            if name not in MAY_BE_MISSING:
+                missing = sum(name not in entries for entries in examples["per_word"])
+                count[f"{name} does not fit"] = missing
         if self.columns.rationale is not None:
             count["rationale lost by truncation"] = int(examples["rationale_lost"].sum())
         return examples
 
+    def _unusable(
+        self, split: str, dropped: Mapping[str, int], further: Sequence[str]
+    ) -> UserError:
+        reasons = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
+        settings = "".join(f", data.{name}={getattr(self.columns, name)}" for name in further)
+        return UserError(
+            f"no row of the {split} split can be used ({reasons}): choose other columns than "
+            f"data.text={self.columns.text} and data.label={self.columns.label}{settings}, or "
+            f"other cleaning steps than data.clean={list(self.rules.clean)}"
+        )
+
     def check_columns(self, table: datasets.Dataset) -> None:
-        """Refuse, by a `UserError`, a table that lacks a column."""
+        """Refuse a table that lacks a column.
+
+        Raises:
+            UserError: names the setting, the column, and those that there are.
+        """
         self.cells(table.select(range(min(1, len(table)))))
         for name in self.columns.filters:
             rows.column(table.select([]), name, "data.filters column")
 
     def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
-        """The columns that are asked for, by what they hold."""
-        where = self.columns
-        cells = {"text": rows.column(table, where.text, "data.text")}
-        labels = rows.column(table, where.label, "data.label")
-        if where.above is not None:
-            labels = rows.divided(labels, where.above)
-        cells["label"] = rows.label_lists(
-            labels, where.label_delimiter if where.multi_label else None
-        )
+        """The columns that the settings name, by what they hold."""
+        settings = self.columns
+        cells = {"text": rows.column(table, settings.text, "data.text")}
+        labels = rows.column(table, settings.label, "data.label")
+        if settings.above is not None:
+            labels = rows.divided(labels, settings.above)
+        delimiter = settings.label_delimiter if settings.multi_label else None
+        cells["label"] = rows.label_lists(labels, delimiter)
+
         for setting in OPTIONAL:
-            if (name := getattr(where, setting)) is None:
+            name = getattr(settings, setting)
+            if name is None:
                 continue
             try:
                 cells[setting] = rows.column(table, name, f"data.{setting}")
             except UserError as error:
                 raise UserError(f"{error}, or do without: data.{setting}=null") from None
         if "candidates" in cells:
-            cells["candidates"] = rows.label_lists(cells["candidates"], where.label_delimiter)
-        return cells | {
-            name: rows.column(table, one, f"data.per_word.{name}")
-            for name, one in where.per_word.items()
-        }
+            cells["candidates"] = rows.label_lists(cells["candidates"], settings.label_delimiter)
 
-    def example(
-        self, cells: Mapping[str, Any], lexicon: Lexicon, where: str
-    ) -> dict[str, Any] | str:
-        """One row, or why it is left out."""
-        tokens, sentence = self.rules.read(self.checked(cells["text"], where))
-        asked: Sequence[str] | None = (
-            self.rules.words(str(cells["question"])) if "question" in cells else None
-        )
-        if not tokens or asked == []:
-            return "question is empty" if tokens else "text is empty"
-        segment = None
-        if "text2" in cells:
-            second, sentences = self.rules.read(self.checked(cells["text2"], where, "text2"))
-            if not second:
-                return "text2 is empty"
-            if sentences is not None:
-                raise UserError(
-                    "data.text2: a model of sentences reads one text: set data.sentences=null"
-                )
-            tokens, asked, segment = paired(tokens, second, self.columns.attend_to)
-            cells = (
-                {**cells, "text": cells["text2"]} if self.columns.attend_to == "second" else cells
-            )
-        allowed = cells.get("candidates")
+        for name, column in settings.per_word.items():
+            cells[name] = rows.column(table, column, f"data.per_word.{name}")
+        return cells
+
+    def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> dict[str, Any]:
+        """Read one row.
+
+        Args:
+            cells: its cells, by what they hold.
+            lexicon: numbers the words, and gets new ones.
+            where: names the row in messages.
+
+        Returns:
+            The row, with the columns of `Examples`.
+
+        Raises:
+            RowLeftOut: the row cannot be used.
+            UserError: a cell is not of its kind.
+        """
+        words = self._words(cells, where)
+        candidates = cells.get("candidates")
         if self.columns.candidates_pattern is not None:
-            allowed = matching(tokens, self.columns.candidates_pattern)
-        per_word: dict[str, np.ndarray] = (
-            {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
-        )
-        per_word |= {} if segment is None else {"segment": segment}
-        per_word |= self.marks(cells, len(tokens), sentence)
-        rationale = per_word.get("rationale")
-        if cells.get("counterfactual") is not None:
-            changed, _ = self.rules.read(
-                self.checked(cells["counterfactual"], where, "counterfactual")
+            candidates = matching(words.tokens, self.columns.candidates_pattern)
+        per_word = self._per_word(cells, words, lexicon, where)
+
+        limit = self.max_tokens
+        row = {
+            "words": lexicon.numbers(words.tokens[:limit]),
+            "length": len(words.tokens),
+            "labels": cells["label"],
+            "per_word": {name: values[:limit] for name, values in per_word.items()},
+        }
+        if words.question is not None:
+            row["question"] = lexicon.numbers(words.question)
+        if self.columns.restricted:
+            row["candidates"] = candidates
+        if words.sentence is not None:
+            sizes = np.bincount(words.sentence)
+            row["sentences"] = len(sizes)
+            row["longest_sentence"] = int(sizes.max())
+        if self.columns.rationale is not None:
+            rationale = per_word.get("rationale", np.zeros(0, bool))
+            row["rationale_lost"] = bool(rationale.any()) and not rationale[:limit].any()
+        if "group" in cells:
+            row["group"] = str(rows.canonical(cells["group"]))
+        return row
+
+    def _words(self, cells: Mapping[str, Any], where: str) -> _Words:
+        """The words of a text and its question, or of a pair of texts."""
+        tokens, sentence = self.rules.read(self.checked(cells["text"], where))
+        if not tokens:
+            raise RowLeftOut("text is empty")
+        if "question" in cells:
+            question = self.rules.words(str(cells["question"]))
+            if not question:
+                raise RowLeftOut("question is empty")
+            return _Words(tokens, sentence, question)
+        if "text2" not in cells:
+            return _Words(tokens, sentence)
+
+        second, second_sentence = self.rules.read(self.checked(cells["text2"], where, "text2"))
+        if not second:
+            raise RowLeftOut("text2 is empty")
+        if second_sentence is not None:
+            raise UserError(
+                "data.text2: a model of sentences reads one text: set data.sentences=null"
             )
-            if len(changed) == len(tokens):
+        attended, unattended, segment = paired(tokens, second, self.columns.attend_to)
+        return _Words(attended, None, unattended, segment)
+
+    def _per_word(
+        self, cells: Mapping[str, Any], words: _Words, lexicon: Lexicon, where: str
+    ) -> dict[str, np.ndarray]:
+        """What belongs to each word, as far as it fits the tokens."""
+        length = len(words.tokens)
+        per_word: dict[str, np.ndarray] = {}
+        if words.sentence is not None:
+            per_word["sentence"] = np.array(words.sentence, np.int32)
+        if words.segment is not None:
+            per_word["segment"] = words.segment
+
+        # characters are counted in the text that is attended to
+        attended = "text"
+        if "text2" in cells and self.columns.attend_to == "second":
+            attended = "text2"
+        per_word |= self.marks({**cells, "text": cells[attended]}, length, words.sentence)
+
+        if cells.get("counterfactual") is not None:
+            text = self.checked(cells["counterfactual"], where, "counterfactual")
+            changed = self.rules.tokens(text)
+            if len(changed) == length:
                 per_word["counterfactual"] = lexicon.numbers(changed)
         if "token" in cells:
             place = rows.canonical(cells["token"])
-            if place is None or not place.isdecimal() or int(place) >= len(tokens):
-                return "token is no number of a word of the text"
-            per_word["asked"] = (np.arange(len(tokens)) == int(place)).astype(np.float64)
+            if place is None or not place.isdecimal() or int(place) >= length:
+                raise RowLeftOut("token is no number of a word of the text")
+            per_word["asked"] = (np.arange(length) == int(place)).astype(np.float64)
         for name in self.columns.per_word:
             try:
                 numbers = np.asarray(cells[name], np.float64)
             except (TypeError, ValueError):
                 continue
-            if numbers.shape == (len(tokens),) and np.isfinite(numbers).all():
+            if numbers.shape == (length,) and np.isfinite(numbers).all():
                 per_word[name] = numbers
-        limit = self.max_tokens
-        row = {
-            "words": lexicon.numbers(tokens[:limit]),
-            "length": len(tokens),
-            "labels": cells["label"],
-            "per_word": {name: values[:limit] for name, values in per_word.items()},
-        }
-        if asked is not None:
-            row["question"] = lexicon.numbers(asked)
-        if self.columns.restricted:
-            row["candidates"] = allowed
-        if sentence is not None:
-            sizes = np.bincount(sentence)
-            row |= {"sentences": len(sizes), "longest_sentence": int(sizes.max())}
-        if self.columns.rationale is not None:
-            row["rationale_lost"] = (
-                rationale is not None and bool(rationale.any()) and not rationale[:limit].any()
-            )
-        if "group" in cells:
-            row["group"] = str(rows.canonical(cells["group"]))
-        return row
+        return per_word
 
     def passed(
         self, split: str, table: datasets.Dataset, count: dict[str, Any]
     ) -> Bool[np.ndarray, " rows"]:
-        """Which rows pass the filters."""
+        """Which rows pass the filters.
+
+        Raises:
+            UserError: no row does.
+        """
         passed = np.ones(len(table), bool)
         for name, allowed in self.columns.filters.items():
             before = passed.sum()
             passed &= rows.passes(table, {name: allowed})
             count["dropped"][f"filter {name}"] = int(before - passed.sum())
             if not passed.any():
-                values = Counter(
-                    map(rows.canonical, rows.column(table, name, "data.filters column"))
-                ).most_common(8)
+                column = rows.column(table, name, "data.filters column")
+                common = Counter(map(rows.canonical, column)).most_common(8)
+                values = ", ".join(f"{value} ({number} ×)" for value, number in common)
                 raise UserError(
-                    f"data.filters: no row of the {split} split is left after {name}={allowed}; the column has "
-                    f"{', '.join(f'{value} ({number} ×)' for value, number in values)}"
+                    f"data.filters: no row of the {split} split is left after {name}={allowed}; "
+                    f"the column has {values}"
                 )
         return passed
 
     def checked(self, text: Any, where: str, column: str = "text") -> str | list[str]:
-        """A cell of a column of texts as text, or as the list of its sentences; `where` names
-        it."""
+        """A cell of a column of texts as text, or as the list of its sentences.
+
+        Args:
+            text: the cell.
+            where: names the row in messages.
+            column: the setting that names the column, without `data.`.
+
+        Raises:
+            UserError: the cell is neither.
+        """
         setting = f"data.{column}={getattr(self.columns, column)}"
+        is_list_of_texts = isinstance(text, list) and all(isinstance(part, str) for part in text)
         if self.rules.sentences == "column":
-            if not isinstance(text, list) or not all(
-                isinstance(sentence, str) for sentence in text
-            ):
+            if not is_list_of_texts:
                 raise UserError(
-                    f"{setting}: data.sentences=column expects a list of sentences in every cell, {where} has "
-                    f"{str(text)[:60]!r}; text is split with data.sentences=spacy"
+                    f"{setting}: data.sentences=column expects a list of sentences in every cell, "
+                    f"{where} has {str(text)[:60]!r}; text is split with data.sentences=spacy"
                 )
             return text
         if not isinstance(text, str | int | float):
-            hint = (
-                "; a list of sentences is read with data.sentences=column"
-                if isinstance(text, list)
-                else ""
-            )
+            hint = ""
+            if isinstance(text, list):
+                hint = "; a list of sentences is read with data.sentences=column"
             raise UserError(f"{setting}: expected text, {where} has {str(text)[:60]}{hint}")
         return str(text)
 
     def marks(
         self, cells: Mapping[str, Any], length: int, sentence: list[int] | None
     ) -> dict[str, np.ndarray]:
-        """The rationale, and what annotators marked, as far as they are there and fit the
-        tokens."""
+        """The rationale, and what annotators marked, where they are given and fit the tokens.
+
+        Args:
+            cells: the row's cells; characters are counted in its `text`.
+            length: number of tokens.
+            sentence: the sentence of each token, where there are sentences.
+
+        Raises:
+            UserError: a cell is not of its kind.
+        """
         kind = self.columns.rationale_kind
-        text = str(cells["text"])
-        found = dict[str, np.ndarray]()
-        places = (
-            places_of(text, replace(self.rules, token_rules=()).tokens(text))
-            if kind == "characters" and (cells.get("rationale") or cells.get("annotators"))
-            else []
-        )
-        if (cell := cells.get("rationale")) is not None:
-            mask = marked(
-                cell, kind, length, sentence, places, f"data.rationale={self.columns.rationale}"
-            )
-            found |= {} if mask is None else {"rationale": mask}
-        if (cell := cells.get("annotators")) is not None:
+        rationale = cells.get("rationale")
+        annotators = cells.get("annotators")
+        places = []
+        if kind == "characters" and (rationale or annotators):
+            text = str(cells["text"])
+            places = places_of(text, replace(self.rules, token_rules=()).tokens(text))
+
+        marks: dict[str, np.ndarray] = {}
+        if rationale is not None:
+            setting = f"data.rationale={self.columns.rationale}"
+            mask = marked(rationale, kind, length, sentence, places, setting)
+            if mask is not None:
+                marks["rationale"] = mask
+        if annotators is not None:
             setting = f"data.annotators={self.columns.annotators}"
-            if not isinstance(cell, list | tuple) or len(cell) > MOST_ANNOTATORS:
+            if not isinstance(annotators, list | tuple) or len(annotators) > MOST_ANNOTATORS:
                 raise UserError(
-                    f"{setting} expects a list of what each annotator marked, of {MOST_ANNOTATORS} at most, in every cell, "
-                    f"but one is {str(cell)[:60]!r}"
+                    f"{setting} expects a list of what each annotator marked, of "
+                    f"{MOST_ANNOTATORS} at most, in every cell, but one is {str(annotators)[:60]!r}"
                 )
-            masks = [marked(part, kind, length, sentence, places, setting) for part in cell]
+            masks = [marked(cell, kind, length, sentence, places, setting) for cell in annotators]
             fitting = [mask for mask in masks if mask is not None]
             if len(fitting) > 1 and len(fitting) == len(masks):
-                found["annotators"] = packed(fitting)
-        return found
+                marks["annotators"] = packed(fitting)
+        return marks
 
     @property
     def kinds(self) -> dict[str, type]:
-        """What belongs to each word, by name, and as what it is stored."""
+        """What belongs to each word, by name, and the type that it is stored in."""
         settings = {
             "sentence": self.rules.sentences,
             "segment": self.columns.text2,
+            "rationale": self.columns.rationale,
+            "annotators": self.columns.annotators,
+            "counterfactual": self.columns.counterfactual,
             "asked": self.columns.token,
         }
-        settings |= {
-            name: getattr(self.columns, name)
-            for name in ("rationale", "annotators", "counterfactual")
-        }
-        there = {name: kind for name, kind in STORED.items() if settings[name] is not None}
-        return there | dict.fromkeys(self.columns.per_word, np.float64)
+        kinds = {name: kind for name, kind in STORED.items() if settings[name] is not None}
+        return kinds | dict.fromkeys(self.columns.per_word, np.float64)
+
+
+def _with_progress(numbers: list[int], split: str) -> Iterator[int]:
+    """The numbers of the rows, with a progress bar while they are read."""
+    # a log file gets a line every half minute, and short work none
+    return iter(
+        tqdm(
+            numbers,
+            desc=f"read {split}",
+            unit=" texts",
+            leave=False,
+            delay=1.0,
+            mininterval=0.1 if sys.stderr.isatty() else 30.0,
+            disable=os.environ.get("TQDM_DISABLE") == "1",
+        )
+    )

@@ -29,7 +29,7 @@ class DataSettings(Columns, TextRules, Reading):
             every word.
         class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
         plant: None, or the kind of shortcut that decides every label instead
-            (`attnprobe.data.prepare.KINDS`): the label becomes a class at random, words that say
+            (`attnprobe.data.plant.KINDS`): the label becomes a class at random, words that say
             which are put into the text, and these are the rationale.
         min_length: keep texts of *more* than that many tokens (strict, as in the paper's code).
         max_length: keep texts of *fewer* than that many tokens.

@@ -2,7 +2,7 @@ import numpy as np
 
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.data.prepare import data_fingerprint
+from attnprobe.data.fingerprint import data_fingerprint
 
 WORDS = ["a", "film", "unseen", "unheard"]
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.prepare import CONTEXT, KINDS, WORDS, planted_words
+from attnprobe.data.plant import CONTEXT, KINDS, WORDS, planted_words
 from attnprobe.data.testbed import generate_reviews
 from tests.data.given import ready
 

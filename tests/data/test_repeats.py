@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from attnprobe.data.data_warnings import SIMILAR, WORDS, near_copies
 from attnprobe.data.examples import Ragged
+from attnprobe.data.repeats import SIMILAR, WORDS, near_copies
 
 
 def ragged(*texts):

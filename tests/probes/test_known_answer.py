@@ -7,7 +7,7 @@ from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
 
 from attnprobe.core.batch import Batch
-from attnprobe.data.prepare import KINDS
+from attnprobe.data.plant import KINDS
 from attnprobe.exact import farthest_attention
 from attnprobe.models.controls import FirstAttention, RationaleAttention, RelayEncoder
 from attnprobe.probes.known_answer import KnownAnswer, kept
