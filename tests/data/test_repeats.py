@@ -21,7 +21,7 @@ def shared(a, b):
 def test_near_copies_are_those_of_a_plain_loop(seed, monkeypatch):
     """Every pair compared, with sets of triples; random texts and copies with some words
     changed."""
-    monkeypatch.setattr("attnprobe.data.data_warnings.AT_ONCE", 20 + seed)
+    monkeypatch.setattr("attnprobe.data.repeats.AT_ONCE", 20 + seed)
     generator = np.random.default_rng(seed)
     among = [generator.integers(0, 400, generator.integers(1, 60)) for _ in range(150)]
     texts = [generator.integers(0, 400, generator.integers(1, 60)) for _ in range(50)]

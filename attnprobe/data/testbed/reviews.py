@@ -1,5 +1,4 @@
-"""Reviews whose label and whose reason for the label are known, and whose other words say nothing
-about it.
+"""Reviews whose label and its reason are known, and whose other words say nothing about it.
 
 A review is a list of sentences, each closed by ".". A sentence is a remark (no opinion) or up to
 three clauses, split by "," or a conjunction. What a review means:
@@ -9,7 +8,7 @@ three clauses, split by "," or a conjunction. What a review means:
    the plot was good". A negator's scope ends with its clause. So "nobody would agree that it was
    not good" is positive.
 2. *The whole.* What is said of the whole ("the film", "it") counts; where it is judged, aspects
-("the acting") are silent.
+   ("the acting") are silent.
 3. *Order.* Of several sentences that judge the whole, the last one counts.
 4. *Concession.* In "X but Y", "X , yet Y", "although X , Y", "Y though X" X is conceded and silent.
    Without such a marker, nothing says which of two clauses about the whole counts, and the review
@@ -33,7 +32,7 @@ word of a count. *All there is*: see above.
 **Counterfactual.** The same review with the sentiment words that count turned into their opposites:
 the other label."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -213,154 +212,212 @@ def generate_reviews(
     """
     for index in range(count):
         draw = stream(seed, "review", index)
-        aspects = shuffled(draw, ASPECTS)
-
-        def whole(says: int, framed: float = FRAMED, draw: Draw = draw) -> str:
-            return _clause(draw, pick(draw, WHOLES), Rank.WHOLE, negation, says, framed=framed)
-
-        def aspect(
-            rank: Rank,
-            says: int = 0,
-            degree_star: str = "",
-            draw: Draw = draw,
-            aspects: Any = aspects,
-        ) -> str:
-            return _clause(draw, aspects.pop(), rank, negation, says, degree_star)
-
-        ruling = Rank.WHOLE
+        writer = _Writer(draw, negation)
+        ruling = Rank.WHOLE  # of the clause that counts
         earlier = None
         if draw() < weighing:
             ruling = Rank.INTENSIFIED if draw() < 0.5 else Rank.PLAIN
-            lifted = ruling == Rank.INTENSIFIED  # else it is the rival that its degree word lowers
-            pair = [
-                aspect(ruling, 1, "*" if lifted else ""),
-                aspect(Rank(ruling - 1), 0, "" if lifted else "*"),
-            ]
-            sentence = pick(draw, (*ANDS, "{0} . {1}")).format(*shuffled(draw, pair))
+            sentence = writer.weighing(ruling)
         elif draw() < counting:
-            outvoted = draw() < 0.75  # else all three agree, as often as of three coins
-            votes = shuffled(draw, ["+", "+", "-" if outvoted else "+"])
-            sentence = pick(draw, LISTS).format(
-                *(whole(1 if vote == "+" else -1, framed=0) for vote in votes)
-            )
+            sentence = writer.counting()
         elif draw() < order:
-            earlier = whole(0)
-            sentence = whole(1)
+            earlier = writer.whole(0)
+            sentence = writer.whole(1)
         elif draw() < contrast:
-            sentence = pick(draw, BUTS).format(whole(0), whole(1))
+            sentence = pick(draw, BUTS).format(writer.whole(0), writer.whole(1))
         else:
-            sentence = whole(1)
+            sentence = writer.whole(1)
 
-        extra = [
-            _aside(draw, aspect, ruling)
-            for _ in range(2)
-            if draw() < asides and ruling != Rank.PLAIN
-        ]
-        extra += [_remark(draw) for _ in range(2) if draw() < remarks]
-        told = [sentence] if earlier is None else [earlier, sentence]
-        length = sum(one.count(" ") + 2 for one in told)  # tokens, with each sentence's full stop
-        for one in shuffled(draw, extra):
-            if length + one.count(" ") + 2 <= LONGEST:
-                told.append(one)
-                length += one.count(" ") + 2
-        if length < SHORTEST:
-            told.append(_remark(draw))
-        told = shuffled(draw, told)
-        if earlier is not None:
-            first, second = sorted((told.index(earlier), told.index(sentence)))
-            told[first], told[second] = earlier, sentence
+        extra = []
+        for _ in range(2):
+            if draw() < asides and ruling != Rank.PLAIN:
+                extra.append(writer.aside(ruling))
+        for _ in range(2):
+            if draw() < remarks:
+                extra.append(writer.remark())
+        sentences = writer.arranged(sentence, earlier, extra)
+
         # last of all, so that nothing else can depend on it
         label = int(draw() < 0.5)
-        words = (" . ".join(told) + " .").split(" ")
-        said = [word.removeprefix("*").split("/") for word in words]
-        tokens, other = (
-            [word[which] for word in said] for which in ((0, -1) if label else (-1, 0))
-        )
-        yield {
-            "text": " ".join(tokens),
-            "label": label,
-            "tokens": tokens,
-            "rationale": [word[0] == "*" for word in words],
-            "counterfactual": " ".join(other),
-        }
+        yield _labelled(" . ".join(sentences) + " .", label)
 
 
-def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
-    """One or two clauses about aspects, less emphatic than what counts; there are none with a plain
-    aspect that counts, whose equal a "slightly" struck would make."""
+def _labelled(marked_text: str, label: int) -> dict[str, Any]:
+    """The row of a review whose words are starred (rationale) and paired ("good/bad").
 
-    def rank() -> Rank:
-        return Rank(1 + int(draw() * (ruling - 1)))
-
-    kind = draw()
-    if kind < 0.6:
-        return pick(draw, ANDS).format(aspect(rank()), aspect(rank()))
-    if kind < 0.8:
-        return aspect(rank())
-    return pick(draw, BUTS).format(aspect(rank()), aspect(rank())).replace("*", "")
-
-
-def _clause(
-    draw: Draw,
-    subject: str,
-    rank: Rank,
-    negation: float,
-    says: int,
-    degree_star: str = "",
-    *,
-    framed: float = FRAMED,
-) -> str:
-    """One clause. `says`: +1 what the label says, −1 the opposite, both with their words starred;
-    0: it is silent, and its polarity its own. `degree_star` marks the degree word."""
-    star = "*" if says else ""
-    polarity = says or (1 if draw() < 0.5 else -1)
-    degrees = DEGREES.get(rank, ())
-    frame = ""
-    in_frame = draw() < framed
-    negating = draw() < negation
-    negated = draw() < negation
-    if degrees:  # how much is "not very good"? The grammar does not say so
-        negating = negated = False
-    if in_frame:
-        frame = pick(draw, NEGATING_FRAMES if negating else FRAMES).format(star) + " "
-        if negating:
-            polarity = -polarity
-    if negated:
-        polarity = -polarity
-
-    def opinion(lexicon: dict[int, tuple[str, ...]]) -> str:
-        place = int(draw() * len(lexicon[1]))
-        word = lexicon[polarity][place]
-        opposite = lexicon[-polarity][place]
-        return f"*{word}/{opposite}" if says else word
-
-    form = 0.0 if degrees else draw()
-    if form > 0.85:
-        negator = f"{star}{pick(draw, VERB_NEGATORS)} " if negated else ""
-        return f"{frame}{subject} {negator}{opinion(VERBS)}"
-    start = f"{frame}{subject} {pick(draw, COPULAS)} "
-    if negated:
-        start += star + pick(draw, NEGATORS).replace(" ", f" {star}") + " "
-    if form > 0.7:
-        return f"{start}a {opinion(NOUNS)}"
-    if rank == Rank.WHOLE and not negated and not (in_frame and negating) and draw() < 0.3:
-        start += (
-            pick(draw, ALL_DEGREES) + " "
-        )  # decoration: what outranks all aspects needs no emphasis
-    elif degrees:
-        start += degree_star + pick(draw, degrees) + " "
-    return f"{start}{opinion(ADJECTIVES)}"
+    The first word of a pair is said if the label is 1.
+    """
+    words = marked_text.split(" ")
+    tokens = []
+    counterfactual = []
+    for word in words:
+        alternatives = word.removeprefix("*").split("/")
+        tokens.append(alternatives[0 if label else -1])
+        counterfactual.append(alternatives[-1 if label else 0])
+    return {
+        "text": " ".join(tokens),
+        "label": label,
+        "tokens": tokens,
+        "rationale": [word[0] == "*" for word in words],
+        "counterfactual": " ".join(counterfactual),
+    }
 
 
-def _remark(draw: Draw) -> str:
-    """A sentence without opinion, one in five of them two clauses in contrast."""
-    facts = list[str]()
-    while not facts or (len(facts) == 1 and draw() < 0.2):
-        if draw() < 0.3:
-            facts.append(pick(draw, FACTS))
+def _length(sentence: str) -> int:
+    """Tokens of a sentence, with its full stop."""
+    return sentence.count(" ") + 2
+
+
+class _Writer:
+    """Writes the clauses of one review with the review's own random numbers.
+
+    In all methods `says` is +1 for what the label says and −1 for the opposite, both with their
+    words starred; 0 for a clause that is silent, with a polarity of its own.
+
+    Args:
+        draw: random numbers.
+        negation: probability that a clause is negated at its word, and that a frame is a negating
+            one.
+    """
+
+    def __init__(self, draw: Draw, negation: float) -> None:
+        self.draw = draw
+        self.negation = negation
+        self.aspects = shuffled(draw, ASPECTS)
+
+    def whole(self, says: int, framed: float = FRAMED) -> str:
+        """A clause about the whole, in a frame with probability `framed`."""
+        subject = pick(self.draw, WHOLES)
+        return self.clause(subject, Rank.WHOLE, says, framed=framed)
+
+    def aspect(self, rank: Rank, says: int = 0, degree_star: str = "") -> str:
+        """A clause about an aspect that the review has not named yet."""
+        return self.clause(self.aspects.pop(), rank, says, degree_star)
+
+    def weighing(self, ruling: Rank) -> str:
+        """Two aspects, of which the more emphatic one, of rank `ruling`, counts."""
+        if ruling == Rank.INTENSIFIED:  # its degree word lifts it
+            winner = self.aspect(ruling, 1, degree_star="*")
+            rival = self.aspect(Rank(ruling - 1))
+        else:  # the rival's degree word lowers the rival
+            winner = self.aspect(ruling, 1)
+            rival = self.aspect(Rank(ruling - 1), degree_star="*")
+        template = pick(self.draw, (*ANDS, "{0} . {1}"))
+        return template.format(*shuffled(self.draw, [winner, rival]))
+
+    def counting(self) -> str:
+        """Three clauses about the whole, of which the majority counts."""
+        outvoted = self.draw() < 0.75  # else all three agree, as often as of three coins
+        votes = shuffled(self.draw, ["+", "+", "-" if outvoted else "+"])
+        template = pick(self.draw, LISTS)
+        clauses = [self.whole(1 if vote == "+" else -1, framed=0) for vote in votes]
+        return template.format(*clauses)
+
+    def aside(self, ruling: Rank) -> str:
+        """One or two clauses about aspects, less emphatic than what counts.
+
+        Where a plain aspect counts there are no asides: striking "slightly" would make an equal.
+        """
+        kind = self.draw()
+        if kind < 0.6:
+            template = pick(self.draw, ANDS)
+        elif kind < 0.8:
+            template = "{0}"
         else:
-            deed = (
-                f"{pick(draw, PEOPLE)} {pick(draw, HABITS)}{pick(draw, DEEDS)} {pick(draw, TIMES)}"
-            )
-            facts.append(deed.rstrip())
-    return " but ".join(facts)
+            template = pick(self.draw, BUTS).replace("*", "")
+        clauses = []
+        for _ in range(1 if template == "{0}" else 2):
+            rank = Rank(1 + int(self.draw() * (ruling - 1)))
+            clauses.append(self.aspect(rank))
+        return template.format(*clauses)
+
+    def remark(self) -> str:
+        """A sentence without opinion, one in five of them two clauses in contrast."""
+        draw = self.draw
+        facts: list[str] = []
+        while not facts or (len(facts) == 1 and draw() < 0.2):
+            if draw() < 0.3:
+                facts.append(pick(draw, FACTS))
+            else:
+                person = pick(draw, PEOPLE)
+                deed = f"{pick(draw, HABITS)}{pick(draw, DEEDS)}"
+                facts.append(f"{person} {deed} {pick(draw, TIMES)}".rstrip())
+        return " but ".join(facts)
+
+    def arranged(self, sentence: str, earlier: str | None, extra: list[str]) -> list[str]:
+        """The sentences of a review of 6 to 40 tokens, in random order.
+
+        Args:
+            sentence: the sentence that counts.
+            earlier: a sentence that stands somewhere before it, if there is one.
+            extra: sentences that are taken as long as there is room.
+        """
+        sentences = [sentence] if earlier is None else [earlier, sentence]
+        length = sum(_length(chosen) for chosen in sentences)
+        for candidate in shuffled(self.draw, extra):
+            if length + _length(candidate) <= LONGEST:
+                sentences.append(candidate)
+                length += _length(candidate)
+        if length < SHORTEST:
+            sentences.append(self.remark())
+        sentences = shuffled(self.draw, sentences)
+        if earlier is not None:
+            first, second = sorted((sentences.index(earlier), sentences.index(sentence)))
+            sentences[first] = earlier
+            sentences[second] = sentence
+        return sentences
+
+    def clause(
+        self, subject: str, rank: Rank, says: int, degree_star: str = "", *, framed: float = FRAMED
+    ) -> str:
+        """A clause about a subject.
+
+        Args:
+            subject: such as "the film".
+            rank: its emphasis.
+            says: see the class.
+            degree_star: a star where the degree word belongs to the rationale.
+            framed: probability of a frame ("i think that").
+        """
+        draw = self.draw
+        star = "*" if says else ""
+        degrees = DEGREES.get(rank, ())
+        polarity = says or (1 if draw() < 0.5 else -1)
+        in_a_frame = draw() < framed
+        frame_negates = draw() < self.negation
+        word_negated = draw() < self.negation
+        if degrees:  # how much is "not very good"? The grammar does not say so
+            frame_negates = False
+            word_negated = False
+        frame_negates = frame_negates and in_a_frame
+        if frame_negates != word_negated:
+            polarity = -polarity
+
+        beginning = subject
+        if in_a_frame:
+            frame = pick(draw, NEGATING_FRAMES if frame_negates else FRAMES).format(star)
+            beginning = f"{frame} {subject}"
+        form = 0.0 if degrees else draw()
+        if form > 0.85:
+            negator = f"{star}{pick(draw, VERB_NEGATORS)} " if word_negated else ""
+            return f"{beginning} {negator}{self.opinion(VERBS, polarity, says)}"
+
+        beginning += f" {pick(draw, COPULAS)}"
+        if word_negated:
+            negator = pick(draw, NEGATORS).replace(" ", f" {star}")
+            beginning += f" {star}{negator}"
+        if form > 0.7:
+            return f"{beginning} a {self.opinion(NOUNS, polarity, says)}"
+        # decoration: what outranks all aspects needs no emphasis
+        may_be_decorated = rank == Rank.WHOLE and not word_negated and not frame_negates
+        if may_be_decorated and draw() < 0.3:
+            beginning += f" {pick(draw, ALL_DEGREES)}"
+        elif degrees:
+            beginning += f" {degree_star}{pick(draw, degrees)}"
+        return f"{beginning} {self.opinion(ADJECTIVES, polarity, says)}"
+
+    def opinion(self, lexicon: dict[int, tuple[str, ...]], polarity: int, says: int) -> str:
+        """A word of this polarity, with its opposite where the clause counts."""
+        place = int(self.draw() * len(lexicon[1]))
+        word = lexicon[polarity][place]
+        return f"*{word}/{lexicon[-polarity][place]}" if says else word

@@ -1,5 +1,4 @@
-"""Transductions: a source word by word made into a target, of which every symbol has one source
-word that decides it."""
+"""Transductions: a source is made into a target whose every symbol is decided by one source word."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -18,7 +17,7 @@ DICTIONARY = dict(
         strict=True,
     )
 )
-"""What lookup puts in the place of each word."""
+"""The symbol that lookup makes of each word."""
 ACTIONS = {
     "walk": "WALK",
     "look": "LOOK",
@@ -27,7 +26,7 @@ ACTIONS = {
     "left": "TURN_LEFT",
     "right": "TURN_RIGHT",
 }
-"""What SCAN's words do; `turn` does nothing but what its direction does."""
+"""The actions that SCAN's words order; `turn` itself orders none, only its direction does."""
 TIMES = {"twice": 2, "thrice": 3}
 START = "go"
 """The first word of every prefix, so that none is empty."""
@@ -37,8 +36,13 @@ Aligned = list[tuple[str, int]]
 
 
 class Transduction(NamedTuple):
-    """How a source is drawn (for a number of words), what becomes of it, and what each word is made
-    into."""
+    """A way to make targets.
+
+    Attributes:
+        draw: draws a source of so many words.
+        make: makes the target of a source.
+        dictionary: the symbol that each word is made into.
+    """
 
     draw: Callable[[Draw, int], list[str]]
     make: Callable[[Sequence[str]], Aligned]
@@ -47,20 +51,29 @@ class Transduction(NamedTuple):
 
 def reordered(source: Sequence[str]) -> Aligned:
     """The words looked up; an adjective comes after the noun that it stands before."""
-    places = list[int]()
+    places: list[int] = []
     place = 0
     while place < len(source):
-        swaps = (
-            source[place] in ADJECTIVES and place + 1 < len(source) and source[place + 1] in NOUNS
-        )
-        places += [place + 1, place] if swaps else [place]
-        place += 2 if swaps else 1
-    return [(DICTIONARY[source[one]], one) for one in places]
+        following = source[place + 1 : place + 2]
+        if source[place] in ADJECTIVES and following and following[0] in NOUNS:
+            places += [place + 1, place]
+            place += 2
+        else:
+            places.append(place)
+            place += 1
+    return [(DICTIONARY[source[place]], place) for place in places]
 
 
 def obeyed(command: Sequence[str], start: int = 0) -> Aligned:
-    """The actions of a command of SCAN (Lake & Baroni 2018, supplement, figure 7), each with the
-    word that orders it: the verb, or the direction of a turn."""
+    """The actions of a command of SCAN (Lake & Baroni 2018, supplement, figure 7).
+
+    Args:
+        command: the words of the command.
+        start: the place of its first word in the whole source.
+
+    Returns:
+        Each action with the place of the word that orders it: the verb, or the direction of a turn.
+    """
     for joint in ("and", "after"):
         if joint in command:
             place = list(command).index(joint)
@@ -79,20 +92,26 @@ def obeyed(command: Sequence[str], start: int = 0) -> Aligned:
 
 
 def _command(draw: Draw, length: int) -> list[str]:
-    """A command of SCAN of this many words at most: one phrase or two joined ones, each a verb with
-    or without a direction, once or several times."""
-    phrases = list[list[str]]()
-    joint = ""
-    while not phrases or (joint and len(phrases) < 2):
-        verb = pick(draw, ["walk", "look", "run", "jump", "turn"])
-        how = pick(draw, ["", "to", "opposite", "around"])
-        how = "to" if verb == "turn" and not how else how
-        direction = pick(draw, ["left", "right"]) if how else ""
-        words = [verb, how if how != "to" else "", direction, pick(draw, ["", "twice", "thrice"])]
-        phrases.append([word for word in words if word])
-        joint = joint or pick(draw, ["and", "after", ""])
-    command = [*phrases[0], joint, *phrases[1]] if joint else phrases[0]
-    return command if len(command) <= length else phrases[0]
+    """A command of SCAN of this many words at most: one phrase, or two joined ones."""
+    first = _phrase(draw)
+    joint = pick(draw, ["and", "after", ""])
+    if not joint:
+        return first
+    second = _phrase(draw)
+    command = [*first, joint, *second]
+    return command if len(command) <= length else first
+
+
+def _phrase(draw: Draw) -> list[str]:
+    """A verb with or without a direction, once or several times."""
+    verb = pick(draw, ["walk", "look", "run", "jump", "turn"])
+    manner = pick(draw, ["", "to", "opposite", "around"])
+    if verb == "turn" and not manner:
+        manner = "to"
+    direction = pick(draw, ["left", "right"]) if manner else ""
+    adverb = "" if manner == "to" else manner
+    words = [verb, adverb, direction, pick(draw, ["", "twice", "thrice"])]
+    return [word for word in words if word]
 
 
 def _words(draw: Draw, length: int) -> list[str]:
@@ -125,8 +144,7 @@ TRANSDUCTIONS = {
 def generate_transductions(
     kind: str, sources: int, seed: int, shortest: int = 4, longest: int = 8
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of distinct sources, one list per source and one row per target symbol,
-    teacher-forced.
+    """Rows of distinct sources: a list per source, and a teacher-forced row per target symbol.
 
     Kinds: `copy`, `reverse`, `lookup` (word by word in a dictionary), `reordering` (the same, with
     an adjective after its noun), `sort` (of distinct words) and `scan` (commands and the actions
@@ -134,9 +152,10 @@ def generate_transductions(
 
     Args:
         kind: one of `TRANSDUCTIONS`.
-        sources: their number.
-        seed: another seed gives other sources. shortest, longest: words of a source; targets of
-        SCAN have at most `longest` symbols as well.
+        sources: number of sources.
+        seed: another seed gives other sources.
+        shortest: words of a source (and symbols of a target of SCAN), at least.
+        longest: words of a source (and symbols of a target of SCAN), at most.
 
     Yields:
         Rows of `source`; `prefix`, the target before the symbol; `label`, the symbol; `rationale`,
@@ -154,42 +173,44 @@ def generate_transductions(
     ('go fevi lisu', [False, True, False, False, False], 'elk big bee big fox')
     """
     transduction = TRANSDUCTIONS[kind]
-    seen = set[tuple[str, ...]]()
-    symbols = sorted(set(transduction.dictionary.values()))
-    word_of = {symbol: word for word, symbol in transduction.dictionary.items()}
+    seen: set[tuple[str, ...]] = set()
     for index in count():
         if len(seen) == sources:
             return
         if index > 100 * sources:
             raise UserError(
-                f"data.source.kind={kind} has fewer than {sources} distinct sources of {shortest} to {longest} words that "
-                f"chance finds: take fewer (data.source.train_size), or longer ones (data.source.longest)"
+                f"data.source.kind={kind} has fewer than {sources} distinct sources of {shortest} "
+                f"to {longest} words that chance finds: take fewer (data.source.train_size), or "
+                f"longer ones (data.source.longest)"
             )
         draw = stream(seed, f"transduction {kind}", index)
         source = transduction.draw(draw, shortest + int(draw() * (longest - shortest + 1)))
         target = transduction.make(source)
-        if tuple(source) in seen or (kind == "scan" and not shortest <= len(target) <= longest):
-            continue
-        seen.add(tuple(source))
-        rows = []
-        for step, (symbol, place) in enumerate(target):
-            following = symbols[(symbols.index(symbol) + 1) % len(symbols)]
-            other = [*source[:place], word_of[following], *source[place + 1 :]]
-            before = [one for one, _ in target[:step]]
-            try:
-                holds = [one for one, _ in transduction.make(other)[: step + 1]] == [
-                    *before,
-                    following,
-                ]
-            except KeyError:  # no command
-                holds = False
-            rows.append(
-                {
-                    "source": " ".join(source),
-                    "prefix": " ".join([START, *before]),
-                    "label": symbol,
-                    "rationale": [one == place for one in range(len(source))],
-                    "counterfactual": " ".join(other) if holds else None,
-                }
-            )
-        yield rows
+        fits = kind != "scan" or shortest <= len(target) <= longest
+        if tuple(source) not in seen and fits:
+            seen.add(tuple(source))
+            yield [_step(transduction, source, target, step) for step in range(len(target))]
+
+
+def _step(
+    transduction: Transduction, source: list[str], target: Aligned, step: int
+) -> dict[str, Any]:
+    """The teacher-forced row of one symbol of a target."""
+    symbol, place = target[step]
+    prefix = [before for before, _ in target[:step]]
+    symbols = sorted(set(transduction.dictionary.values()))
+    next_symbol = symbols[(symbols.index(symbol) + 1) % len(symbols)]
+    word_of = {made: word for word, made in transduction.dictionary.items()}
+    changed = [*source[:place], word_of[next_symbol], *source[place + 1 :]]
+    try:
+        changed_target = [made for made, _ in transduction.make(changed)]
+        is_counterfactual = changed_target[: step + 1] == [*prefix, next_symbol]
+    except KeyError:  # no command
+        is_counterfactual = False
+    return {
+        "source": " ".join(source),
+        "prefix": " ".join([START, *prefix]),
+        "label": symbol,
+        "rationale": [position == place for position in range(len(source))],
+        "counterfactual": " ".join(changed) if is_counterfactual else None,
+    }
