@@ -87,18 +87,20 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
     if isinstance(path, Mapping):
         return {split: find_path(path[split]) for split in SPLITS if split in path}
     place = find_path(path)
-    if not place.is_dir():
-        return {"train": place}
+    return _files_in(place) if place.is_dir() else {"train": place}
 
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    """The file of each split in a folder, by the files' names."""
     files: dict[str, Path] = {}
-    content = sorted(place.iterdir())
+    content = sorted(folder.iterdir())
     readable = [file for file in content if ending_of(file) in READABLE]
     for split, aliases in ALIASES.items():
         candidates = [file for file in readable if file.name.split(".")[0].lower() in aliases]
         if len(candidates) > 1:
             names = ", ".join(file.name for file in candidates)
             raise UserError(
-                f"{place} has {len(candidates)} files for the split {split} ({names}): keep one, "
+                f"{folder} has {len(candidates)} files for the split {split} ({names}): keep one, "
                 f"or name the files, for example 'data.path={{train: a.csv, test: b.csv}}'"
             )
         if candidates:
@@ -107,7 +109,7 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
         names = ", ".join(file.name for file in content[:8]) or "nothing"
         more = " …" if len(content) > 8 else ""
         raise UserError(
-            f"{place} holds no train, validation or test file: expected train.* with one of the "
+            f"{folder} holds no train, validation or test file: expected train.* with one of the "
             f"endings {ENDINGS}; there is {names}{more}"
         )
     return files

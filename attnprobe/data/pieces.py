@@ -342,23 +342,11 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
         The split with the columns `pieces`, `piece_word` and `piece_kind`, and the counts of
         `left_out`.
     """
-    texts = [part.tokens(number) for number in part.example_id.tolist()]
-    unattended = None
-    question = part.columns.get("question")
-    if isinstance(question, Ragged):
-        unattended = [part.spelled(numbers) for numbers in question]
-    segments = None
-    segment = part.columns.get("segment")
-    if isinstance(segment, Ragged):
-        segments = list(segment)
-    pieces_of_texts = reader.read(texts, unattended, segments)
-
-    columns: dict[str, Ragged | np.ndarray] = {}
+    pieces_of_texts = _read_split(part, reader)
+    columns = dict(part.columns)
     for name, values in part.columns.items():
         if isinstance(values, Ragged) and name not in ("question", "candidates"):
             columns[name] = _of_kept_words(values, pieces_of_texts)
-        else:
-            columns[name] = values
     columns["pieces"] = Ragged.of([pieces.ids for pieces in pieces_of_texts], np.int64)
     columns["piece_word"] = Ragged.of([pieces.word for pieces in pieces_of_texts], np.int64)
     columns["piece_kind"] = Ragged.of([pieces.kind for pieces in pieces_of_texts], np.int64)
@@ -368,13 +356,24 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     if isinstance(asked_about, Ragged):
         readable &= np.array([marks.any() for marks in asked_about], bool)
     rows = np.flatnonzero(readable)
-    chosen = {
-        name: values.select(rows) if isinstance(values, Ragged) else values[rows]
-        for name, values in columns.items()
-    }
+    for name, values in columns.items():
+        columns[name] = values.select(rows) if isinstance(values, Ragged) else values[rows]
     words = _of_kept_words(part.words, pieces_of_texts).select(rows)
-    changed = replace(part, example_id=part.example_id[rows], words=words, columns=chosen)
+    changed = replace(part, example_id=part.example_id[rows], words=words, columns=columns)
     return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id)
+
+
+def _read_split(part: TextSplit, reader: PieceReader) -> list[Pieces]:
+    texts = [part.tokens(number) for number in part.example_id.tolist()]
+    unattended = None
+    question = part.columns.get("question")
+    if isinstance(question, Ragged):
+        unattended = [part.spelled(numbers) for numbers in question]
+    segments = None
+    segment = part.columns.get("segment")
+    if isinstance(segment, Ragged):
+        segments = list(segment)
+    return reader.read(texts, unattended, segments)
 
 
 def _of_kept_words(values: Ragged, pieces_of_texts: Sequence[Pieces]) -> Ragged:

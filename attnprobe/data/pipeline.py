@@ -1,5 +1,6 @@
 """Everything between new text and a batch: saved with a run, and rebuilt without its data set."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, compress
@@ -282,25 +283,25 @@ class TextPipeline:
             "labels": labels,
             "example_id": np.arange(len(rows)),
         }
-        if self.rules.sentences is not None:
-            columns["sentence"] = [
-                np.array(row.sentence) for row in rows if row.sentence is not None
-            ]
-        for name in ("segment", "asked"):
-            entries = [getattr(row, name) for row in rows if getattr(row, name) is not None]
-            if entries:
-                columns[name] = entries
-        questions = [row.question for row in rows if row.question is not None]
-        if questions:
-            columns["question"] = [np.array(self.vocabulary.encode(words)) for words in questions]
         if candidates is not None:
             columns["candidates"] = candidates
-        pieces_of_texts = [row.pieces for row in rows if row.pieces is not None]
-        if pieces_of_texts:
-            columns["pieces"] = [pieces.ids for pieces in pieces_of_texts]
-            columns["piece_word"] = [pieces.word for pieces in pieces_of_texts]
-            columns["piece_kind"] = [pieces.kind for pieces in pieces_of_texts]
-        return columns
+
+        # of these either all texts have one, or none has
+        optional: dict[str, list[Any]] = defaultdict(list)
+        for row in rows:
+            if row.sentence is not None:
+                optional["sentence"].append(np.array(row.sentence))
+            if row.segment is not None:
+                optional["segment"].append(row.segment)
+            if row.asked is not None:
+                optional["asked"].append(row.asked)
+            if row.question is not None:
+                optional["question"].append(np.array(self.vocabulary.encode(row.question)))
+            if row.pieces is not None:
+                optional["pieces"].append(row.pieces.ids)
+                optional["piece_word"].append(row.pieces.word)
+                optional["piece_kind"].append(row.pieces.kind)
+        return columns | optional
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and pipeline.json into a run's directory."""

@@ -63,11 +63,11 @@ def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: Da
         UserError: there are too many classes, or a planted word is in the data already.
     """
     kind = str(settings.plant)
-    numbers, names = class_numbers(examples, list(lexicon), settings)
-    raw_labels: dict[int, str] = {}
+    numbers, _ = class_numbers(examples, list(lexicon), settings)
+    raw_labels: dict[int, str] = {}  # of each class the first
     for raw, number in numbers.items():
         raw_labels.setdefault(number, raw)
-    classes = [raw_labels[number] for number in range(len(names))]
+    classes = [raw_labels[number] for number in sorted(raw_labels)]
     _check_plant(kind, len(classes), lexicon)
 
     for split, part in examples.items():

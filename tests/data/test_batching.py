@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -10,29 +11,46 @@ from attnprobe.data.examples import Ragged
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
 
 
-def test_split_serves_rows_and_finds_examples():
-    words = Ragged.of([np.array([0, 1]), np.array([2])], np.int32)
-    labels = np.array([[1, 0], [1, 1]], np.float32)
-    split = TextSplit(np.array([3, 8]), words, np.array([4, 1, 5]), {"labels": labels})
+@pytest.fixture
+def split():
+    return TextSplit(
+        example_id=np.array([3, 8]),
+        words=Ragged.of([np.array([0, 1]), np.array([2])], np.int32),
+        vocabulary_id=np.array([4, 1, 5]),
+        columns={"labels": np.array([[1, 0], [1, 1]], np.float32)},
+    )
+
+
+def test_a_split_serves_the_rows_that_it_is_asked_for(split):
     batch = split[[1, 0]]
     assert batch.ids.tolist() == [[2, 5, 3, 0], [2, 4, 1, 3]]
     assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
     assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
     assert batch.labels.tolist() == [[1, 1], [1, 0]]
     assert batch.example_id.tolist() == [8, 3]
+
+
+def test_a_split_finds_an_example(split):
     assert split.row_of(8) == 1
-    for absent in (0, 4, 9):
-        with pytest.raises(KeyError, match=f"example {absent} is not in this split"):
-            split.row_of(absent)
+
+
+@pytest.mark.parametrize("absent", [0, 4, 9])
+def test_a_split_names_an_example_that_it_does_not_have(split, absent):
+    with pytest.raises(KeyError, match=f"example {absent} is not in this split"):
+        split.row_of(absent)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
 def test_processes_share_the_work(world_size):
-    training = [BucketSampler(LENGTHS, 8, 0, rank, world_size) for rank in range(world_size)]
-    assert {len(list(sampler)) for sampler in training} == {len(training[0])}
-    assert {row for sampler in training for batch in sampler for row in batch} == set(range(103))
-    fewer = np.ones(3)  # fewer batches than processes
-    assert list(BucketSampler(fewer, 8, 0, 2, 4)) == list(BucketSampler(fewer, 8, 0))
+    samplers = [BucketSampler(LENGTHS, 8, 0, rank, world_size) for rank in range(world_size)]
+    assert {len(list(sampler)) for sampler in samplers} == {len(samplers[0])}
+    batches = chain.from_iterable(samplers)
+    assert set(chain.from_iterable(batches)) == set(range(103))
+
+
+def test_batches_are_repeated_where_there_are_more_processes():
+    lengths = np.ones(3)
+    assert list(BucketSampler(lengths, 8, 0, 2, 4)) == list(BucketSampler(lengths, 8, 0))
 
 
 def test_training_order_depends_on_seed_and_epoch_alone():
@@ -47,19 +65,26 @@ def test_training_order_depends_on_seed_and_epoch_alone():
     assert first == order(1, 0)
     assert first != order(1, 1)
     assert first != order(2, 0)
-    assert Counter(row for batch in first for row in batch) == Counter(range(103))
+    assert Counter(chain.from_iterable(first)) == Counter(range(103))
 
 
-def test_buckets_hold_similar_lengths_in_random_order():
+def mean_spread(batches):
+    """How far the lengths in a batch are apart, on average."""
+    return np.mean([np.ptp(lengths) for lengths in batches])
+
+
+def test_buckets_hold_similar_lengths():
+    batches = [LENGTHS[batch] for batch in BucketSampler(LENGTHS, 8, 0)]
+    unsorted = np.array_split(LENGTHS, 13)
+    assert mean_spread(batches) < 12 < mean_spread(unsorted)
+
+
+def test_buckets_come_in_random_order_and_are_not_the_same_in_every_epoch():
     batches = [LENGTHS[batch] for batch in BucketSampler(LENGTHS, 8, 0)]
     # a row's place is off by the noise only: ± 10 % on either side
     exact = {tuple(sorted(LENGTHS[batch])) for batch in short_enough(LENGTHS, 8)}
-    own, unsorted = (
-        [np.ptp(batch) for batch in some] for some in (batches, np.array_split(LENGTHS, 13))
-    )
-    assert np.mean(own) < 12 < np.mean(unsorted)
-    assert {tuple(sorted(batch)) for batch in batches} != exact
-    means = [batch.mean() for batch in batches]
+    assert {tuple(sorted(lengths)) for lengths in batches} != exact
+    means = [lengths.mean() for lengths in batches]
     assert means != sorted(means)
 
 
@@ -69,8 +94,8 @@ def test_long_texts_come_in_smaller_batches_that_hold_every_row_once():
     assert batches == [[6, 2, 0], [4, 3], [1], [5]]
 
 
-def test_short_texts_do_not_keep_the_order_of_the_file():
-    for length in (0, 1, 2):
-        batches = list(BucketSampler(np.full(40, length), 10, seed=0))
-        assert sorted(row for batch in batches for row in batch) == list(range(40))
-        assert sorted(batches) != [list(range(start, start + 10)) for start in range(0, 40, 10)]
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_short_texts_do_not_keep_the_order_of_the_file(length):
+    batches = list(BucketSampler(np.full(40, length), 10, seed=0))
+    assert sorted(chain.from_iterable(batches)) == list(range(40))
+    assert sorted(batches) != [list(range(start, start + 10)) for start in range(0, 40, 10)]

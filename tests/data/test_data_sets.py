@@ -61,8 +61,9 @@ def test_counts_of_the_paper(name, vocabulary, train, test):
         pytest.skip(f"no {name} below ATTNPROBE_DATA_DIR")
     data.setup()
     assert len(data.vocabulary) == vocabulary
-    assert test is None or list(data.counts["test"]["per class"].values()) == test
-    assert name[:4] != "babi" or all(
-        count["rationale does not fit"] == 0 for count in data.counts.values()
-    )
-    assert train is None or list(data.counts["train"]["per class"].values()) == train
+    if test is not None:
+        assert list(data.counts["test"]["per class"].values()) == test
+    if train is not None:
+        assert list(data.counts["train"]["per class"].values()) == train
+    if name.startswith("babi"):
+        assert all(count["rationale does not fit"] == 0 for count in data.counts.values())

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
@@ -23,12 +24,23 @@ def fingerprint(
     return data_fingerprint({"test": split}, ["a", "film", "no", "yes"])
 
 
-def test_whatever_a_probe_reads_is_in_the_fingerprint():
-    same = fingerprint()
-    assert fingerprint() == same
-    assert fingerprint(texts=((0, 1), (3,))) != same  # another word that the vocabulary lacks
-    assert fingerprint(texts=((0,), (1, 2))) != same
-    assert fingerprint(labels=(1, 0)) != same
-    assert fingerprint(rationale=((False, True), (True,))) != same
-    # words of rows that were left out change nothing
-    assert fingerprint(words=["film", "a", "x", "unseen"], texts=((1, 0), (3,))) == same
+def test_the_same_data_have_the_same_fingerprint():
+    assert fingerprint() == fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"texts": ((0, 1), (3,))},  # another word that the vocabulary lacks
+        {"texts": ((0,), (1, 2))},
+        {"labels": (1, 0)},
+        {"rationale": ((False, True), (True,))},
+    ],
+)
+def test_whatever_a_probe_reads_is_in_the_fingerprint(change):
+    assert fingerprint(**change) != fingerprint()
+
+
+def test_words_of_rows_that_were_left_out_change_nothing():
+    words = ["film", "a", "x", "unseen"]
+    assert fingerprint(words=words, texts=((1, 0), (3,))) == fingerprint()

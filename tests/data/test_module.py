@@ -9,7 +9,7 @@ from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.classes import class_map, class_weights
 from attnprobe.data.rows import canonical, column
-from tests.data.given import OTHER, TRAIN, ready
+from tests.data.toys import OTHER, TRAIN, ready
 from tests.data.test_data_sets import composed
 
 

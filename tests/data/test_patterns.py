@@ -15,7 +15,7 @@ def test_a_pattern_that_takes_long_on_a_word_is_given_up(pattern, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "words", "found"),
+    ("pattern", "words", "matches"),
     [
         (r"@entity\d+", ["@entity1", "an", "@entity"], ["@entity1"]),
         (r"(?i)[a-z]+-[a-z]+", ["Well-known", "known", "a-b-c"], ["Well-known"]),
@@ -27,6 +27,6 @@ def test_a_pattern_that_takes_long_on_a_word_is_given_up(pattern, monkeypatch):
         (r"\d{4}(-\d{2}){2}", ["2026-11-22", "2026"], ["2026-11-22"]),
     ],
 )
-def test_ordinary_patterns_find_their_words(pattern, words, found):
+def test_ordinary_patterns_find_their_words(pattern, words, matches):
     assert Columns(candidates_pattern=pattern).candidates_pattern == pattern
-    assert matching([*words, *words], pattern) == found
+    assert matching([*words, *words], pattern) == matches

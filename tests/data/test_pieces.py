@@ -1,3 +1,5 @@
+from itertools import compress, groupby
+
 import numpy as np
 import pytest
 
@@ -32,50 +34,53 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=400)
 
 
-@pytest.mark.parametrize("made", [tokenizer, byte_level])
-def test_no_word_is_lost_or_doubled(made):
-    reader = PieceReader(made(), 400)
-    texts = [["the", word, "film", word] for word in ODD] + [["fine"], ["unable", "seeing"]]
-    for words, found in zip(texts, reader.read(texts), strict=True):
-        of_words = found.word[found.word > 0]
-        assert len(found.ids) == len(found.word) == len(found.kind)
-        # each kept word has one unbroken run of pieces, in order
-        runs = [
-            place
-            for number, place in enumerate(of_words)
-            if number == 0 or of_words[number - 1] != place
-        ]
-        assert runs == list(range(1, int(found.kept.sum()) + 1))
-        invisible = {"\u200b", "\u00ad"}
-        assert all(kept or word in invisible for word, kept in zip(words, found.kept, strict=True))
+INVISIBLE = {"\u200b", "\u00ad"}
+TEXTS = [["the", word, "film", word] for word in ODD] + [["fine"], ["unable", "seeing"]]
 
 
-def test_pieces_of_a_text_and_of_a_pair():
+@pytest.fixture(scope="module", params=[tokenizer, byte_level])
+def pieces_of_texts(request):
+    return PieceReader(request.param(), 400).read(TEXTS)
+
+
+@pytest.mark.parametrize("number", range(len(TEXTS)))
+def test_no_word_is_lost_or_doubled(pieces_of_texts, number):
+    pieces = pieces_of_texts[number]
+    assert len(pieces.ids) == len(pieces.word) == len(pieces.kind)
+    # each kept word has one unbroken run of pieces, in order
+    runs = [position for position, _ in groupby(pieces.word[pieces.word > 0])]
+    assert runs == list(range(1, int(pieces.kept.sum()) + 1))
+    assert set(compress(TEXTS[number], ~pieces.kept)) <= INVISIBLE
+
+
+def test_pieces_of_a_text():
     reader = PieceReader(tokenizer(), 48)
-    (alone,) = reader.read([["unable", "to", "see"]])
-    assert reader.tokenizer.convert_ids_to_tokens(alone.ids) == [
-        "[CLS]",
-        "un",
-        "##able",
-        "to",
-        "see",
-        "[SEP]",
-    ]
-    assert alone.word.tolist() == [-1, 1, 1, 2, 3, -1]
-    (pair,) = reader.read(
-        [["unable"]], [["the", "film"]], [np.zeros(1, int)]
-    )  # the first one is attended to
+    (pieces,) = reader.read([["unable", "to", "see"]])
+    spelling = reader.tokenizer.convert_ids_to_tokens(pieces.ids)
+    assert spelling == ["[CLS]", "un", "##able", "to", "see", "[SEP]"]
+    assert pieces.word.tolist() == [-1, 1, 1, 2, 3, -1]
+
+
+def test_pieces_of_a_pair_whose_first_text_is_attended_to():
+    reader = PieceReader(tokenizer(), 48)
+    (pair,) = reader.read([["unable"]], [["the", "film"]], [np.zeros(1, int)])
     assert pair.word.tolist() == [-1, 1, 1, -1, -1, -1, -1]
     assert pair.kind.tolist() == [0, 0, 0, 0, 1, 1, 1]
 
 
+LONG = ["the", "film", "was", "fine", "and", "long"]
+
+
 def test_words_beyond_the_longest_text_are_not_kept():
+    (pieces,) = PieceReader(tokenizer(), 6).read([LONG])
+    assert pieces.kept.tolist() == [True] * 4 + [False] * 2
+    assert len(pieces.ids) == 6
+
+
+def test_what_is_left_out_is_counted():
     reader = PieceReader(tokenizer(), 6)
-    (found,) = reader.read([["the", "film", "was", "fine", "and", "long"]])
-    assert found.kept.tolist() == [True] * 4 + [False] * 2
-    assert len(found.ids) == 6
-    read = [found, *reader.read([["\u200b", "fine"], ["\u200b"], ["film"]])]
-    assert left_out(read) == {
+    pieces_of_texts = reader.read([LONG, ["\u200b", "fine"], ["\u200b"], ["film"]])
+    assert left_out(pieces_of_texts) == {
         "cut at the model's longest text": 1,
         "words after the cut": 2,
         "words without a piece": 2,
@@ -83,6 +88,11 @@ def test_words_beyond_the_longest_text_are_not_kept():
         "words": 6,
         "words of unknown pieces": 0,
     }
-    (odd,) = reader.read([["the", "☃", "fine"]])
-    assert left_out([odd], reader.tokenizer.unk_token_id)["words of unknown pieces"] == 1
-    assert left_out([odd])["words of unknown pieces"] == 0  # a tokenizer of bytes knows all
+
+
+def test_unknown_words_are_counted_where_the_tokenizer_has_a_piece_for_them():
+    reader = PieceReader(tokenizer(), 6)
+    pieces_of_texts = reader.read([["the", "☃", "fine"]])
+    unknown = reader.tokenizer.unk_token_id
+    assert left_out(pieces_of_texts, unknown)["words of unknown pieces"] == 1
+    assert left_out(pieces_of_texts)["words of unknown pieces"] == 0  # as for a tokenizer of bytes

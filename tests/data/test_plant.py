@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from attnprobe.core.errors import UserError
 from attnprobe.data.plant import CONTEXT, KINDS, WORDS, planted_words
 from attnprobe.data.testbed import generate_reviews
-from tests.data.given import ready
+from tests.data.toys import ready
 
 
 def reviews(count, seed):

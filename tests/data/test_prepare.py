@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
-from tests.data.given import TRAIN, ready
+from tests.data.toys import TRAIN, ready
 
 
 def test_every_row_that_is_left_out_is_counted_and_example_ids_stay():

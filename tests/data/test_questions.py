@@ -6,7 +6,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
-from tests.data.given import ready
+from tests.data.toys import ready
 from tests.data.test_data_sets import composed
 
 TRAIN = {

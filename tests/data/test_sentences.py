@@ -3,7 +3,7 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.text import TextRules, sentence_numbers, split_sentences
-from tests.data.given import ready
+from tests.data.toys import ready
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import read_file
 from attnprobe.data.sources import FileSource, FirstAvailable, HubSource
-from tests.data.given import ready
+from tests.data.toys import ready
 
 ROWS = [
     {"text": "a fine film", "label": 1},

@@ -12,22 +12,25 @@ EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫�
 tags."""
 
 
-def test_what_is_one_character_to_a_reader_is_one_token_and_tokens_are_the_text_again():
-    for emoji in EMOJI:
-        assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
-        if not emoji[0].isdecimal():  # a digit goes with the letters before it
-            assert emoji in language_tokens(f"fine film{emoji}!!", "en")
+@pytest.mark.parametrize("emoji", EMOJI)
+def test_what_is_one_character_to_a_reader_is_one_token(emoji):
+    assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
+
+
+# a digit, and so the keycap, goes with the letters before it
+@pytest.mark.parametrize("emoji", [emoji for emoji in EMOJI if not emoji[0].isdecimal()])
+def test_an_emoji_is_a_token_of_its_own_without_spaces(emoji):
+    assert emoji in language_tokens(f"fine film{emoji}!!", "en")
+
+
+def test_tokens_joined_are_the_text_again():
     text = "Don’t go: 10 % of “naïve” cafe\u0301s 👨‍👩‍👧‍👦!! cost 5€."
     assert "".join(language_tokens(text, "en")) == text.replace(" ", "")
-    assert language_tokens("Don't go (really)!", "en") == [
-        "Do",
-        "n't",
-        "go",
-        "(",
-        "really",
-        ")",
-        "!",
-    ]
+
+
+def test_english_contractions_and_brackets_are_split():
+    tokens = language_tokens("Don't go (really)!", "en")
+    assert tokens == ["Do", "n't", "go", "(", "really", ")", "!"]
 
 
 @pytest.mark.parametrize(
@@ -48,16 +51,25 @@ def test_each_language_is_split_by_its_own_rules(language, text, words):
     for library in {"zh": ["jieba"], "ja": ["sudachipy", "sudachidict_core"]}.get(language, []):
         pytest.importorskip(library, reason="needs attnprobe[languages]")
     assert TextRules(language=language).words(text) == [word.lower() for word in words]
-    if language == "zh":
-        assert split_sentences("房间很干净。服务也好！", "zh") == ["房间很干净。", "服务也好！"]
 
 
-def test_unknown_languages_and_missing_libraries_are_refused_at_once(monkeypatch):
+def test_chinese_sentences_end_with_chinese_marks():
+    pytest.importorskip("jieba", reason="needs attnprobe[languages]")
+    assert split_sentences("房间很干净。服务也好！", "zh") == ["房间很干净。", "服务也好！"]
+
+
+def test_an_unknown_language_is_refused_at_once():
     with pytest.raises(
         UserError, match=r"=klingon: spaCy has no such language; expected a code such as en"
     ):
         TextRules(language="klingon")
+
+
+def test_text_that_is_split_at_spaces_may_be_of_any_language():
     assert TextRules(language="klingon", tokenizer="whitespace").words("a b") == ["a", "b"]
+
+
+def test_a_missing_library_is_named_at_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     blank.cache_clear()
     with pytest.raises(

@@ -17,17 +17,26 @@ def test_markers_come_first_then_the_words_in_order():
     assert vocabulary.decode([2, 5, 1, 3]) == ["<SOS>", "pear", "<UNK>", "<EOS>"]
 
 
-def test_what_was_saved_is_loaded_and_nothing_else(tmp_path):
+def test_what_was_saved_is_loaded(tmp_path):
     path = tmp_path / "vocabulary.json"
     vocabulary = Vocabulary(["é", "\u2028", "a"])
-    with pytest.raises(UserError, match="does not exist"):
-        Vocabulary.load(path)
     write_json(vocabulary.ids, path)
     assert Vocabulary.load(path).words == vocabulary.words
-    for content in ("no json", json.dumps({"a": 0}), json.dumps(["a"]), json.dumps(3)):
-        path.write_text(content)
-        with pytest.raises(UserError, match="is not a vocabulary"):
-            Vocabulary.load(path)
+
+
+def test_a_missing_vocabulary_is_named(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        Vocabulary.load(tmp_path / "vocabulary.json")
+
+
+@pytest.mark.parametrize(
+    "content", ["no json", json.dumps({"a": 0}), json.dumps(["a"]), json.dumps(3)]
+)
+def test_nothing_but_a_vocabulary_is_loaded(tmp_path, content):
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match="is not a vocabulary"):
+        Vocabulary.load(path)
 
 
 @pytest.mark.parametrize("documents", [0, 1, 9])
@@ -39,11 +48,22 @@ def test_document_frequency_equals_counting_by_hand(documents):
     assert document_frequency(ragged.flat, ragged.offsets, 7).tolist() == expected
 
 
-def test_rare_words_and_the_largest_size():
-    words = ["d", "c", "b", "a"]
-    frequency = np.array([1, 2, 5, 2])
-    assert build_vocabulary(words, frequency).words[4:] == ["a", "b", "c", "d"]
-    assert build_vocabulary(words, frequency, min_df=2).words[4:] == ["a", "b", "c"]
-    assert build_vocabulary(words, frequency, max_vocabulary=2).words[4:] == ["a", "b"]
+SPELLING = ["d", "c", "b", "a"]
+FREQUENCY = np.array([1, 2, 5, 2])
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, ["a", "b", "c", "d"]),
+        ({"min_df": 2}, ["a", "b", "c"]),
+        ({"max_vocabulary": 2}, ["a", "b"]),  # b is the most frequent, a comes before c
+    ],
+)
+def test_rare_words_and_those_beyond_the_largest_size_are_left_out(limits, words):
+    assert build_vocabulary(SPELLING, FREQUENCY, **limits).words[4:] == words
+
+
+def test_a_vocabulary_without_words_is_refused():
     with pytest.raises(UserError, match=r"data\.min_df=6 leaves no word .* in 5 training texts"):
-        build_vocabulary(words, frequency, min_df=6)
+        build_vocabulary(SPELLING, FREQUENCY, min_df=6)

@@ -1,3 +1,5 @@
+"""Data sets that stand in a test, and are prepared as any other."""
+
 import datasets
 
 from attnprobe.data.module import TextDataModule
@@ -7,7 +9,7 @@ TRAIN = {"text": ["Good film", "a bad FILM", "good good", "bad"], "label": [1, 0
 OTHER = {"text": ["unheard good", "bad bad"], "label": [1, 0]}
 
 
-class Given(Source):
+class InMemory(Source):
     def __init__(self, **splits):
         self.splits = splits
 
@@ -18,8 +20,9 @@ class Given(Source):
 
 
 def ready(train=TRAIN, validation=OTHER, test=OTHER, **settings):
+    """A prepared data set of these columns; a split that is None is not there."""
     splits = {"train": train, "validation": validation, "test": test}
-    given = {split: columns for split, columns in splits.items() if columns is not None}
-    data = TextDataModule("given", Given(**given), embedding_size=4, **settings)
+    present = {split: columns for split, columns in splits.items() if columns is not None}
+    data = TextDataModule("toy", InMemory(**present), embedding_size=4, **settings)
     data.setup()
     return data

@@ -1,9 +1,11 @@
+from itertools import compress
+
 import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.columns import places_of
 from attnprobe.data.text import TextRules
-from tests.data.given import ready
+from tests.data.toys import ready
 
 TEXT = "The  DAMNED thing, don't\tbuy 100 İt!"
 
@@ -14,7 +16,9 @@ def test_places_are_where_the_tokens_stand(tokenizer):
     assert [TEXT[start:end] for start, end in places_of(TEXT, tokens)] == tokens
 
 
-def test_a_token_is_marked_by_any_of_its_characters():
+@pytest.fixture(scope="module")
+def marked():
+    """A split whose texts are marked by characters, by one person and by several."""
     start = TEXT.index("NED")
     rows = {
         "text": [TEXT, "good", "a b"],
@@ -22,26 +26,33 @@ def test_a_token_is_marked_by_any_of_its_characters():
         "why": [[[start, start + 1], [start + 7, start + 9]], [], [[7, 9]]],
         "people": [[[[0, 3]], [], [[start, start + 3]]], [], [[[0, 1]]]],
     }
-    settings = {
-        "rationale": "why",
-        "rationale_kind": "characters",
-        "annotators": "people",
-        "tokenizer": "spacy",
-        "token_rules": ["lower", "digits"],
-    }
-    data = ready(rows, rows, rows, **settings)
-    test = data.splits["test"]
-    words = test.tokens(0)
-    assert [word for word, there in zip(words, test.rationale(0), strict=True) if there] == [
-        "damned",
-        "thing",
-    ]
-    assert test.rationale(1) == [False]
-    assert test.rationale(2) is None  # there are no such characters
-    batch = test[[0, 1, 2]]
+    data = ready(
+        rows,
+        rows,
+        rows,
+        rationale="why",
+        rationale_kind="characters",
+        annotators="people",
+        tokenizer="spacy",
+        token_rules=["lower", "digits"],
+    )
+    return data.splits["test"]
+
+
+def test_a_token_is_marked_by_any_of_its_characters(marked):
+    assert list(compress(marked.tokens(0), marked.rationale(0))) == ["damned", "thing"]
+    assert marked.rationale(1) == [False]
+
+
+def test_characters_that_the_text_does_not_have_are_no_rationale(marked):
+    assert marked.rationale(2) is None
+
+
+def test_each_annotator_has_two_bits_of_a_number(marked):
+    annotators = marked[[0, 1, 2]].annotators
     present = 0b010101
-    assert batch.annotators[0, 1:4].tolist() == [present | 0b10, present | 0b100000, present]
-    assert not batch.annotators[1:].any()  # nobody, and one alone
+    assert annotators[0, 1:4].tolist() == [present | 0b10, present | 0b100000, present]
+    assert not annotators[1:].any()  # nobody marked the second text, and a single person the third
 
 
 @pytest.mark.parametrize(
