@@ -9,92 +9,134 @@ from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.classes import class_map, class_weights
 from attnprobe.data.rows import canonical, column
-from tests.data.toys import OTHER, TRAIN, ready
 from tests.data.test_data_sets import composed
+from tests.data.toys import OTHER, TRAIN, ready
 
 
-def test_encoding_against_a_plain_loop():
+@pytest.mark.parametrize(
+    ("split", "columns"), [("train", TRAIN), ("validation", OTHER), ("test", OTHER)]
+)
+def test_encoding_against_a_plain_loop(split, columns):
+    data = ready()
+    part = data.splits[split]
+    assert len(part) == len(columns["text"])
+    for row, text in enumerate(columns["text"]):
+        words = text.lower().split()
+        batch = part[[row]]
+        assert batch.ids.tolist() == [[2, *data.vocabulary.encode(words), 3]]
+        assert batch.labels.tolist() == [columns["label"][row]]
+        assert part.tokens(row) == words
+
+
+def test_what_a_data_set_says_of_itself():
     data = ready()
     assert data.vocabulary.words[4:] == ["a", "bad", "film", "good"]
     assert data.classes == ["0", "1"]
-    for split, columns in {"train": TRAIN, "validation": OTHER, "test": OTHER}.items():
-        for row, text in enumerate(columns["text"]):
-            batch = data.splits[split][[row]]
-            assert batch.ids.tolist() == [[2, *data.vocabulary.encode(text.lower().split()), 3]]
-            assert batch.labels.tolist() == [columns["label"][row]]
-            assert data.splits[split].tokens(row) == text.lower().split()
     assert data.counts["test"]["tokens out of vocabulary"] == 1
     assert data.sizes == {"train": 4, "validation": 2, "test": 2}
     assert data.splits["test"].rationale(0) is None
-    assert torch.equal(data.embeddings(), ready().embeddings())
-    assert not torch.equal(data.embeddings(), ready(seed=4).embeddings())
+
+
+def test_random_word_vectors_depend_on_the_seed():
+    assert torch.equal(ready().embeddings(), ready().embeddings())
+    assert not torch.equal(ready().embeddings(), ready(seed=4).embeddings())
 
 
 def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone():
     data = ready(batch_size=3, eval_batch_size=1)
     state = torch.get_rng_state()
     for loader in (data.train_dataloader(), data.loader("validation"), data.loader("test")):
-        ids = [number for batch in loader for number in batch.example_id.tolist()]
+        ids = torch.cat([batch.example_id for batch in loader]).tolist()
         assert sorted(ids) == list(range(len(ids)))
     assert torch.equal(state, torch.get_rng_state())
     assert len(data.loader("test")) == 2
 
 
-def test_several_labels_become_rows_of_zeros_and_ones():
-    train = {"text": ["x", "y", "z", "w"], "label": ["flu;cold", " cold ", "flu ; cold", "flu"]}
-    other = {"text": ["x", "y"], "label": ["cold", "flu"]}
-    data = ready(train, other, other, multi_label=True, class_weight="balanced_positive")
+TEXTS = ["x", "y", "z", "w"]
+COLD_AND_FLU = {"text": ["x", "y"], "label": ["cold", "flu"]}
+
+
+def test_several_labels_as_text_become_rows_of_zeros_and_ones():
+    train = {"text": TEXTS, "label": ["flu;cold", " cold ", "flu ; cold", "flu"]}
+    data = ready(
+        train, COLD_AND_FLU, COLD_AND_FLU, multi_label=True, class_weight="balanced_positive"
+    )
     assert data.task is Task.MULTI_LABEL
     assert data.classes == ["cold", "flu"]
     assert data.splits["train"].labels.tolist() == [[1, 1], [1, 0], [1, 1], [0, 1]]
     torch.testing.assert_close(data.class_weight, torch.tensor([1 / 3, 1 / 3]))
-    lists = {"text": train["text"], "label": [["flu", "cold"], ["cold"], ["cold", "flu"], []]}
-    data = ready(lists, other, other, multi_label=True)
+
+
+def test_several_labels_as_lists_become_rows_of_zeros_and_ones():
+    train = {"text": TEXTS, "label": [["flu", "cold"], ["cold"], ["cold", "flu"], []]}
+    data = ready(train, COLD_AND_FLU, COLD_AND_FLU, multi_label=True)
     assert data.splits["train"].labels.tolist() == [[1, 1], [1, 0], [1, 1], [0, 0]]
     assert data.pipeline.batch_of(["x"]).labels.shape == (1, 2)
 
 
-def test_rationale_as_mask_and_as_spans():
+def test_a_rationale_as_a_mask():
     mask = {**OTHER, "why": [[True, False], [True]]}
-    data = ready(test=mask, train={**TRAIN, "why": [None] * 4}, validation=mask, rationale="why")
+    data = ready({**TRAIN, "why": [None] * 4}, mask, mask, rationale="why")
     assert data.splits["test"].rationale(0) == [True, False]
     assert data.splits["test"].rationale(1) is None  # one mark for two words: does not fit
     assert data.counts["test"]["rationale does not fit"] == 1
+
+
+def test_a_rationale_as_spans():
     spans = {"text": ["a b c d", "a b"], "label": [0, 1], "why": [[[1, 3], [2, 2]], []]}
     data = ready(spans, spans, spans, rationale="why", rationale_kind="spans", max_tokens=2)
     assert data.splits["test"].rationale(0) == [False, True]
     assert data.splits["test"].rationale(1) == [False, False]
 
 
-def test_labels_are_numbers_before_they_are_text_and_hidden_labels_of_the_hub_null():
+def test_hidden_labels_of_the_hub_are_null():
     features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
-    assert column(datasets.Dataset.from_dict({"label": [1, 0, -1]}, features), "label", "x") == [
-        "pos",
-        "neg",
-        None,
-    ]
+    table = datasets.Dataset.from_dict({"label": [1, 0, -1]}, features)
+    assert column(table, "label", "x") == ["pos", "neg", None]
+
+
+def test_labels_are_sorted_as_numbers_where_all_are_numbers():
     assert class_map(None, [["10"], ["9"], ["-1.5"]])[1] == ["-1.5", "9", "10"]
     assert class_map(None, [["10"], ["9"], ["a"]])[1] == ["10", "9", "a"]
-    assert class_map({0: "neg", "neg": "neg", 1.0: "pos"}, []) == (
-        {"0": 0, "neg": 0, "1": 1},
-        ["neg", "pos"],
-    )
+
+
+def test_several_values_may_share_a_class():
+    numbers, names = class_map({0: "neg", "neg": "neg", 1.0: "pos"}, [])
+    assert numbers == {"0": 0, "neg": 0, "1": 1}
+    assert names == ["neg", "pos"]
+
+
+def test_a_truth_value_is_no_number():
     assert canonical(True) == "True"
 
 
-def test_class_weights_by_hand():
-    counts = np.array([30, 10])
-    single = Task.SINGLE_LABEL
-    assert class_weights("none", counts, 40, single) is None
-    assert class_weights("balanced_positive", counts, 40, single).tolist() == [1, 3]
-    torch.testing.assert_close(
-        class_weights("inverse_frequency", counts, 40, single), torch.tensor([2 / 3, 2.0])
-    )
-    assert class_weights([1, 5], counts, 40, single).tolist() == [1, 5]
-    with pytest.raises(UserError, match="is for two classes, here are 3"):
-        class_weights("balanced_positive", np.array([1, 2, 3]), 6, single)
-    with pytest.raises(UserError, match="examples of every class"):
-        class_weights("inverse_frequency", np.array([0, 2]), 2, single)
+COUNTS = np.array([30, 10])
+
+
+@pytest.mark.parametrize(("setting", "weights"), [("balanced_positive", [1, 3]), ([1, 5], [1, 5])])
+def test_class_weights_by_hand(setting, weights):
+    assert class_weights(setting, COUNTS, 40, Task.SINGLE_LABEL).tolist() == weights
+
+
+def test_weights_by_inverse_frequency_by_hand():
+    weights = class_weights("inverse_frequency", COUNTS, 40, Task.SINGLE_LABEL)
+    torch.testing.assert_close(weights, torch.tensor([2 / 3, 2.0]))
+
+
+def test_classes_may_all_weigh_the_same():
+    assert class_weights("none", COUNTS, 40, Task.SINGLE_LABEL) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "counts", "message"),
+    [
+        ("balanced_positive", [1, 2, 3], "is for two classes, here are 3"),
+        ("inverse_frequency", [0, 2], "examples of every class"),
+    ],
+)
+def test_class_weights_that_do_not_exist(setting, counts, message):
+    with pytest.raises(UserError, match=message):
+        class_weights(setting, np.array(counts), sum(counts), Task.SINGLE_LABEL)
 
 
 def test_users_own_csv_needs_no_code(tmp_path):
@@ -104,39 +146,55 @@ def test_users_own_csv_needs_no_code(tmp_path):
     data.setup()
     assert data.classes == ["1", "2"]
     assert data.sizes == {"train": 28, "validation": 4, "test": 8}
+
+
+def test_files_without_a_path_are_refused():
     with pytest.raises(UserError, match=r"data\.path is not set"):
         composed("files").setup()
-    (tmp_path / "train.jsonl").write_text(
-        "\n".join(json.dumps({"t": "x", "label": n % 2}) for n in range(9))
-    )
+
+
+def test_a_missing_column_is_named_beside_those_of_the_file(tmp_path):
+    lines = [json.dumps({"t": "x", "label": n % 2}) for n in range(9)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
     with pytest.raises(UserError, match="The columns are t, label"):
         composed("files", f"data.path={tmp_path}/train.jsonl").setup()
 
 
-def test_numbers_per_word_reach_the_batches_under_their_name():
-    """A column of the user's own, and one that a batch declares: neither costs an edit of the
-    data's code."""
-    scores = {**OTHER, "mine": [[0.5, -2], [1]], "spans": [[1, 0], [0, 1]]}
-    data = ready(
-        {
-            **TRAIN,
-            "mine": [[1, 2], [1, 2, 3], [1, 2], [None]],
-            "spans": [[0, 0], [0, 0, 0], [1, 1], [0]],
-        },
-        scores,
-        scores,
-        per_word={"mine": "mine", "teacher_attention": "spans"},
-        max_tokens=2,
-    )
-    batch = data.splits["test"][[1, 0]]
-    nan = float("nan")
-    expected = torch.tensor([[nan, nan, nan, nan], [nan, 0.5, -2, nan]], dtype=torch.float64)
-    torch.testing.assert_close(batch.extra["mine"], expected, equal_nan=True)
+@pytest.fixture
+def with_columns():
+    """Data with a column of the user's own, and one that a batch declares: neither needs code."""
+    train = {
+        **TRAIN,
+        "mine": [[1, 2], [1, 2, 3], [1, 2], [None]],
+        "spans": [[0, 0], [0, 0, 0], [1, 1], [0]],
+    }
+    test = {**OTHER, "mine": [[0.5, -2], [1]], "spans": [[1, 0], [0, 1]]}
+    columns = {"mine": "mine", "teacher_attention": "spans"}
+    return ready(train, test, test, per_word=columns, max_tokens=2)
+
+
+NAN = float("nan")
+MINE = torch.tensor([[NAN, NAN, NAN, NAN], [NAN, 0.5, -2, NAN]], dtype=torch.float64)
+
+
+def test_numbers_per_word_reach_the_batches_under_their_name(with_columns):
+    batch = with_columns.splits["test"][[1, 0]]
+    torch.testing.assert_close(batch.extra["mine"], MINE, equal_nan=True)
     assert batch.teacher_attention.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
-    assert data.counts["test"]["mine does not fit"] == 1  # one number for two words
-    assert data.counts["train"]["mine does not fit"] == 1  # null is no number
-    assert data.splits["train"][[1]].extra["mine"].tolist()[0][1:3] == [1, 2]  # cut with the text
-    cut = batch.rows(torch.tensor([1])).cut(3)
-    torch.testing.assert_close(cut.extra["mine"], expected[1:, :3], equal_nan=True)
+    second_row = batch.rows(torch.tensor([1])).cut(3)
+    torch.testing.assert_close(second_row.extra["mine"], MINE[1:, :3], equal_nan=True)
+
+
+def test_numbers_per_word_are_cut_with_the_text(with_columns):
+    row = with_columns.splits["train"][[1]].extra["mine"].tolist()[0]
+    assert row[1:3] == [1, 2]
+
+
+def test_numbers_that_do_not_fit_the_words_are_counted(with_columns):
+    assert with_columns.counts["test"]["mine does not fit"] == 1  # one number for two words
+    assert with_columns.counts["train"]["mine does not fit"] == 1  # null is no number
+
+
+def test_a_missing_column_per_word_is_named():
     with pytest.raises(UserError, match=r"data\.per_word\.mine=ours: there is no such column"):
         ready(per_word={"mine": "ours"})

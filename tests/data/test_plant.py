@@ -1,4 +1,4 @@
-from collections import Counter
+from itertools import compress
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from tests.data.toys import ready
 
 
 def reviews(count, seed):
-    made = list(generate_reviews(count, seed))
-    return {"text": [row["text"] for row in made], "label": [row["label"] for row in made]}
+    rows = list(generate_reviews(count, seed))
+    return {"text": [row["text"] for row in rows], "label": [row["label"] for row in rows]}
 
 
 @pytest.fixture(scope="module")
@@ -23,54 +23,66 @@ def splits():
     return reviews(3000, 1), reviews(200, 2), reviews(1500, 3)
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def planted(request, splits):
+    """The kind of a shortcut, and a data set that it is planted into."""
+    return request.param, ready(*splits, plant=request.param, max_tokens=60)
+
+
 def rule(kind, words):
+    """The class that the planted words say."""
     if kind in ("token", "ordered_pair"):
         return WORDS.index(words[0])
     return int(CONTEXT.index(words[0]) == WORDS.index(words[1]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_rationale_decides_and_is_the_only_information(kind, splits):
-    data = ready(*splits, plant=kind, max_tokens=60)
-    texts = {}
-    labels = {}
-    for split in ("train", "test"):
-        part = data.splits[split]
-        labels[split] = part.labels
-        texts[split] = []
-        for row, number in enumerate(part.example_id.tolist()):
-            tokens = part.tokens(number)
-            marked = part.rationale(number)
-            said = [token for token, mark in zip(tokens, marked, strict=True) if mark]
-            assert len(said) == (1 if kind == "token" else 2)
-            assert rule(kind, said) == part.labels[row]
-            other = part[[row]].counterfactual[0, 1:-1][torch.tensor(marked)].tolist()
-            assert rule(kind, data.vocabulary.decode(other)) == 1 - part.labels[row]
-            rest = [token for token, mark in zip(tokens, marked, strict=True) if not mark]
-            assert not {*WORDS, *CONTEXT} & set(rest)
-            texts[split].append((tokens, rest))
-    assert 0.45 < labels["test"].mean() < 0.55
-    words = dict.fromkeys(("all", "rest"))
-    for place, name in enumerate(words):
-        bag = CountVectorizer(analyzer=lambda pair, place=place: pair[place], binary=True)
-        model = LogisticRegression(max_iter=500).fit(
-            bag.fit_transform(texts["train"]), labels["train"]
-        )
-        words[name] = roc_auc_score(
-            labels["test"], model.decision_function(bag.transform(texts["test"]))
-        )
-    assert words["rest"] < 0.56  # two standard errors of an AUC of 0.5 are 0.03 here
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_rationale_decides(planted, split):
+    kind, data = planted
+    part = data.splits[split]
+    for row, number in enumerate(part.example_id.tolist()):
+        rationale = part.rationale(number)
+        words = list(compress(part.tokens(number), rationale))
+        assert len(words) == (1 if kind == "token" else 2)
+        assert rule(kind, words) == part.labels[row]
+        ids = part[[row]].counterfactual[0, 1:-1][torch.tensor(rationale)].tolist()
+        assert rule(kind, data.vocabulary.decode(ids)) == 1 - part.labels[row]
+
+
+def words_outside(part, number):
+    outside = [not decides for decides in part.rationale(number)]
+    return list(compress(part.tokens(number), outside))
+
+
+def auc(train, test, words_of):
+    """How well a bag of words tells the classes of the test texts apart."""
+    bag = CountVectorizer(analyzer=lambda words: words, binary=True)
+    training = bag.fit_transform([words_of(train, number) for number in train.example_id.tolist()])
+    tested = bag.transform([words_of(test, number) for number in test.example_id.tolist()])
+    model = LogisticRegression(max_iter=500).fit(training, train.labels)
+    return roc_auc_score(test.labels, model.decision_function(tested))
+
+
+def test_the_rationale_is_the_only_information(planted):
+    kind, data = planted
+    train = data.splits["train"]
+    test = data.splits["test"]
+    for part in (train, test):
+        for number in part.example_id.tolist():
+            assert not {*WORDS, *CONTEXT} & set(words_outside(part, number))
+    assert 0.45 < test.labels.mean() < 0.55
+    # two standard errors of an AUC of 0.5 are 0.03 here
+    assert auc(train, test, words_outside) < 0.56
     # single words say all of a token, and nothing of an order or a context
-    assert words["all"] > 0.99 if kind == "token" else words["all"] < 0.56
+    with_the_rationale = auc(train, test, lambda part, number: part.tokens(number))
+    assert with_the_rationale > 0.99 if kind == "token" else with_the_rationale < 0.56
 
 
 def test_every_place_is_used_and_no_text_outgrows_the_limit(splits):
     data = ready(*splits, plant="token", max_tokens=8)
     part = data.splits["train"]
-    places = Counter(
-        int(np.flatnonzero(part.rationale(number))[0]) for number in part.example_id.tolist()
-    )
-    assert set(places) == set(range(8))
+    places = {part.rationale(number).index(True) for number in part.example_id.tolist()}
+    assert places == set(range(8))
     assert part.words.lengths.max() == 8
 
 
@@ -109,22 +121,35 @@ def test_sentences_and_numbers_per_word_keep_their_words():
         assert set(sentence) == ({0, 1} if row % 2 == 0 else {0})
 
 
-def test_what_the_data_do_not_allow():
+def test_the_next_class_after_the_last_is_the_first():
+    draw = np.random.default_rng(0)
+    assert planted_words("token", 0, 3, draw)[1] == ["quovim"]
+    assert planted_words("token", 2, 3, draw)[1] == ["zyxal"]
+
+
+def test_a_shortcut_replaces_a_rationale():
     with pytest.raises(
         UserError, match=r"data\.plant=token replaces labels .* data\.rationale=why"
     ):
         ready(plant="token", rationale="why")
-    draw = np.random.default_rng(0)  # of three classes the next one, and after the last the first
-    assert [planted_words("token", label, 3, draw)[1] for label in (0, 2)] == [
-        ["quovim"],
-        ["zyxal"],
-    ]
-    three = {"text": ["a", "b", "c"] * 8, "label": ["x", "y", "z"] * 8}
+
+
+THREE_CLASSES = {"text": ["a", "b", "c"] * 8, "label": ["x", "y", "z"] * 8}
+
+
+def test_an_order_of_two_words_says_one_of_two_classes():
     with pytest.raises(
         UserError, match=r"data\.plant=ordered_pair is for at most 2 classes, these data have 3"
     ):
-        ready(three, three, three, plant="ordered_pair")
-    assert ready(three, three, three, plant="token").classes == ["x", "y", "z"]
-    taken = {"text": ["a zyxal", "b"], "label": [0, 1]}
+        ready(THREE_CLASSES, THREE_CLASSES, THREE_CLASSES, plant="ordered_pair")
+
+
+def test_a_token_may_say_one_of_several_classes():
+    data = ready(THREE_CLASSES, THREE_CLASSES, THREE_CLASSES, plant="token")
+    assert data.classes == ["x", "y", "z"]
+
+
+def test_a_word_of_the_data_is_no_shortcut():
+    texts = {"text": ["a zyxal", "b"], "label": [0, 1]}
     with pytest.raises(UserError, match="the word zyxal is in the data already"):
-        ready(taken, taken, taken, plant="token")
+        ready(texts, texts, texts, plant="token")

@@ -4,21 +4,22 @@ import pytest
 from attnprobe.core.errors import UserError
 from tests.data.toys import TRAIN, ready
 
+FILTERED = {"filters": {"kind": "x"}, "min_length": 1, "max_length": 5}
+SIX_ROWS = {
+    "text": ["one more", None, "  ", "two words", "three words here", "four words are too many"],
+    "label": ["a", "a", "a", "b", None, "a"],
+    "kind": ["x", "x", "x", "x", "x", "x"],
+}
+FOUR_ROWS = {
+    "text": ["w w", "w", "w w w", "w w"],
+    "label": ["a", "b", "a", "a"],
+    "kind": ["x", "x", "y", "x"],
+}
+
 
 def test_every_row_that_is_left_out_is_counted_and_example_ids_stay():
-    train = {
-        "text": ["one", None, "  ", "two words", "three words here", "four words are too many"],
-        "label": ["a", "a", "a", "b", None, "a"],
-        "kind": ["x", "x", "x", "x", "x", "x"],
-    }
-    other = {"text": ["w w", "w", "w w w"], "label": ["a", "b", "a"], "kind": ["x", "x", "y"]}
-    other = {name: values + values[:1] for name, values in other.items()}
-    with pytest.raises(UserError, match="one class only"):
-        ready(train, other, other, filters={"kind": "x"}, min_length=1, max_length=5)
-    train["text"][0] = "one more"
-    data = ready(train, other, other, filters={"kind": "x"}, min_length=1, max_length=5)
-    dropped = data.counts["train"]["dropped"]
-    assert dropped == {
+    data = ready(SIX_ROWS, FOUR_ROWS, FOUR_ROWS, **FILTERED)
+    assert data.counts["train"]["dropped"] == {
         "filter kind": 0,
         "text is null": 1,
         "label is null": 1,
@@ -33,33 +34,54 @@ def test_every_row_that_is_left_out_is_counted_and_example_ids_stay():
     assert data.counts["test"]["kept"] == 2
 
 
-def test_length_limits_are_strict_and_extremes_may_go():
+def test_a_class_that_the_length_limits_leave_alone_is_refused():
+    train = SIX_ROWS | {"text": ["one", *SIX_ROWS["text"][1:]]}
+    with pytest.raises(UserError, match="one class only"):
+        ready(train, FOUR_ROWS, FOUR_ROWS, **FILTERED)
+
+
+@pytest.mark.parametrize(
+    ("limits", "lengths"),
+    [
+        ({"min_length": 1, "max_length": 5}, [2, 2, 3, 4]),
+        ({"min_length": 2, "drop_extremes": True}, [3, 4]),
+    ],
+)
+def test_length_limits_are_strict_and_extremes_may_go(limits, lengths):
     texts = ["w " * length for length in (1, 2, 2, 3, 4, 5, 5)]
     part = {"text": texts, "label": [0, 1, 0, 1, 0, 1, 0]}
-    kept = ready(part, part, part, min_length=1, max_length=5).splits["test"].words.lengths
-    assert kept.tolist() == [2, 2, 3, 4]
-    kept = ready(part, part, part, min_length=2, drop_extremes=True).splits["test"].words.lengths
-    assert kept.tolist() == [3, 4]
+    test = ready(part, part, part, **limits).splits["test"]
+    assert test.words.lengths.tolist() == lengths
 
 
-def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
-    train = {"text": [f"word{n % 7} x" for n in range(100)], "label": ["a"] * 80 + ["b"] * 20}
-    data = ready(train, None, None, test_share=0.2, validation_share=0.25)
-    counts = {split: data.counts[split]["per class"] for split in data.counts}
-    assert counts == {
-        "train": {"a": 48, "b": 12},
-        "validation": {"a": 16, "b": 4},
-        "test": {"a": 16, "b": 4},
-    }
-    ids = [data.splits[split].example_id for split in ("train", "validation", "test")]
-    assert sorted(np.concatenate(ids)) == list(range(100))
-    assert data.splits["test"].tokens(int(ids[2][0])) == train["text"][ids[2][0]].split()
-    assert (
-        ready(train, None, None, test_share=0.2, validation_share=0.25, seed=5).fingerprint
-        == data.fingerprint
-    )
-    moved = ready(train, None, None, split_seed=1).splits["test"].example_id
-    assert moved.tolist() != ids[2].tolist()
+HUNDRED = {"text": [f"word{n % 7} x" for n in range(100)], "label": ["a"] * 80 + ["b"] * 20}
+SHARES = {"test_share": 0.2, "validation_share": 0.25}
+
+
+def test_missing_splits_have_the_same_share_of_every_class():
+    data = ready(HUNDRED, None, None, **SHARES)
+    assert data.counts["train"]["per class"] == {"a": 48, "b": 12}
+    assert data.counts["validation"]["per class"] == {"a": 16, "b": 4}
+    assert data.counts["test"]["per class"] == {"a": 16, "b": 4}
+    assert set(data.counts) == {"train", "validation", "test"}
+
+
+def test_missing_splits_hold_every_row_once_under_its_number():
+    splits = ready(HUNDRED, None, None, **SHARES).splits
+    ids = np.concatenate([part.example_id for part in splits.values()])
+    assert sorted(ids) == list(range(100))
+    first = int(splits["test"].example_id[0])
+    assert splits["test"].tokens(first) == HUNDRED["text"][first].split()
+
+
+def test_missing_splits_depend_on_the_split_seed_alone():
+    data = ready(HUNDRED, None, None, **SHARES)
+    assert ready(HUNDRED, None, None, **SHARES, seed=5).fingerprint == data.fingerprint
+    moved = ready(HUNDRED, None, None, split_seed=1).splits["test"].example_id
+    assert moved.tolist() != data.splits["test"].example_id.tolist()
+
+
+def test_too_few_rows_to_draw_a_split_from_are_refused():
     with pytest.raises(
         UserError, match=r"4 rows are too few to draw a test split from \(data.test_share=0.1\)"
     ):
@@ -67,57 +89,90 @@ def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
 
 
 def test_every_row_is_a_test_row_where_nothing_is_trained():
-    train = {"text": [f"word{n % 7} x" for n in range(100)], "label": ["a"] * 80 + ["b"] * 20}
-    whole = ready(train, None, None, test_share=1.0)
-    assert whole.sizes == {"test": 100}
-    assert whole.splits["test"].example_id.tolist() == list(range(100))
-    assert whole.counts["test"]["loaded"] == 100
-    assert (
-        ready(None, None, train, test_share=1.0).fingerprint == whole.fingerprint
-    )  # a file called test.csv
-    sample = ready(train, None, None, test_share=1.0, most={"train": 3, "test": 30})
+    data = ready(HUNDRED, None, None, test_share=1.0)
+    assert data.sizes == {"test": 100}
+    assert data.splits["test"].example_id.tolist() == list(range(100))
+    assert data.counts["test"]["loaded"] == 100
+    from_a_test_file = ready(None, None, HUNDRED, test_share=1.0)
+    assert from_a_test_file.fingerprint == data.fingerprint
+
+
+def test_a_sample_of_the_test_rows_may_be_drawn_where_nothing_is_trained():
+    data = ready(HUNDRED, None, None, test_share=1.0)
+    sample = ready(HUNDRED, None, None, test_share=1.0, most={"train": 3, "test": 30})
     assert sample.sizes == {"test": 30}
     assert sample.counts["test"]["dropped"]["over data.most"] == 70
-    assert sample.fingerprint != whole.fingerprint
-    few = {"text": ["x y", "y z", "z x"], "label": ["b", "c", "b"]}
-    assert ready(few, None, None, test_share=1.0, labels=["a", "b", "c"]).classes == ["a", "b", "c"]
-    # a test split of the source's own is what is tested; the rows beside it stay what they are
-    beside = ready(train, None, {"text": ["y y", "x"], "label": ["c", "a"]}, test_share=1.0)
-    assert beside.sizes == {"train": 100, "test": 2}
-    assert beside.classes == [
-        "a",
-        "b",
-        "c",
-    ]  # of all of them: what the model knows is not learnt here
+    assert sample.fingerprint != data.fingerprint
+
+
+def test_classes_without_rows_may_be_named_where_nothing_is_trained():
+    rows = {"text": ["x y", "y z", "z x"], "label": ["b", "c", "b"]}
+    data = ready(rows, None, None, test_share=1.0, labels=["a", "b", "c"])
+    assert data.classes == ["a", "b", "c"]
+
+
+def test_a_test_split_of_the_source_is_tested_and_the_rows_beside_it_stay():
+    test = {"text": ["y y", "x"], "label": ["c", "a"]}
+    data = ready(HUNDRED, None, test, test_share=1.0)
+    assert data.sizes == {"train": 100, "test": 2}
+    # the classes of all rows: what the model knows is not learnt here
+    assert data.classes == ["a", "b", "c"]
+
+
+def test_a_source_without_training_rows_is_refused():
     with pytest.raises(UserError, match=r"no training file among the splits test: .*training=none"):
-        ready(None, None, train)
+        ready(None, None, HUNDRED)
+
+
+def test_a_source_without_test_rows_is_refused_where_nothing_is_trained():
     with pytest.raises(UserError, match="no training file"):
-        ready(None, train, None, test_share=1.0)
+        ready(None, HUNDRED, None, test_share=1.0)
 
 
 def test_pool_puts_all_splits_together():
     part = {"text": ["x y"] * 10, "label": ["a", "b"] * 5, "title": [None] * 10}
-    data = ready(
-        part, part, {**part, "title": [3] * 10}, pool=True, test_share=0.2, validation_share=0.25
-    )
+    test = {**part, "title": [3] * 10}
+    data = ready(part, part, test, pool=True, **SHARES)
     assert data.sizes == {"train": 18, "validation": 6, "test": 6}
     assert data.counts["train"]["loaded"] == 30
 
 
-def test_unseen_labels():
-    test = {"text": ["x", "y", "z"], "label": ["2", "7", "1"]}
-    train = {"text": ["x", "y"], "label": [2, 1]}
-    with pytest.raises(
-        UserError, match=r"test split was not seen in training: 7 \(1 ×\).*data\.unseen_labels=drop"
-    ):
-        ready(train, train, test)
-    data = ready(train, train, test, unseen_labels="drop")
+TWO_CLASSES = {"text": ["x", "y"], "label": [2, 1]}
+WITH_UNSEEN = {"text": ["x", "y", "z"], "label": ["2", "7", "1"]}
+
+
+def test_rows_of_unseen_labels_are_dropped_and_counted():
+    data = ready(TWO_CLASSES, TWO_CLASSES, WITH_UNSEEN, unseen_labels="drop")
     assert data.counts["test"]["dropped"]["label is unseen"] == 1
     assert data.classes == ["1", "2"]
-    with pytest.raises(UserError, match="every label of the test split was not seen"):
-        ready(train, train, {"text": ["x"], "label": [9]}, unseen_labels="drop")
-    with pytest.raises(UserError, match=r"train split is not in data\.labels: 3"):
-        ready({"text": ["x", "y", "z"], "label": [1, 2, 3]}, train, train, labels=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "settings", "message"),
+    [
+        (
+            TWO_CLASSES,
+            WITH_UNSEEN,
+            {},
+            r"test split was not seen in training: 7 \(1 ×\).*data\.unseen_labels=drop",
+        ),
+        (
+            TWO_CLASSES,
+            {"text": ["x"], "label": [9]},
+            {"unseen_labels": "drop"},
+            "every label of the test split was not seen",
+        ),
+        (
+            {"text": ["x", "y", "z"], "label": [1, 2, 3]},
+            TWO_CLASSES,
+            {"labels": [1, 2]},
+            r"train split is not in data\.labels: 3",
+        ),
+    ],
+)
+def test_unseen_labels_are_named(train, test, settings, message):
+    with pytest.raises(UserError, match=message):
+        ready(train, TWO_CLASSES, test, **settings)
 
 
 @pytest.mark.parametrize(
@@ -156,44 +211,63 @@ def test_what_a_user_can_get_wrong(change, message):
         ready(**change).embeddings()
 
 
+FORTY = {"text": [f"word{n} film" for n in range(40)], "label": [0, 1] * 20}
+
+
+def sample(**settings):
+    data = ready(FORTY, most={"train": 10}, **settings)
+    return data.splits["train"].example_id.tolist()
+
+
 def test_rows_are_drawn_at_random_and_counted():
-    train = {"text": [f"word{n} film" for n in range(40)], "label": [0, 1] * 20}
-    data = ready(train, most={"train": 10})
-    kept = data.splits["train"].example_id.tolist()
-    assert len(kept) == 10
-    assert kept == sorted(kept)
-    assert kept != list(range(10))
+    data = ready(FORTY, most={"train": 10})
+    rows = data.splits["train"].example_id.tolist()
+    assert len(rows) == 10
+    assert rows == sorted(rows)
+    assert rows != list(range(10))
     assert data.counts["train"]["dropped"]["over data.most"] == 30
     assert data.sizes["test"] == 2
-    assert (
-        len([word for word in data.vocabulary.words if word.startswith("word")]) == 10
-    )  # of the kept rows alone
-    assert ready(train, most={"train": 10}, seed=5).splits["train"].example_id.tolist() == kept
-    assert (
-        ready(train, most={"train": 10}, split_seed=1).splits["train"].example_id.tolist() != kept
-    )
-    assert ready(train, most={"train": 100}).sizes["train"] == 40
+
+
+def test_the_vocabulary_comes_from_the_rows_that_were_drawn():
+    words = ready(FORTY, most={"train": 10}).vocabulary.words
+    assert sum(word.startswith("word") for word in words) == 10
+
+
+def test_the_rows_that_are_drawn_depend_on_the_split_seed_alone():
+    assert sample(seed=5) == sample()
+    assert sample(split_seed=1) != sample()
+
+
+def test_a_split_that_is_small_enough_stays_whole():
+    assert ready(FORTY, most={"train": 100}).sizes["train"] == 40
+
+
+def test_a_sample_of_an_unknown_split_is_refused():
     with pytest.raises(
         UserError, match=r"data\.most=.*tests.*expected .*train, validation or test"
     ):
         ready(most={"tests": 3})
 
 
+PAIRS = {
+    "text": [f"w{n} x" for n in range(60)],
+    "label": ["a", "b"] * 30,
+    "pair": [n // 2 for n in range(60)],
+}
+
+
 def test_rows_of_one_group_stay_in_one_split():
-    rows = {
-        "text": [f"w{n} x" for n in range(60)],
-        "label": ["a", "b"] * 30,
-        "pair": [n // 2 for n in range(60)],
-    }
-    data = ready(rows, None, None, group="pair", test_share=0.3, validation_share=0.25)
-    pairs = {
-        split: {number // 2 for number in part.example_id.tolist()}
-        for split, part in data.splits.items()
-    }
+    data = ready(PAIRS, None, None, group="pair", test_share=0.3, validation_share=0.25)
+    pairs = {split: set(part.example_id // 2) for split, part in data.splits.items()}
     assert len(pairs["test"]) == 9
     assert sum(map(len, pairs.values())) == 30
-    assert all(len(part) == 2 * len(pairs[split]) for split, part in data.splits.items())
+    for split, part in data.splits.items():
+        assert len(part) == 2 * len(pairs[split])
+
+
+def test_a_missing_column_of_groups_is_named():
     with pytest.raises(
         UserError, match=r"data\.group=family: there is no such column.*data\.group=null"
     ):
-        ready(rows, None, None, group="family")
+        ready(PAIRS, None, None, group="family")

@@ -33,18 +33,16 @@ from tests.data.toys import ready
 )
 def test_texts_are_split_where_their_sentences_end(sentences):
     text = " ".join(sentences).replace("\n ", "\n")
-    assert [sentence.strip() for sentence in split_sentences(text)] == [
-        sentence.strip() for sentence in sentences
-    ]
+    stripped = [sentence.strip() for sentence in split_sentences(text)]
+    assert stripped == [sentence.strip() for sentence in sentences]
 
 
-def test_sentences_joined_are_the_text():
-    for seed in range(30):
-        text = "".join(np.random.default_rng(seed).choice([*'aB.!?"( )\n', "<br>"], 60))
-        assert "".join(split_sentences(text)) == text
-        assert "".join(TextRules(sentences="spacy").tokens(text)) == "".join(
-            TextRules().tokens(text)
-        )
+@pytest.mark.parametrize("seed", range(30))
+def test_sentences_joined_are_the_text(seed):
+    text = "".join(np.random.default_rng(seed).choice([*'aB.!?"( )\n', "<br>"], 60))
+    assert "".join(split_sentences(text)) == text
+    tokens = TextRules(sentences="spacy").tokens(text)
+    assert "".join(tokens) == "".join(TextRules().tokens(text))
 
 
 @pytest.mark.parametrize(
@@ -62,24 +60,32 @@ def test_the_rule_numbers_the_sentences_of_tokens(text, numbers):
     assert sentence_numbers(text.split()) == numbers
 
 
-def test_every_way_to_sentences_numbers_every_token():
+@pytest.mark.parametrize(
+    ("sentences", "text"),
+    [
+        ("spacy", "A bee. C"),
+        ("rule", "A bee. C"),
+        ("column", ["A bee.", " ", "C"]),
+        ("column", "A bee. C"),  # a new text need not be a list
+    ],
+)
+def test_every_way_to_sentences_numbers_every_token(sentences, text):
+    tokens, numbers = TextRules(sentences=sentences).read(text)
+    assert tokens == ["a", "bee", ".", "c"]
+    assert numbers == [0, 0, 0, 1]
+
+
+def test_without_sentences_no_token_has_a_number():
     assert TextRules().read("A b. C")[1] is None
-    for way, text in {
-        "spacy": "A bee. C",
-        "rule": "A bee. C",
-        "column": ["A bee.", " ", "C"],
-    }.items():
-        assert TextRules(sentences=way).read(text) == (["a", "bee", ".", "c"], [0, 0, 0, 1])
-    assert TextRules(sentences="column").read("A bee. C")[1] == [
-        0,
-        0,
-        0,
-        1,
-    ]  # new text need not be a list
-    assert TextRules(sentences="spacy", clean=["nonword"]).read("A bee. ?! Sea.") == (
-        ["a", "bee", "sea"],
-        [0, 0, 1],
-    )
+
+
+def test_a_sentence_without_words_does_not_count():
+    tokens, numbers = TextRules(sentences="spacy", clean=["nonword"]).read("A bee. ?! Sea.")
+    assert tokens == ["a", "bee", "sea"]
+    assert numbers == [0, 0, 1]
+
+
+def test_an_unknown_way_to_sentences_is_refused():
     with pytest.raises(
         UserError, match=r"data\.sentences=model: expected spacy, rule, column or null"
     ):
@@ -99,37 +105,71 @@ def test_batches_number_sentences_from_0_and_mark_the_rest():
     assert ready(TEXTS, TEXTS, TEXTS).splits["test"][[0]].sentence is None
 
 
+LISTS = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}
+
+
 def test_sentences_as_a_column():
-    lists = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}
-    data = ready(lists, lists, lists, sentences="column")
+    data = ready(LISTS, LISTS, LISTS, sentences="column")
     assert data.splits["test"].tokens(0) == ["good", "bad", "film"]
     assert data.splits["test"][[0]].sentence.tolist() == [[-1, 0, 1, 1, -1]]
     assert data.pipeline.batch_of([["Good", "Bad film"]]).sentence.tolist() == [[-1, 0, 1, 1, -1]]
+
+
+def test_a_text_is_no_list_of_sentences():
     with pytest.raises(
         UserError,
         match=r"column expects a list of sentences in every cell, row 0 of train has 'Good",
     ):
         ready(sentences="column")
+
+
+def test_a_list_of_sentences_is_no_text():
     with pytest.raises(UserError, match=r"a list of sentences is read with data\.sentences=column"):
-        ready(lists, lists, lists)
+        ready(LISTS, LISTS, LISTS)
 
 
-def test_limits_hold_where_they_are_asked_for_and_look_at_the_whole_text():
-    many = {
-        "text": ["oh. no. well.", "a b c d e f g h i jay.", "a bee.", "oh. no."],
-        "label": [0, 1, 0, 1],
-    }
-    data = ready(
-        many, many, many, sentences="spacy", max_sentences=2, max_sentence_tokens=8, max_tokens=3
+FOUR_TEXTS = {
+    "text": ["oh. no. well.", "a b c d e f g h i jay.", "a bee.", "oh. no."],
+    "label": [0, 1, 0, 1],
+}
+
+
+@pytest.fixture(scope="module")
+def limited():
+    return ready(
+        FOUR_TEXTS,
+        FOUR_TEXTS,
+        FOUR_TEXTS,
+        sentences="spacy",
+        max_sentences=2,
+        max_sentence_tokens=8,
+        max_tokens=3,
     )
-    for split in ("train", "validation"):
-        assert data.splits[split].example_id.tolist() == [2, 3]
-        dropped = data.counts[split]["dropped"]
-        assert (dropped["too many sentences"], dropped["sentence too long"]) == (1, 1)
-    assert data.sizes["test"] == 4
-    assert data.counts["test"]["dropped"]["too many sentences"] == 0
-    assert data.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
-    data = ready(many, many, many, sentences="spacy", max_sentences=2, sentence_limits_on=["train"])
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_limits_on_sentences_look_at_the_whole_text(limited, split):
+    assert limited.splits[split].example_id.tolist() == [2, 3]
+    dropped = limited.counts[split]["dropped"]
+    assert dropped["too many sentences"] == 1
+    assert dropped["sentence too long"] == 1
+
+
+def test_limits_on_sentences_leave_the_test_split_whole(limited):
+    assert limited.sizes["test"] == 4
+    assert limited.counts["test"]["dropped"]["too many sentences"] == 0
+    assert limited.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
+
+
+def test_limits_on_sentences_hold_where_they_are_asked_for():
+    data = ready(
+        FOUR_TEXTS,
+        FOUR_TEXTS,
+        FOUR_TEXTS,
+        sentences="spacy",
+        max_sentences=2,
+        sentence_limits_on=["train"],
+    )
     assert data.sizes == {"train": 3, "validation": 4, "test": 4}
 
 

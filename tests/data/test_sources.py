@@ -19,21 +19,20 @@ ROWS = [
 ]
 
 
-def write(path, rows=ROWS):
-    plain = path.with_suffix("") if path.suffix == ".gz" else path
-    frame = pd.DataFrame(rows)
-    if plain.suffix == ".jsonl":
-        content = "\n".join(json.dumps(row) for row in rows)
-    elif plain.suffix == ".parquet":
-        frame.to_parquet(path)
-        return path
+def write(path):
+    """Write the rows in the form that the path's ending says."""
+    frame = pd.DataFrame(ROWS)
+    if ".parquet" in path.suffixes:
+        content = frame.to_parquet()
+    elif ".jsonl" in path.suffixes:
+        content = "\n".join(json.dumps(row) for row in ROWS).encode()
     else:
-        content = frame.to_csv(index=False, sep="\t" if plain.suffix == ".tsv" else ",")
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+        content = frame.to_csv(index=False, sep="\t" if ".tsv" in path.suffixes else ",").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 
-def of_parquet(**columns):
+def parquet(**columns):
     return pd.DataFrame(columns).to_parquet(index=False)
 
 
@@ -46,14 +45,25 @@ def test_every_format_gives_the_same_rows(tmp_path, ending):
     assert [int(label) for label in rows["label"]] == [1, 0, 0]
 
 
-def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
+@pytest.fixture
+def folder(tmp_path):
     for name in ("train.csv", "dev.jsonl", "test.parquet"):
         write(tmp_path / name)
-    assert list(FileSource(tmp_path).load()) == ["train", "validation", "test"]
-    named = {"test": str(tmp_path / "dev.jsonl"), "train": str(tmp_path / "train.csv")}
-    assert list(FileSource(named).load()) == ["train", "test"]
-    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path.parent))
-    assert FileSource(tmp_path.name).files()["train"] == tmp_path / "train.csv"
+    return tmp_path
+
+
+def test_a_folder_has_a_file_for_each_split(folder):
+    assert list(FileSource(folder).load()) == ["train", "validation", "test"]
+
+
+def test_files_may_be_named_for_their_splits(folder):
+    files = {"test": str(folder / "dev.jsonl"), "train": str(folder / "train.csv")}
+    assert list(FileSource(files).load()) == ["train", "test"]
+
+
+def test_relative_paths_are_looked_up_in_the_data_folder(folder, monkeypatch):
+    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(folder.parent))
+    assert FileSource(folder.name).files()["train"] == folder / "train.csv"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +79,7 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.csv", b"text,label\na,1\nb,1,2\n", "cannot be read: .*line 3"),
         ("rows.csv", b"text,label\na,1,2\nb,1,2\n", "line 2 has more cells than the header"),
         ("rows.jsonl", b'{"text": "a b\xd2", "label": "1"}\n', "cannot be read: .*utf-8"),
-        ("rows.parquet", of_parquet(text=[], label=[]), "has no row"),
+        ("rows.parquet", parquet(text=[], label=[]), "has no row"),
         ("rows.parquet", b"no parquet", "cannot be read"),
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
@@ -87,7 +97,7 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
             gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0),
             "unpacks to more than 10,000",
         ),
-        ("rows.parquet", of_parquet(text=["a"] * 2_000_000), "2,000,000 rows in .* bytes"),
+        ("rows.parquet", parquet(text=["a"] * 2_000_000), "2,000,000 rows in .* bytes"),
     ],
 )
 def test_unusable_files(tmp_path, monkeypatch, name, content, message):
@@ -169,45 +179,61 @@ def test_json_in_a_list_by_line_or_by_itself(tmp_path, text):
     ],
 )
 def test_what_no_table_or_figure_can_hold_is_refused_where_it_is_read(column, cell, message):
-    other = [cell, 1.0 if isinstance(cell, float) else "y"] * 9
+    usual = 1.0 if isinstance(cell, float) else "y"
+    rows = {"text": ["a", "b"] * 9, "label": ["x", "y"] * 9} | {column: [cell, usual] * 9}
     with pytest.raises(UserError, match=message):
-        ready({"text": ["a", "b"] * 9, "label": ["x", "y"] * 9} | {column: other}, None, None)
+        ready(rows, None, None)
 
 
-def test_a_path_that_cannot_be_used_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nowhere.csv", r"nowhere\.csv does not exist .*ATTNPROBE_DATA_DIR"),
+        (None, r"data\.path is not set"),
+        ({"dev": "a.csv"}, r"dev.*expected .*train.*validation.*test"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_named(monkeypatch, path, message):
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
-    with pytest.raises(UserError, match=r"nowhere\.csv does not exist .*ATTNPROBE_DATA_DIR"):
-        FileSource("nowhere.csv").load()
-    with pytest.raises(UserError, match=r"data\.path is not set"):
-        FileSource(None).load()
+    with pytest.raises(UserError, match=message):
+        FileSource(path).load()
+
+
+def test_an_empty_folder_is_named(tmp_path):
     with pytest.raises(UserError, match=r"holds no train.*there is nothing"):
         FileSource(tmp_path).load()
-    with pytest.raises(UserError, match=r"dev.*expected .*train.*validation.*test"):
-        FileSource({"dev": "a.csv"}).load()
+
+
+def test_a_test_file_is_enough_where_nothing_is_trained(tmp_path):
     write(tmp_path / "test.csv")
-    assert list(FileSource(tmp_path).load()) == [
-        "test"
-    ]  # enough where nothing is trained: tests/data/test_prepare.py
+    assert list(FileSource(tmp_path).load()) == ["test"]
+
+
+def test_two_files_for_a_split_are_named(tmp_path):
     write(tmp_path / "train.csv")
     write(tmp_path / "train.tsv")
     with pytest.raises(UserError, match=r"2 files for the split train \(train.csv, train.tsv\)"):
         FileSource(tmp_path).load()
 
 
-def test_hub_is_asked_once_and_its_columns_are_renamed(monkeypatch):
-    loaded = datasets.DatasetDict(
-        {"train": datasets.Dataset.from_dict({"sentence": ["a"], "text": ["b"]})}
-    )
-    loaded["unsupervised"] = loaded["train"]
+@pytest.fixture
+def hub_table(monkeypatch):
+    """A hub whose data sets all are this one."""
+    table = datasets.Dataset.from_dict({"sentence": ["a"], "text": ["b"]})
+    loaded = datasets.DatasetDict({"train": table, "unsupervised": table})
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: None)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: loaded)
+
+
+def test_the_hubs_columns_are_renamed_and_other_splits_left_out(hub_table):
     splits = HubSource("some/name", rename={"sentence": "text", "absent": "x"}).load()
     assert list(splits) == ["train"]
     assert splits["train"][:] == {"text": ["a"]}
-    assert HubSource("some/name", rename={"text": "text"}).load()["train"].column_names == [
-        "sentence",
-        "text",
-    ]
+
+
+def test_a_column_that_has_its_name_already_stays(hub_table):
+    splits = HubSource("some/name", rename={"text": "text"}).load()
+    assert splits["train"].column_names == ["sentence", "text"]
 
 
 def test_hub_rows_are_chosen_and_columns_joined():
@@ -224,35 +250,53 @@ def test_hub_rows_are_chosen_and_columns_joined():
         source.prepared(table.remove_columns("body"))
 
 
-def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monkeypatch, tmp_path):
+@pytest.fixture
+def unreachable_hub(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise ConnectionError("refused")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
-    hub = HubSource("some/name")
-    ways_out = r"'some/name' could not be loaded .*refused.*data=files data\.path.*data=testbed"
-    with pytest.raises(UserError, match=ways_out):
-        hub.load()
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
-    with pytest.raises(
-        UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"
-    ):
-        FirstAvailable("films", hub).load()
-    with pytest.raises(
-        UserError, match=r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"
-    ):
+    return HubSource("some/name")
+
+
+def test_an_unreachable_hub_gives_one_message_with_the_ways_out(unreachable_hub):
+    message = r"'some/name' could not be loaded .*refused.*data=files data\.path.*data=testbed"
+    with pytest.raises(UserError, match=message):
+        unreachable_hub.load()
+
+
+def test_the_folder_is_named_where_the_hub_is_unreachable(unreachable_hub, tmp_path):
+    message = rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"
+    with pytest.raises(UserError, match=message):
+        FirstAvailable("films", unreachable_hub).load()
+
+
+def test_a_data_set_that_is_on_no_hub_says_how_to_obtain_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
+    message = r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"
+    with pytest.raises(UserError, match=message):
         FirstAvailable("notes", obtain="Ask the hospital.").load()
+
+
+def test_local_files_come_before_the_hub(unreachable_hub, tmp_path):
     (tmp_path / "films").mkdir()
     write(tmp_path / "films" / "train.csv")
-    assert list(FirstAvailable("films", hub).load()) == ["train"]
+    assert list(FirstAvailable("films", unreachable_hub).load()) == ["train"]
 
 
-def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypatch, tmp_path):
+@pytest.fixture
+def untouched_hub(monkeypatch):
+    """A hub that nothing may ask."""
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("loaded"))
     monkeypatch.setattr(
         huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked")
     )
-    for name in (
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "json",
         "csv",
         "/etc",
@@ -264,14 +308,19 @@ def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypat
         "~/x",
         "",
         "films\n/x",
-    ):
-        with pytest.raises(
-            UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"
-        ):
-            HubSource(name).load()
+    ],
+)
+def test_the_hub_is_asked_for_names_of_data_sets_alone(untouched_hub, name):
+    message = "expected OWNER/NAME of a data set of the Hugging Face hub"
+    with pytest.raises(UserError, match=message):
+        HubSource(name).load()
+
+
+def test_a_folder_of_this_machine_is_not_read_in_place_of_the_hub(
+    untouched_hub, monkeypatch, tmp_path
+):
     (tmp_path / "some" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        UserError, match=rf"a file or folder of this name here, {tmp_path}/some/name"
-    ):
+    message = rf"a file or folder of this name here, {tmp_path}/some/name"
+    with pytest.raises(UserError, match=message):
         HubSource("some/name").load()

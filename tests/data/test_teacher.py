@@ -36,11 +36,13 @@ def test_the_same_examples_in_the_same_words_fit(tmp_path):
     assert outputs.attention.flat.flags.writeable  # else torch warns of it in every training
 
 
-def test_the_first_difference_is_named(tmp_path):
-    base = teacher(tmp_path)
-    other = [TEXTS[0], ["very", "good"], TEXTS[2]]
-    capital = [["A", "film"], *TEXTS[1:]]
-    for classes, ids, texts, message in (
+OTHER_WORDS = [TEXTS[0], ["very", "good"], TEXTS[2]]
+CAPITAL = [["A", "film"], *TEXTS[1:]]
+
+
+@pytest.mark.parametrize(
+    ("classes", "ids", "texts", "message"),
+    [
         (["bad", "good"], IDS, TEXTS, "its classes are no, yes, here they are bad, good"),
         (
             CLASSES,
@@ -52,32 +54,44 @@ def test_the_first_difference_is_named(tmp_path):
         (
             CLASSES,
             IDS,
-            other,
+            OTHER_WORDS,
             "example 20 of train has 1 tokens there and 2 here.* starts 'very good'",
         ),
         (
             CLASSES,
             IDS,
-            capital,
+            CAPITAL,
             "example 10 of train has 2 tokens there and 2 here, or other words",
         ),
-    ):
-        with pytest.raises(UserError, match=message):
-            base.outputs("train", classes, np.array(ids), texts)
-    # attention over sentences cannot teach words
+    ],
+)
+def test_the_first_difference_is_named(tmp_path, classes, ids, texts, message):
+    with pytest.raises(UserError, match=message):
+        teacher(tmp_path).outputs("train", classes, np.array(ids), texts)
+
+
+def test_attention_over_sentences_cannot_teach_words(tmp_path):
     sentences = [[text] for text in TEXTS[:2]] + [[["bad", "bad"], ["film"]]]
     tokens = [[" ".join(words) for words in text] for text in sentences]
-    base = teacher(tmp_path, tokens=tokens, words=sentences, attention=[[1.0], [1.0], [0.5, 0.5]])
+    hierarchical = teacher(
+        tmp_path, tokens=tokens, words=sentences, attention=[[1.0], [1.0], [0.5, 0.5]]
+    )
     expected = "attends to 1 positions of example 10 in train, which has 2 words: a hierarchical"
     with pytest.raises(UserError, match=expected):
-        base.outputs("train", CLASSES, IDS, TEXTS)
+        hierarchical.outputs("train", CLASSES, IDS, TEXTS)
 
 
-def test_a_missing_unfinished_or_older_teacher_is_refused(tmp_path):
+def test_a_teacher_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(UserError, match="does not exist: expected the directory of a finished run"):
         Teacher.open(tmp_path / "nowhere", ["train"])
+
+
+def test_an_unfinished_teacher_is_refused(tmp_path):
     with pytest.raises(UserError, match="is not finished"):
         Teacher.open(tmp_path, ["train"])
+
+
+def test_a_teacher_without_examples_of_a_split_is_refused(tmp_path):
     assert teacher(tmp_path).manifest["run_id"] == "x"
     with pytest.raises(UserError, match=r"has no examples/test\.parquet: .* on_finished=replace"):
         Teacher.open(tmp_path, ["train", "test"])

@@ -1,5 +1,8 @@
-"""`python -m tests.fuzz overrides|files|checkpoints 10000 [SEED]`: how many generated command
-lines, data files or checkpoints end in a foreign traceback or a hang, and which."""
+"""`python -m tests.fuzz overrides|files|checkpoints 10000 [SEED]`
+
+Counts the generated command lines, data files or checkpoints that end in a foreign traceback or a
+hang, and names them.
+"""
 
 import os
 import sys

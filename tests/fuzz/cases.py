@@ -1,4 +1,4 @@
-"""Generated cases, one after the other: what each comes to, a hang included."""
+"""Generated cases are run one after the other; a case that hangs is a failure, too."""
 
 import faulthandler
 import signal
@@ -15,51 +15,58 @@ SECONDS = 300
 """Time on the clock after which a case that only waits is given up."""
 
 Case = Callable[[int], tuple[str, Callable[[], str | None]]]
-"""A number's case: what it is, and its attempt, which is well, raises a `UserError`, or returns or
-raises a failure."""
+"""Makes the case of a number: its name, and an attempt that returns None where all is well, raises
+a `UserError` where the case is refused, and else returns or raises a failure."""
 
 
 class Hung(BaseException):
-    """A case that does not end. No `except Exception` of the code under test takes it for an error
-    of its own."""
+    """A case does not end. No `except Exception` of the code under test takes it for its own."""
 
 
 def outcomes(case: Case, numbers: range) -> list[str]:
-    """What these cases fail with, in order. One that takes too long is interrupted; where even that
-    cannot be (in C), all stacks are shown and the process ends."""
+    """The failures of these cases, in order.
+
+    A case that takes too long is interrupted. Where it cannot be interrupted (in C), all stacks are
+    printed and the process ends.
+    """
 
     def give_up(number: int, _: object) -> None:
-        raise Hung("processor time" if number == signal.SIGPROF else "time on the clock")
+        if number == signal.SIGPROF:
+            raise Hung(f"more than {CPU_SECONDS} s of processor time")
+        raise Hung(f"more than {SECONDS} s of time on the clock")
 
-    found = []
-    before = {one: signal.signal(one, give_up) for one in (signal.SIGPROF, signal.SIGALRM)}
+    failures = []
+    handlers = {
+        number: signal.signal(number, give_up) for number in (signal.SIGPROF, signal.SIGALRM)
+    }
     for number in numbers:
         faulthandler.dump_traceback_later(2 * SECONDS, exit=True, file=sys.__stderr__)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
-        what = failure = None
+        name = failure = None
         try:
-            what, attempt = case(number)
+            name, attempt = case(number)
             failure = attempt()
         except Hung as hung:
-            failure = f"hangs: more than {CPU_SECONDS if 'processor' in str(hung) else SECONDS} s of {hung}"
+            failure = f"hangs: {hung}"
         except UserError as error:
-            line = str(error)
-            if (
-                "\n" in line
-                or not line.strip()
-                or "Traceback" in line
-                or not visible(line).isprintable()
-            ):
-                failure = repr(line)
+            if not is_one_line(str(error)):
+                failure = repr(str(error))
         except Exception as error:
             failure = f"{type(error).__name__}: {str(error)[:300]}"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.setitimer(signal.ITIMER_PROF, 0)
         if failure is not None:
-            found.append(f"case {number}: {what}: {failure}")
+            failures.append(f"case {number}: {name}: {failure}")
     faulthandler.cancel_dump_traceback_later()
-    for one, handler in before.items():
-        signal.signal(one, handler)
-    return found
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    return failures
+
+
+def is_one_line(message: str) -> bool:
+    """Whether a message is one printable line, and no traceback."""
+    if "\n" in message or "Traceback" in message or not message.strip():
+        return False
+    return visible(message).isprintable()

@@ -1,5 +1,7 @@
-"""Generated damages of a checkpoint's folder. Every answer is a classifier or one line, and no file
-is executed."""
+"""Generated damages of a checkpoint's folder.
+
+Each ends in a classifier or one line, and no file is executed.
+"""
 
 import json
 import os
@@ -67,88 +69,119 @@ class Executed:
 
 
 def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], None]]:
-    """The folder of this number, which is to become a classifier that reads a sentence."""
+    """The damaged folder of this number, which is to become a classifier that reads a sentence."""
     source = random.Random(f"{seed}-{number}")
     place = folder / f"checkpoint{os.getpid()}"
     mark = folder / f"executed{os.getpid()}"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(checkpoint(source.choice(FAMILIES)), place)
-    done = "; ".join(damage(place, mark, source) for _ in range(source.choice((1, 1, 2))))
+    damages = [damage(place, mark, source) for _ in range(source.choice((1, 1, 2)))]
 
     def attempt() -> None:
         try:
-            task = Task.SINGLE_LABEL
-            given = open_checkpoint(
-                str(place), ["no", "yes"], task, trains=False, offline=True, labels={}
+            classifier = open_checkpoint(
+                str(place),
+                ["no", "yes"],
+                Task.SINGLE_LABEL,
+                trains=False,
+                offline=True,
+                labels={},
             )
-            pieces = given.reader.read([["a", "fine", "film"]])[0].ids
-            given.network(input_ids=torch.tensor([[*map(int, pieces)]]))
+            (pieces,) = classifier.reader.read([["a", "fine", "film"]])
+            classifier.network(input_ids=torch.tensor([pieces.ids.tolist()]))
         finally:
             if mark.exists():
                 mark.unlink()
                 raise RuntimeError("a file of the checkpoint was executed")
 
-    return done, attempt
+    return "; ".join(damages), attempt
 
 
 def damage(place: Path, mark: Path, source: random.Random) -> str:
-    """Change one thing in the folder; returns what."""
-    path = source.choice(sorted(one for one in place.iterdir() if one.is_file()))
+    """Change one thing in the folder.
+
+    Args:
+        place: the folder.
+        mark: a file that would be written if code in the folder were executed.
+        source: decides what is changed, and how.
+
+    Returns:
+        What was changed.
+    """
+    path = source.choice(sorted(file for file in place.iterdir() if file.is_file()))
     kind = source.choice(KINDS)
     if kind == "entry":
-        path = source.choice(sorted(place.glob("*.json")))
-        try:
-            whole = json.loads(path.read_bytes()) if path.is_file() else {}
-        except ValueError:  # an earlier damage
-            whole = {}
-        if not isinstance(whole, dict) or not whole:
-            return "nothing"
-        target = whole
-        key = source.choice(list(whole))
-        if isinstance(whole[key], dict) and whole[key] and source.random() < 0.7:
-            target = whole[key]
-            key = source.choice(list(whole[key]))
-        target[key] = value = source.choice(VALUES)
-        path.write_text(json.dumps(whole))
-        return f"{path.name}: {key}={value!r}"
+        return change_entry(place, source)
     if kind == "bytes":
         path.write_bytes(damaged(path.read_bytes(), source))
     elif kind == "code":
-        config = place / "config.json"
-        if config.is_file():
-            content = json.loads(config.read_text() or "{}")
-            content["auto_map"] = {
-                "AutoModelForSequenceClassification": "own.Model",
-                "AutoConfig": "own.Config",
-            }
-            content["model_type"] = source.choice((content.get("model_type"), "own"))
-            config.write_text(json.dumps(content))
-        (place / "own.py").write_text(f"import pathlib; pathlib.Path({str(mark)!r}).touch()")
+        add_code(place, mark, source)
     elif kind in ("pickle", "index"):
-        outside = place.parent / f"outside{os.getpid()}.bin"
-        weights = place / "model.safetensors"
-        for one in (outside, place / "pytorch_model.bin"):
-            one.write_bytes(pickle.dumps(Executed(mark)))
-        names = {
-            "classifier.weight": source.choice(
-                ("pytorch_model.bin", f"../{outside.name}", "model.safetensors")
-            )
-        }
-        path = place / source.choice(
-            ("pytorch_model.bin.index.json", "model.safetensors.index.json")
-        )
-        if kind == "index":
-            listed = source.choice((names, [], None, {"a": 3}))
-            path.write_text(json.dumps({"metadata": {}, "weight_map": listed}))
-            kind = f"index of {listed}"
-        if source.random() < 0.7 and not weights.is_dir():  # a folder: an earlier damage
-            weights.unlink(missing_ok=True)
+        return add_pickle(place, mark, kind, source)
     else:
-        path.unlink()
-        if kind == "link":
-            path.symlink_to(source.choice(("/dev/zero", "/etc/passwd", "nowhere", path.name)))
-        elif kind == "fifo":
-            os.mkfifo(path)
-        elif kind == "folder":
-            path.mkdir()
+        replace_file(path, kind, source)
     return f"{path.name}: {kind}"
+
+
+def change_entry(place: Path, source: random.Random) -> str:
+    """Put another value into a JSON file."""
+    path = source.choice(sorted(place.glob("*.json")))
+    try:
+        content = json.loads(path.read_bytes()) if path.is_file() else {}
+    except ValueError:  # an earlier damage
+        content = {}
+    if not isinstance(content, dict) or not content:
+        return "nothing"
+    target = content
+    key = source.choice(list(content))
+    if isinstance(content[key], dict) and content[key] and source.random() < 0.7:
+        target = content[key]
+        key = source.choice(list(target))
+    value = source.choice(VALUES)
+    target[key] = value
+    path.write_text(json.dumps(content))
+    return f"{path.name}: {key}={value!r}"
+
+
+def add_code(place: Path, mark: Path, source: random.Random) -> None:
+    """Let the configuration name a module of the folder's own."""
+    config = place / "config.json"
+    if config.is_file():
+        content = json.loads(config.read_text() or "{}")
+        content["auto_map"] = {
+            "AutoModelForSequenceClassification": "own.Model",
+            "AutoConfig": "own.Config",
+        }
+        content["model_type"] = source.choice((content.get("model_type"), "own"))
+        config.write_text(json.dumps(content))
+    (place / "own.py").write_text(f"import pathlib; pathlib.Path({str(mark)!r}).touch()")
+
+
+def add_pickle(place: Path, mark: Path, kind: str, source: random.Random) -> str:
+    """Put a pickle that executes code beside the weights, or an index that names one."""
+    outside = place.parent / f"outside{os.getpid()}.bin"
+    weights = place / "model.safetensors"
+    for file in (outside, place / "pytorch_model.bin"):
+        file.write_bytes(pickle.dumps(Executed(mark)))
+    targets = ("pytorch_model.bin", f"../{outside.name}", "model.safetensors")
+    names = {"classifier.weight": source.choice(targets)}
+    indices = ("pytorch_model.bin.index.json", "model.safetensors.index.json")
+    path = place / source.choice(indices)
+    if kind == "index":
+        listed = source.choice((names, [], None, {"a": 3}))
+        path.write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+        kind = f"index of {listed}"
+    if source.random() < 0.7 and not weights.is_dir():  # a folder: an earlier damage
+        weights.unlink(missing_ok=True)
+    return f"{path.name}: {kind}"
+
+
+def replace_file(path: Path, kind: str, source: random.Random) -> None:
+    """Put a link, a pipe, a folder or nothing in a file's place."""
+    path.unlink()
+    if kind == "link":
+        path.symlink_to(source.choice(("/dev/zero", "/etc/passwd", "nowhere", path.name)))
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()

@@ -1,5 +1,7 @@
-"""Generated command lines: composed, checked and constructed, all but the training. Every answer is
-a run or one line."""
+"""Generated command lines: composed, checked and constructed, but not trained.
+
+Each ends in a run or one line.
+"""
 
 import random
 import warnings
@@ -90,26 +92,29 @@ SIGNS = ("", "", "", "", "", "+", "++", "~")
 def generated(number: int, seed: int = 0) -> list[str]:
     """The command line of this number, always the same one."""
     source = random.Random(f"{seed}-{number}")
-    keys = [one for one in known_settings() if not one.startswith("hydra")]
+    keys = [setting for setting in known_settings() if not setting.startswith("hydra")]
     parts = []
     for _ in range(source.choice((1, 1, 1, 2, 3))):
         kind = source.random()
         if kind < 0.25:
             group = source.choice(GROUPS)
             name = source.choice([*choices(group), source.choice(VALUES)])
-            name = f"[{name}]" if group == "probe" else name
-            parts.append(f"{source.choice(('', '', '+'))}{group}={misspelt(name, source)}")
+            if group == "probe":
+                name = f"[{name}]"
+            sign = source.choice(("", "", "+"))
+            parts.append(f"{sign}{group}={misspelt(name, source)}")
         elif kind < 0.95:
             key = misspelt(source.choice(keys), source)
             sign = source.choice(SIGNS)
-            parts.append(f"{sign}{key}" if sign == "~" else f"{sign}{key}={source.choice(VALUES)}")
+            value = "" if sign == "~" else f"={source.choice(VALUES)}"
+            parts.append(f"{sign}{key}{value}")
         else:
             parts.append(source.choice(VALUES))
     return parts
 
 
 def misspelt(name: str, source: random.Random) -> str:
-    """The name, in one of ten with a letter too few."""
+    """The name, one time in ten without one of its letters."""
     if source.random() > 0.1 or len(name) < 3:
         return name
     place = source.randrange(len(name))
@@ -127,7 +132,7 @@ def data() -> TextDataModule:
 
 def attempt(overrides: list[str]) -> None:
     """Compose, check and construct what a command line asks for."""
-    overrides = [readable(one) for one in overrides]
+    overrides = [readable(override) for override in overrides]
     try:
         config = compose("config", overrides=overrides)
     except Exception as error:  # whatever composing raises is answered by the command line
@@ -137,15 +142,11 @@ def attempt(overrides: list[str]) -> None:
         if settings is not None and config.run is None:
             instantiate(settings.config["data"], seed=settings.config["seed"])
             classifier: Any = untrained(settings.config, data())
-            classifier.trainer = SimpleNamespace(
-                estimated_stepping_batches=100
-            )  # what a schedule asks of it
+            # what a schedule asks of a trainer
+            classifier.trainer = SimpleNamespace(estimated_stepping_batches=100)
             classifier.configure_optimizers()
-    except (
-        UserError,
-        InstantiationException,
-        OmegaConfBaseException,
-    ) as error:  # as the command line does
+    except (UserError, InstantiationException, OmegaConfBaseException) as error:
+        # as the command line does
         raise UserError(answer(error, overrides)) from None
 
 
@@ -157,7 +158,7 @@ def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], No
 
 @contextmanager
 def ready() -> Iterator[None]:
-    """Within it cases can be attempted: Hydra and a small data set are at hand."""
+    """A context in which cases can be attempted: with Hydra and a small data set."""
     data()
     with composing(), composing_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,20 +1,13 @@
-"""An interpreter of reviews of its own: it reads the tokens alone and knows nothing of how a row
-was made."""
+"""An independent interpreter of reviews: it reads tokens, and knows nothing of how a row is made."""
 
 from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
 
-POLARITY = {
-    word: sign
-    for lexicon in (ADJECTIVES, NOUNS, VERBS)
-    for sign in (1, -1)
-    for word in lexicon[sign]
-}
-OPPOSITE = {
-    word: other
-    for lexicon in (ADJECTIVES, NOUNS, VERBS)
-    for pair in zip(lexicon[1], lexicon[-1], strict=True)
-    for word, other in (pair, pair[::-1])
-}
+POLARITY = {}
+OPPOSITE = {}
+for lexicon in (ADJECTIVES, NOUNS, VERBS):
+    for good, bad in zip(lexicon[1], lexicon[-1], strict=True):
+        POLARITY |= {good: 1, bad: -1}
+        OPPOSITE |= {good: bad, bad: good}
 PHRASES = ("anything but", "far from", "by no means")
 NEGATORS = {"not", "never", "hardly", "scarcely", "rarely", "doubt", "deny", "nobody", "cannot"} | {
     phrase.replace(" ", "_") for phrase in PHRASES
@@ -51,9 +44,10 @@ def clauses_of(sentence):
     """Clauses, whether each is conceded, and whether the sentence has a contrast marker."""
     clauses = [[]]
     conceded = [False]
-    marked = False
+    has_marker = False
     for word in sentence.split():
-        marked |= word in MARKERS
+        if word in MARKERS:
+            has_marker = True
         if word in ("but", "yet"):
             conceded = [True] * len(conceded)
         if word in MARKERS or word in (",", "and", "while"):
@@ -61,21 +55,22 @@ def clauses_of(sentence):
             conceded.append(word in ("although", "though"))
         else:
             clauses[-1].append(word)
-    return [
-        (clause, silent) for clause, silent in zip(clauses, conceded, strict=True) if clause
-    ], marked
+    pairs = zip(clauses, conceded, strict=True)
+    return [(clause, silent) for clause, silent in pairs if clause], has_marker
 
 
 def polarity(clause):
     """+1, −1, or None of a clause without an opinion."""
     opinions = [POLARITY[word] for word in clause if word in POLARITY]
     assert len(opinions) <= 1
-    return opinions[0] * (-1) ** sum(word in NEGATORS for word in clause) if opinions else None
+    if not opinions:
+        return None
+    negators = sum(word in NEGATORS for word in clause)
+    return opinions[0] * (-1) ** negators
 
 
 def judges(clause, subjects):
-    """Does it judge one of these, if only with the judgement struck? A fact about the film does
-    not."""
+    """Whether it judges one of these, if only with the judgement struck; a fact judges nothing."""
     if not any(f" {subject} " in f" {' '.join(clause)} " for subject in subjects):
         return False
     rest = set(clause) - EMPTY - NEGATORS - set(DEGREE) - set(" ".join(subjects).split())
@@ -88,43 +83,53 @@ def sign(total):
 
 def meaning(words):
     """The label, or None where nothing says what counts."""
-    ranks = {3: [], 2: [], 1: []}
+    votes_of_ranks = {3: [], 2: [], 1: []}
     ruling = None
     for sentence in " ".join(words).split("."):
-        read, marked = clauses_of(sentence)
-        wholes = [(clause, silent) for clause, silent in read if judges(clause, SUBJECTS)]
-        if wholes:
-            spoken = [polarity(clause) for clause, silent in wholes if not silent]
-            counted = len(wholes) == 1 or len(wholes) == 3 or (marked and len(spoken) == 1)
-            ruling = sum(vote or 0 for vote in spoken) if counted else 0
-        for clause, silent in read:
+        clauses, has_marker = clauses_of(sentence)
+        vote = vote_about_the_whole(clauses, has_marker)
+        if vote is not None:
+            ruling = vote
+        for clause, silent in clauses:
             if not silent and judges(clause, ASPECTS):
                 rank = next((DEGREE[word] for word in clause if word in DEGREE), 2)
-                ranks[rank].append(polarity(clause) or 0)
+                votes_of_ranks[rank].append(polarity(clause) or 0)
     if ruling is not None:
         return sign(ruling)
-    top = next((votes for votes in ranks.values() if votes), [])
+    top = next((votes for votes in votes_of_ranks.values() if votes), [])
     return sign(top[0]) if len(top) == 1 else None
 
 
-def alone(words):
-    """The label by the words of a rationale in their order: each opinion with the negators since
-    the last one."""
+def vote_about_the_whole(clauses, has_marker):
+    """What a sentence says of the whole: positive, negative, 0 for undecided; None for nothing."""
+    wholes = [(clause, silent) for clause, silent in clauses if judges(clause, SUBJECTS)]
+    if not wholes:
+        return None
+    votes = [polarity(clause) or 0 for clause, silent in wholes if not silent]
+    counts = len(wholes) in (1, 3) or (has_marker and len(votes) == 1)
+    return sum(votes) if counts else 0
+
+
+def label_of_rationale(words):
+    """The label by the words of a rationale: each opinion with the negators since the last one."""
     total = 0
     turns = 1
     for word in words:
-        turns *= -1 if word in NEGATORS else 1
+        if word in NEGATORS:
+            turns = -turns
         if word in POLARITY:
-            total = total + POLARITY[word] * turns
+            total += POLARITY[word] * turns
             turns = 1
     return sign(total)
 
 
 def necessary(words):
-    """Per token: does striking it, alone, change the meaning?"""
+    """For each token: does striking its word change the meaning?"""
     result = []
-    for i, word in enumerate(words):
-        struck = [*words[:i], *(["and"] if word in MARKERS else []), *words[i + 1 :]]
+    for place, word in enumerate(words):
+        replacement = ["and"] if word in MARKERS else []
+        struck = [*words[:place], *replacement, *words[place + 1 :]]
         operative = word in POLARITY or word in NEGATORS or word in DEGREE or word in MARKERS
-        result += [operative and meaning(struck) != meaning(words)] * (1 + word.count("_"))
+        decides = operative and meaning(struck) != meaning(words)
+        result += [decides] * (1 + word.count("_"))  # a phrase of several tokens is one word
     return result

@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import compress, product
 
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
@@ -14,7 +14,7 @@ from tests.data.testbed.interpreter import (
     OPPOSITE,
     PHRASES,
     POLARITY,
-    alone,
+    label_of_rationale,
     meaning,
     necessary,
     units,
@@ -61,71 +61,89 @@ def test_the_interpreter_reads_sentences_as_a_person_does(text, label, rationale
     words = units(text)
     assert meaning(words) == label
     if label is not None:
-        assert [
-            t for t, decides in zip(text.split(), necessary(words), strict=True) if decides
-        ] == rationale.split()
+        assert list(compress(text.split(), necessary(words))) == rationale.split()
+
+
+def without_rationale(row):
+    """The tokens outside the rationale, with "and" for the markers in it."""
+    rest = []
+    for token, decides in zip(row["tokens"], row["rationale"], strict=True):
+        if not decides:
+            rest.append(token)
+        elif token in MARKERS:
+            rest.append("and")
+    return rest
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_label_is_the_interpreters_and_the_rationale_is_necessary_and_sufficient(setting):
+def test_the_label_is_the_interpreters(setting):
     for row in generate_reviews(1500, seed=5, **setting):
-        words = units(row["text"])
-        assert meaning(words) == row["label"], row["text"]
+        assert meaning(units(row["text"])) == row["label"], row["text"]
         assert row["tokens"] == row["text"].split()
         assert row["text"] == row["text"].lower()
         assert 6 <= len(row["tokens"]) <= 40
-        marked = [t for t, decides in zip(row["tokens"], row["rationale"], strict=True) if decides]
-        pairs = [*zip(row["tokens"], row["rationale"], strict=True)]
-        rest = ["and" if decides else t for t, decides in pairs if not decides or t in MARKERS]
-        assert alone(units(" ".join(marked))) == row["label"], row["text"]
-        assert meaning(units(" ".join(rest))) is None, row["text"]
-        needed = necessary(words)
-        opinions = sum(t in POLARITY for t in marked)
-        if opinions == 1:
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_rationale_is_sufficient_and_nothing_is_left_without_it(setting):
+    for row in generate_reviews(1500, seed=5, **setting):
+        rationale = " ".join(compress(row["tokens"], row["rationale"]))
+        assert label_of_rationale(units(rationale)) == row["label"], row["text"]
+        assert meaning(units(" ".join(without_rationale(row)))) is None, row["text"]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_each_word_of_the_rationale_is_necessary(setting):
+    for row in generate_reviews(1500, seed=5, **setting):
+        needed = necessary(units(row["text"]))
+        opinions = [token in POLARITY for token in row["tokens"]]
+        if sum(compress(opinions, row["rationale"])) == 1:
             assert needed == row["rationale"], row["text"]
         else:  # a count: all but an outvoted clause, and where three agree it takes two of them
-            assert opinions == 3
-            assert all(
-                marked for need, marked in zip(needed, row["rationale"], strict=True) if need
-            )
-            assert sum(
-                t in POLARITY for t, need in zip(row["tokens"], needed, strict=True) if need
-            ) in (0, 2)
+            assert sum(compress(opinions, row["rationale"])) == 3
+            assert all(compress(row["rationale"], needed))
+            assert sum(compress(opinions, needed)) in (0, 2)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setting):
     for row in generate_reviews(800, seed=6, **setting):
         tokens = row["tokens"]
-        other = row["counterfactual"].split()
         assert meaning(units(row["counterfactual"])) == 1 - row["label"], row["text"]
-        for token, changed, decides in zip(tokens, other, row["rationale"], strict=True):
-            assert changed == (OPPOSITE[token] if decides and token in POLARITY else token)
-        for i, token in enumerate(tokens):
-            if token in POLARITY and not row["rationale"][i]:
-                turned = [*tokens[:i], OPPOSITE[token], *tokens[i + 1 :]]
+        changed = row["counterfactual"].split()
+        assert len(changed) == len(tokens)
+        for place, token in enumerate(tokens):
+            decides = row["rationale"][place]
+            is_opinion = token in POLARITY
+            assert changed[place] == (OPPOSITE[token] if decides and is_opinion else token)
+            if is_opinion and not decides:
+                turned = [*tokens[:place], OPPOSITE[token], *tokens[place + 1 :]]
                 assert meaning(units(" ".join(turned))) == row["label"], row["text"]
 
 
-def test_nothing_but_the_last_draw_knows_the_label(monkeypatch):
-    """Turn the last random number over: the same review with the other label comes out, its
-    counterfactual. Hence each review and its counterfactual are equally likely, and so is either
-    label for what they share."""
-    for index in range(400):
-        drawn = []
+@pytest.mark.parametrize("index", range(400))
+def test_nothing_but_the_last_draw_knows_the_label(monkeypatch, index):
+    """Turn the last random number over: the review's counterfactual comes out.
 
-        def recording(index=index, drawn=drawn):
-            source = stream(4, "review", index)
-            return lambda: drawn.append(source()) or drawn[-1]
+    Hence each review and its counterfactual are equally likely, and so is either label for what
+    they share.
+    """
+    source = stream(4, "review", index)
+    drawn = []
 
-        monkeypatch.setattr(reviews, "stream", lambda *_: recording())
-        row = next(generate_reviews(1, seed=4))
-        replayed = iter([*drawn[:-1], 1 - drawn[-1]])
-        monkeypatch.setattr(reviews, "stream", lambda *_, replayed=replayed: replayed.__next__)
-        turned = next(generate_reviews(1, seed=4))
-        assert turned["label"] == 1 - row["label"]
-        assert turned["rationale"] == row["rationale"]
-        assert (turned["text"], turned["counterfactual"]) == (row["counterfactual"], row["text"])
+    def recorded():
+        drawn.append(source())
+        return drawn[-1]
+
+    monkeypatch.setattr(reviews, "stream", lambda *_: recorded)
+    row = next(generate_reviews(1, seed=4))
+    replayed = iter([*drawn[:-1], 1 - drawn[-1]])
+    monkeypatch.setattr(reviews, "stream", lambda *_: replayed.__next__)
+    turned = next(generate_reviews(1, seed=4))
+    assert turned["label"] == 1 - row["label"]
+    assert turned["rationale"] == row["rationale"]
+    assert turned["text"] == row["counterfactual"]
+    assert turned["counterfactual"] == row["text"]
 
 
 def test_no_setting_breaks_the_grammar():
@@ -145,49 +163,57 @@ def test_rows_are_balanced_varied_and_depend_on_seed_and_number_alone():
     assert 200 < len({token for row in rows for token in row["tokens"]}) < 500
 
 
-def test_every_device_of_the_grammar_is_used():
-    rationales = [
-        [t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d]
-        for r in generate_reviews(4000, 4)
-    ]
-    for device in (
-        (NEGATORS - {p.replace(" ", "_") for p in PHRASES})
-        | {"anything", "far"}
-        | MARKERS
-        | set(DEGREE)
-    ):
-        assert any(device in rationale for rationale in rationales), device
-    assert any(sum(word in NEGATORS for word in rationale) == 2 for rationale in rationales)
+@pytest.fixture(scope="module")
+def rationales():
+    rows = generate_reviews(4000, 4)
+    return [list(compress(row["tokens"], row["rationale"])) for row in rows]
 
 
-def parts(count, seed):
-    """Labels, whole texts, and their words in the rationale and outside, as texts."""
-    rows = list(generate_reviews(count, seed))
-    inside, outside = (
-        [
-            " ".join(t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d == keep)
-            for r in rows
-        ]
-        for keep in (True, False)
-    )
-    return [r["label"] for r in rows], [r["text"] for r in rows], inside, outside
+SPELLED_PHRASES = {phrase.replace(" ", "_") for phrase in PHRASES}
+DEVICES = {*(NEGATORS - SPELLED_PHRASES), "anything", "far", *MARKERS, *DEGREE}
 
 
-def bag_of_words_auc(training, texts, labels, tested):
+@pytest.mark.parametrize("device", sorted(DEVICES))
+def test_every_device_of_the_grammar_is_used(rationales, device):
+    assert any(device in rationale for rationale in rationales)
+
+
+def test_a_word_may_be_negated_twice(rationales):
+    negators = [sum(word in NEGATORS for word in rationale) for rationale in rationales]
+    assert 2 in negators
+
+
+def bag_of_words_auc(training_texts, training_labels, texts, labels):
     bag = CountVectorizer(token_pattern=r"\S+")
-    model = LogisticRegression(max_iter=300, C=0.1).fit(bag.fit_transform(training), labels)
-    return roc_auc_score(tested, model.decision_function(bag.transform(texts)))
+    model = LogisticRegression(max_iter=300, C=0.1)
+    model.fit(bag.fit_transform(training_texts), training_labels)
+    return roc_auc_score(labels, model.decision_function(bag.transform(texts)))
+
+
+def text_inside(row):
+    return " ".join(compress(row["tokens"], row["rationale"]))
+
+
+def text_outside(row):
+    outside = [not decides for decides in row["rationale"]]
+    return " ".join(compress(row["tokens"], outside))
 
 
 def test_a_bag_of_words_knows_nothing_without_the_rationale():
-    labels, whole, inside, outside = parts(3000, seed=0)
-    tested, *others = parts(10_000, seed=1)
-    auc = [
-        bag_of_words_auc(*pair, labels, tested)
-        for pair in zip((whole, inside, outside), others, strict=True)
-    ]
-    # the rationale's words alone say much, negation and counting aside; the whole text less; the
-    # rest nothing
-    assert auc[1] > 0.75
-    assert auc[1] > auc[0] + 0.05
-    assert abs(auc[2] - 0.5) < 0.03  # five standard errors
+    training = list(generate_reviews(3000, seed=0))
+    tested = list(generate_reviews(10_000, seed=1))
+
+    def auc(text_of):
+        return bag_of_words_auc(
+            [text_of(row) for row in training],
+            [row["label"] for row in training],
+            [text_of(row) for row in tested],
+            [row["label"] for row in tested],
+        )
+
+    # the rationale's words say much, negation and counting aside; the whole text says less; the
+    # rest says nothing
+    inside = auc(text_inside)
+    assert inside > 0.75
+    assert inside > auc(lambda row: row["text"]) + 0.05
+    assert abs(auc(text_outside) - 0.5) < 0.03  # five standard errors

@@ -1,5 +1,7 @@
 """Transductions against a plain loop over the sources alone, SCAN against commands of its paper."""
 
+from itertools import chain
+
 import pytest
 
 from attnprobe.core.errors import UserError
@@ -23,32 +25,36 @@ def places_by_hand(kind, source):
     if kind == "sort":
         return [source.index(word) for word in sorted(source)]
     if kind == "reordering":
-        taken = set()
+        swapped = set()
         for place in places[:-1]:
-            if place not in taken and source[place] in ADJECTIVES and source[place + 1] in NOUNS:
+            is_pair = source[place] in ADJECTIVES and source[place + 1] in NOUNS
+            if place not in swapped and is_pair:
                 places[place], places[place + 1] = places[place + 1], places[place]
-                taken |= {place, place + 1}
+                swapped |= {place, place + 1}
     return places
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TRANSDUCTIONS if kind != "scan"])
 def test_every_step_is_what_a_plain_loop_makes_of_the_source(kind):
-    moved = 0
     for rows in generate_transductions(kind, 60, seed=1):
         source = rows[0]["source"].split()
         places = places_by_hand(kind, source)
-        target = [
-            DICTIONARY[source[place]] if kind in ("lookup", "reordering") else source[place]
-            for place in places
-        ]
+        target = [source[place] for place in places]
+        if kind in ("lookup", "reordering"):
+            target = [DICTIONARY[word] for word in target]
         assert [row["label"] for row in rows] == target
         for step, (row, place) in enumerate(zip(rows, places, strict=True)):
             assert row["prefix"].split() == ["go", *target[:step]]
-            assert row["rationale"] == [one == place for one in range(len(source))]
-        moved += places != list(range(len(source)))
-    assert (moved == 0) == (
-        kind in ("copy", "lookup")
-    )  # the null: without reordering every word stays
+            assert row["rationale"] == [position == place for position in range(len(source))]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRANSDUCTIONS if kind != "scan"])
+def test_words_stay_in_their_places_where_nothing_is_reordered(kind):
+    moved = 0
+    for rows in generate_transductions(kind, 60, seed=1):
+        source = rows[0]["source"].split()
+        moved += places_by_hand(kind, source) != list(range(len(source)))
+    assert (moved == 0) == (kind in ("copy", "lookup"))
 
 
 @pytest.mark.parametrize(
@@ -69,39 +75,47 @@ def test_commands_of_scan_are_obeyed_as_published(command, actions, places):
 @pytest.mark.parametrize("kind", TRANSDUCTIONS)
 def test_a_counterfactual_differs_in_the_reason_alone_and_is_of_the_next_class(kind):
     symbols = sorted(set(TRANSDUCTIONS[kind].dictionary.values()))
-    known = 0
-    for row in (row for rows in generate_transductions(kind, 60, seed=2) for row in rows):
+    counterfactuals = 0
+    for row in chain.from_iterable(generate_transductions(kind, 60, seed=2)):
         if row["counterfactual"] is None:
             continue
-        known += 1
+        counterfactuals += 1
         source = row["source"].split()
-        other = row["counterfactual"].split()
-        assert [a != b for a, b in zip(source, other, strict=True)] == row["rationale"]
-        before = row["prefix"].split()[1:]
+        changed = row["counterfactual"].split()
+        differs = [word != before for word, before in zip(changed, source, strict=True)]
+        assert differs == row["rationale"]
+        prefix = row["prefix"].split()[1:]
         following = symbols[(symbols.index(row["label"]) + 1) % len(symbols)]
-        target = [symbol for symbol, _ in TRANSDUCTIONS[kind].make(other)]
-        assert target[: len(before) + 1] == [*before, following]
-    assert known > 100
+        target = [symbol for symbol, _ in TRANSDUCTIONS[kind].make(changed)]
+        assert target[: len(prefix) + 1] == [*prefix, following]
+    assert counterfactuals > 100
 
 
-def test_the_rows_of_a_source_are_in_one_split_and_a_seed_gives_the_same_rows():
-    splits = TransductionSource("scan", 60, 20, 20, seed=3).load()
-    sources = [set(split["source"]) for split in splits.values()]
-    assert [len(one) for one in sources] == [60, 20, 20]
+def load(seed):
+    return TransductionSource("scan", 60, 20, 20, seed=seed).load()
+
+
+def test_the_rows_of_a_source_are_in_one_split():
+    sources = [set(split["source"]) for split in load(seed=3).values()]
+    assert [len(texts) for texts in sources] == [60, 20, 20]
     assert len(set.union(*sources)) == 100
-    again = TransductionSource("scan", 60, 20, 20, seed=3).load()
-    assert all(again[name].to_dict() == split.to_dict() for name, split in splits.items())
-    assert (
-        TransductionSource("scan", 60, 20, 20, seed=4).load()["train"]["source"]
-        != splits["train"]["source"]
-    )
 
 
-def test_too_few_sources_and_impossible_lengths_are_refused():
+def test_a_seed_gives_the_same_rows():
+    again = load(seed=3)
+    for name, split in load(seed=3).items():
+        assert again[name].to_dict() == split.to_dict()
+    assert load(seed=4)["train"]["source"] != again["train"]["source"]
+
+
+def test_too_few_sources_are_refused():
     with pytest.raises(
         UserError, match=r"copy has fewer than 300 distinct sources.*data\.source\.longest"
     ):
         TransductionSource("copy", 200, 50, 50, shortest=1, longest=1).load()
+
+
+def test_impossible_lengths_are_refused():
     with pytest.raises(UserError, match=r"data\.source\.longest=2: expected 4 or more"):
         TransductionSource("copy", longest=2)
 
@@ -113,9 +127,8 @@ def test_every_step_becomes_an_example_with_its_place():
     batch = split[list(range(12))]
     for row, number in enumerate(batch.example_id.tolist()):
         words = split.tokens(number)
-        asked = split.question(number)
+        prefix = split.question(number)
         (place,) = batch.rationale[row].nonzero()[:, 0].tolist()
-        assert place - 1 == len(words) - len(
-            asked
-        )  # the prefix has one word more than steps were made
+        # the prefix has one word more than steps were made
+        assert place - 1 == len(words) - len(prefix)
         assert split.classes[batch.labels[row]] == words[place - 1]
