@@ -215,10 +215,15 @@ def short_enough(
     """
     order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
+    batch: list[int] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
-        if not batches or len(batches[-1]) == size or (len(batches[-1]) + 1) * (length + 2) > most:
-            batches.append([])
-        batches[-1].append(row)
+        positions = (len(batch) + 1) * (length + 2)  # with this row, which is the longest so far
+        if batch and (len(batch) == size or positions > most):
+            batches.append(batch)
+            batch = []
+        batch.append(row)
+    if batch:
+        batches.append(batch)
     return batches
 
 

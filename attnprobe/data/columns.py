@@ -111,9 +111,9 @@ def _marked_by_characters(
         if not 0 <= start <= end:
             return None
         mask |= (begin < end) & (stop > start)
-    # spans that touch no token lie outside the text
-    fits = mask.any() or all(start == end for start, end in spans)
-    return mask if fits else None
+    if mask.any() or all(start == end for start, end in spans):
+        return mask
+    return None  # spans that touch no token lie outside the text
 
 
 def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
@@ -128,7 +128,8 @@ def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     for token in tokens:
         size = sum(not character.isspace() for character in token)
         if size:
-            places.append((solid[read], solid[read + size - 1] + 1))
+            last = solid[read + size - 1]
+            places.append((solid[read], last + 1))
         else:
             places.append((0, 0))
         read += size
@@ -143,7 +144,10 @@ def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " to
     >>> packed([np.array([True, False]), np.array([False, False])]).tolist()
     [7, 5]
     """
-    return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
+    bits = np.zeros(len(masks[0]), np.int32)
+    for annotator, mask in enumerate(masks):
+        bits |= (1 + 2 * mask.astype(np.int32)) << (2 * annotator)
+    return bits
 
 
 def paired(

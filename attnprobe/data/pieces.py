@@ -17,6 +17,7 @@ SPECIAL = -1
 TEXT = "{text}"
 SECOND = "{text2}"
 PLACEHOLDERS = (TEXT, SECOND)
+AT_PLACEHOLDERS = re.compile(f"({re.escape(TEXT)}|{re.escape(SECOND)})")
 AT_A_TIME = 1024
 """Texts that are given to the tokenizer at a time."""
 
@@ -183,7 +184,7 @@ class PieceReader:
 
         string = ""
         placed = list(parts)
-        for stretch in re.split(f"({re.escape(TEXT)}|{re.escape(SECOND)})", self.prompt):
+        for stretch in AT_PLACEHOLDERS.split(self.prompt):
             if stretch in PLACEHOLDERS:
                 number = PLACEHOLDERS.index(stretch)
                 placed[number] = replace(parts[number], string=0, start=len(string))

@@ -116,7 +116,8 @@ def _planted_row(
         draw: decides the places.
         limit: the text is cut so that with the planted words it has no more tokens than this.
     """
-    text = row["words"][: None if limit is None else max(limit - len(words), 0)]
+    room = None if limit is None else max(limit - len(words), 0)
+    text = row["words"][:room]
     places = np.sort(draw.integers(0, len(text) + 1, len(words)))
     per_word = {
         "rationale": np.insert(np.zeros(len(text), bool), places, True),
@@ -151,11 +152,16 @@ def planted_words(
         The words that say the class, in the order of the text; and those that say the next class,
         which after the last one is the first.
     """
-    after = (label + 1) % classes
+    word = WORDS[label]
+    next_word = WORDS[(label + 1) % classes]
     if kind == "token":
-        return [WORDS[label]], [WORDS[after]]
+        return [word], [next_word]
     if kind == "ordered_pair":
-        return [WORDS[label], WORDS[after]], [WORDS[after], WORDS[label]]
+        return [word, next_word], [next_word, word]
     first = int(draw.integers(2))
-    second = first if label else 1 - first
-    return [CONTEXT[first], WORDS[second]], [CONTEXT[first], WORDS[1 - second]]
+    context = CONTEXT[first]
+    partner = WORDS[first]
+    stranger = WORDS[1 - first]
+    if label:
+        return [context, partner], [context, stranger]
+    return [context, stranger], [context, partner]

@@ -199,7 +199,8 @@ class _Encoder:
         if self.task is Task.SINGLE_LABEL:
             return numbers.flat, np.bincount(numbers.flat, minlength=len(self.classes))
         labels = np.zeros((len(part), len(self.classes)), np.float32)
-        labels[np.repeat(np.arange(len(part)), numbers.lengths), numbers.flat] = 1
+        row = np.repeat(np.arange(len(part)), numbers.lengths)
+        labels[row, numbers.flat] = 1
         return labels, labels.sum(0).astype(np.int64)
 
     def _class_numbers(self, names: Sequence[str]) -> Int[np.ndarray, " labels"]:

@@ -150,9 +150,12 @@ def _with_opening_marks(words: "Doc", start: int) -> int:
     spaCy leaves all punctuation to the sentence before. An opening mark that is glued to the word
     on its right, and not to the one on its left, opens the next sentence.
     """
-    while start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_:
+    while start >= 2:
+        mark = words[start - 1]
         left = words[start - 2]
-        if not left.whitespace_ and left.text not in OPENING:
+        is_opening = mark.text in OPENING and not mark.whitespace_
+        is_glued_to_the_left = not left.whitespace_ and left.text not in OPENING
+        if not is_opening or is_glued_to_the_left:
             break
         start -= 1
     return start

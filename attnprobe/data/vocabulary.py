@@ -92,7 +92,8 @@ def document_frequency(
     for start in range(0, len(offsets) - 1, size):
         bounds = offsets[start : start + size + 1]
         document = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        pairs = np.unique(document * count + words[bounds[0] : bounds[-1]])
+        word = words[bounds[0] : bounds[-1]]
+        pairs = np.unique(document * count + word)
         frequency += np.bincount(pairs % count, minlength=count)
     return frequency
 

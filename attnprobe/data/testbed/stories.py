@@ -50,12 +50,14 @@ def generate_stories(count: int, seed: int, hops: int = 1) -> Iterator[dict[str,
     ('where is the lantern ?', 'pantry', [3, 5])
     """
     longest = LONGEST_STORY[hops]
+    shortest = longest // 2
     for index in range(count):
         draw = stream(seed, f"story{hops}", index)
         questions: list[_Question] = []
         while not questions:  # a short story may have nothing to ask
             world = _World(draw)
-            for _ in range(longest // 2 + int(draw() * (longest - longest // 2 + 1))):
+            length = shortest + int(draw() * (longest - shortest + 1))
+            for _ in range(length):
                 world.happen()
             questions = world.questions(hops)
         question = questions[int(draw() * len(questions))]

@@ -184,7 +184,8 @@ def generate_transductions(
                 f"longer ones (data.source.longest)"
             )
         draw = stream(seed, f"transduction {kind}", index)
-        source = transduction.draw(draw, shortest + int(draw() * (longest - shortest + 1)))
+        length = shortest + int(draw() * (longest - shortest + 1))
+        source = transduction.draw(draw, length)
         target = transduction.make(source)
         fits = kind != "scan" or shortest <= len(target) <= longest
         if tuple(source) not in seen and fits:
