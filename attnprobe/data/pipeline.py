@@ -349,8 +349,9 @@ def check_texts(texts: object, *, of_words: bool = False) -> None:
         UserError: names the first text that is wrong.
     """
     expected = "expected a list of one or more texts, such as ['a fine film']"
-    is_list = isinstance(texts, Sequence | np.ndarray | pd.Series)
-    if not is_list or isinstance(texts, str | bytes) or not len(texts):
+    if isinstance(texts, str | bytes) or not isinstance(texts, Sequence | np.ndarray | pd.Series):
+        raise UserError(f"texts={texts!r:.60}: {expected}")
+    if not len(texts):
         raise UserError(f"texts={texts!r:.60}: {expected}")
     for number, text in enumerate(texts):
         parts = text if isinstance(text, list | tuple) else [text]

@@ -101,12 +101,12 @@ def _check_plant(kind: str, classes: int, lexicon: Lexicon) -> None:
 
 
 def _planted_row(
-    row: dict[str, Any],
+    row: dict[Any, Any],
     words: Int[np.ndarray, " planted"],
     next_words: Int[np.ndarray, " planted"],
     draw: np.random.Generator,
     limit: int | None,
-) -> dict[str, Any]:
+) -> dict[Any, Any]:
     """A row with words put into its text, at random places but in their order.
 
     Args:

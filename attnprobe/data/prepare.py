@@ -169,7 +169,7 @@ class _Encoder:
         labels, class_counts = self._labels(part)
         columns: dict[str, Any] = {"labels": labels}
         for name, kind in self.kinds.items():
-            absent = np.zeros(0, kind)
+            absent: np.ndarray = np.zeros(0, kind)
             columns[name] = Ragged.of([row.get(name, absent) for row in part["per_word"]], kind)
         if "question" in part:
             question = Ragged.of(part["question"], np.int32)
