@@ -245,8 +245,8 @@ class Columns(metaclass=Checked):
         if self.text2 is not None and self.question is not None:
             raise UserError(
                 f"data.text2={self.text2} and data.question={self.question} exclude each other: "
-                f"data.question is for models that answer questions (task=qa), data.text2 for those "
-                f"that read pairs (model=pretrained); set one to null"
+                f"data.question is for models that answer questions (task=qa), data.text2 for "
+                f"those that read pairs (model=pretrained); set one to null"
             )
         if (
             self.text2 is not None

@@ -472,7 +472,7 @@ def section_lines(name: str, section: Mapping[str, Any]) -> list[str]:
         name: the data set's name.
         section: its section of the manifest, with `notes` and `checks`.
 
-    >>> check = {"name": "test rows", "value": 12, "threshold": 100, "warns": True, "sentence": "12 test rows: few"}
+    >>> check = {"name": "test rows", "warns": True, "sentence": "12 test rows: few"}
     >>> section_lines("hotels", {"notes": ["hotels.csv: read as cp1252"], "checks": [check]})
     ['data hotels: hotels.csv: read as cp1252', 'warning: data hotels: 12 test rows: few']
     """

@@ -13,7 +13,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
 
 SPECIAL = -1
-"""`piece_word` of a special token, of a prompt, or of the text of a pair that is not attended to."""
+"""`piece_word` of a special token, a prompt, or the text of a pair that is not attended to."""
 TEXT = "{text}"
 SECOND = "{text2}"
 PLACEHOLDERS = (TEXT, SECOND)
@@ -253,8 +253,9 @@ class PieceReader:
         largest = ids.max(initial=0)
         if largest >= self.vocabulary_size:
             raise UserError(
-                f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {largest}, "
-                f"and the model knows {self.vocabulary_size}: take the tokenizer that belongs to it"
+                f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece "
+                f"{largest}, and the model knows {self.vocabulary_size}: take the tokenizer that "
+                f"belongs to it"
             )
 
         word = _words_of_pieces(

@@ -1,4 +1,4 @@
-"""Planted shortcuts: words that decide the label of any data, so that every label's reason is known.
+"""Planted shortcuts: words that decide the label of any data, so that its reason is known.
 
 After Bastings et al. 2022, "Will You Find These Shortcuts?", section 3. Every row gets a class at
 random, and words that say which: they are the rationale. The text around them is as it was and says

@@ -15,8 +15,10 @@ from attnprobe.core.settings import listed, nearest
 def canonical(value: Any) -> str | None:
     """A raw cell as text, so that 1, 1.0, "1" and "1.0" are one label; None for an empty cell.
 
-    >>> [canonical(value) for value in (1, 1.0, " 1 ", "1.0", "1.5", "v1.0", "pos", "", None, float("nan"))]
-    ['1', '1', '1', '1', '1.5', 'v1.0', 'pos', None, None, None]
+    >>> [canonical(value) for value in (1, 1.0, " 1 ", "1.0", "1.5", "v1.0", "pos")]
+    ['1', '1', '1', '1', '1.5', 'v1.0', 'pos']
+    >>> [canonical(value) for value in ("", None, float("nan"))]
+    [None, None, None]
     """
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None

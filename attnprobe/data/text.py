@@ -125,7 +125,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     tokenizer knows ("Dr.", "U.S.", initials) ends nothing, nor does an ellipsis, which may stand
     anywhere.
 
-    >>> [sentence.strip() for sentence in split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')]
+    >>> sentences = split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')
+    >>> [sentence.strip() for sentence in sentences]
     ['Dr. No left... "Why?"', 'she said.', '"Go on!"', '(He did.)']
     """
     from spacy.pipeline import Sentencizer
@@ -288,7 +289,8 @@ class TextRules(metaclass=Checked):
         rule `free_punctuation`, which keeps the last mark of a text, then keeps that of every
         sentence.
 
-    >>> TextRules(tokenizer="spacy", token_rules=("lower", "digits")).tokens("I don't  own 2 of them.")
+    >>> rules = TextRules(tokenizer="spacy", token_rules=("lower", "digits"))
+    >>> rules.tokens("I don't  own 2 of them.")
     ['i', 'do', "n't", 'own', 'qqq', 'of', 'them', '.']
     >>> TextRules(sentences="spacy").read("It rains. I stay in.")
     (['it', 'rains', '.', 'i', 'stay', 'in', '.'], [0, 0, 0, 1, 1, 1, 1])

@@ -54,12 +54,14 @@ def _words(text: str) -> tuple[str, ...]:
 
 ADJECTIVES = {
     +1: _words(
-        "good great superb moving charming clever funny witty fresh gripping brilliant lovely tender elegant graceful "
-        "wonderful delightful thrilling honest vivid smart warm rich sharp superior stirring playful radiant"
+        "good great superb moving charming clever funny witty fresh gripping brilliant "
+        "lovely tender elegant graceful wonderful delightful thrilling honest vivid "
+        "smart warm rich sharp superior stirring playful radiant"
     ),
     -1: _words(
-        "bad awful dreadful dull boring clumsy bland silly stale tedious terrible ugly cold sloppy lifeless horrible "
-        "annoying tiresome phony murky dumb limp thin blunt inferior numbing plodding drab"
+        "bad awful dreadful dull boring clumsy bland silly stale tedious terrible ugly "
+        "cold sloppy lifeless horrible annoying tiresome phony murky dumb limp thin "
+        "blunt inferior numbing plodding drab"
     ),
 }
 NOUNS = {
@@ -74,8 +76,8 @@ WHOLES = ("the film", "the movie", "the picture", "it", "this one", "the whole t
 ASPECTS = tuple(
     f"the {word}"
     for word in _words(
-        "acting plot script score cast pacing dialogue editing camerawork ending opening humor lighting direction "
-        "story soundtrack"
+        "acting plot script score cast pacing dialogue editing camerawork ending "
+        "opening humor lighting direction story soundtrack"
     )
 )
 COPULAS = ("was", "is", "felt", "seemed")
@@ -181,8 +183,7 @@ def generate_reviews(
     asides: float = 0.3,
     remarks: float = 0.4,
 ) -> Iterator[dict[str, Any]]:
-    """Short reviews of 6 to 40 tokens with their label and its rationale, as defined at the top of
-    this file.
+    """Short reviews of 6 to 40 tokens with their label and its rationale (see the module).
 
     Args:
         count: number of rows.

@@ -1,4 +1,4 @@
-"""Transductions: a source is made into a target whose every symbol is decided by one source word."""
+"""Transductions: a source is made into a target, each symbol of which one source word decides."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
