@@ -429,8 +429,8 @@ def _pair_inversions(
 
 
 def _most_inversions(
-    size: Int[Tensor, "*batch"], entries: Int[Tensor, "*batch"]
-) -> Float[Tensor, "*batch"]:
+    size: Int[Tensor, "*#batch"], entries: Int[Tensor, "*#batch"]
+) -> Float[Tensor, "*any"]:
     """The most inversions that two lists of `size` out of so many entries can have.
 
     Then as few entries as possible are in both, in opposite orders.

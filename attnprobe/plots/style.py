@@ -1,5 +1,7 @@
-"""One look for every figure: sized for a paper's text width, vector, fonts embedded, legible
-without colour vision."""
+"""One look for every figure.
+
+Sized for a paper's text width, vector, fonts embedded, legible without colour vision.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -26,12 +28,13 @@ TEXT_WIDTH = 6.3
 COLUMN_WIDTH = 3.03
 """Width of one of its two columns, which a figure of one panel fills."""
 LETTERS = 7.0
-"""Points of all letters but those of notes within a panel."""
+"""Size of all letters but those of notes within a panel, in points."""
 CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 """Okabe & Ito's palette: told apart with any colour vision, and in grey by lightness."""
 FOUND = "#E69F00"
+"""What the gradient adversary found, in every figure."""
 OPTIMUM = "#0072B2"
-"""What the gradient adversary found, and what the exact solver proved, in every figure."""
+"""What the exact solver proved, in every figure."""
 INK = "#222222"
 FAINT = "#8A8A8A"
 MISSING_GLYPH = "□"
@@ -49,8 +52,7 @@ _MEASURE = RendererAgg(8, 8, 720)
 
 @cache
 def fonts() -> tuple[str, ...]:
-    """Font families in the order in which they are asked for a character; only installed ones, so
-    nothing warns."""
+    """Installed font families, in the order in which they are searched for a character."""
     installed = set(get_font_names())
     return ("DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed))
 
@@ -89,34 +91,40 @@ def paper_style() -> Iterator[None]:
     """The settings for the length of a `with` block."""
     with mpl.rc_context():
         mpl.rcdefaults()  # a matplotlibrc in somebody's home must not change a figure
-        chosen: Any = SETTINGS | {
-            "font.family": list(fonts())
-        }  # newer matplotlib types each key by itself
-        mpl.rcParams.update(chosen)
+        settings: Any = SETTINGS | {"font.family": list(fonts())}  # newer matplotlib types each key
+        mpl.rcParams.update(settings)
         yield
 
 
 def new_figure(width: float = TEXT_WIDTH, height: float = 2.4) -> Figure:
-    """An empty figure outside pyplot, so that no window and no global state is left behind. Sizes
-    in inches."""
+    """An empty figure outside pyplot, so that no window and no global state is left behind.
+
+    Args:
+        width: in inches.
+        height: in inches.
+    """
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def drawable(text: str, families: Sequence[str] | None = None) -> str:
-    """The text with every character that cannot be drawn replaced: control characters by a space,
-    characters that no installed font has by `□` (else matplotlib would warn once per character)."""
+    """The text with every character that cannot be drawn replaced.
+
+    Control characters become a space, characters that no font has `□`; otherwise matplotlib would
+    warn once per character.
+
+    Args:
+        text: of any origin.
+        families: of the fonts; None: `fonts`.
+    """
     faces = [get_font(findfont(FontProperties(family=name))) for name in families or fonts()]
 
-    def shown(character: str) -> str:
+    def replaced(character: str) -> str:
         if not character.isprintable():
             return " "
-        return (
-            character
-            if any(face.get_char_index(ord(character)) for face in faces)
-            else MISSING_GLYPH
-        )
+        has_glyph = any(face.get_char_index(ord(character)) for face in faces)
+        return character if has_glyph else MISSING_GLYPH
 
-    return "".join(map(shown, text))
+    return "".join(map(replaced, text))
 
 
 def shorten(token: str) -> str:
@@ -134,15 +142,14 @@ def shorten(token: str) -> str:
 def class_names(run_dir: Path) -> list[str]:
     """The names of a run's classes, fit for a figure; none where it does not say."""
     try:
-        return [
-            drawable(shorten(name)) for name in read_json(run_dir / PIPELINE).get("classes", [])
-        ]
+        pipeline = read_json(run_dir / PIPELINE)
     except FileNotFoundError:
         return []
+    return [drawable(shorten(name)) for name in pipeline.get("classes", [])]
 
 
 def text_width(text: str, size: float) -> float:
-    """The width of a drawn text in points, at a size of letters in points."""
+    """The width of a drawn text, in points, with letters of a size in points."""
     font = FontProperties(family=list(fonts()), size=size)
     return float(_MEASURE.get_text_width_height_descent(text, font, False)[0]) / 10
 
@@ -152,8 +159,7 @@ NAMELESS = {
     "png": ("Software",),
     "svg": ("Date", "Creator"),
 }
-"""Metadata per format that would say date or version: without them the same figure gives the same
-bytes."""
+"""Metadata that names date or version: without it the same figure gives the same bytes."""
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
@@ -183,74 +189,66 @@ FEWEST_IN_BOX = 5
 
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(x, density) by a Gaussian kernel (Scott's bandwidth), cut at the smallest and largest value;
-    few or equal values are (themselves, 0)."""
+    """x and density by a Gaussian kernel (Scott's bandwidth), cut at both ends of the values.
+
+    Few or equal values are returned themselves, with a density of 0.
+    """
     if len(values) < FEWEST or np.ptp(values) < 1e-6:
         return values, np.zeros(1)
     x = np.linspace(values.min(), values.max(), 200)
     return x, scipy.stats.gaussian_kde(values)(x)
 
 
-def violin(axes: Axes, values: np.ndarray, at: float, height: float, colour: str) -> None:
-    """One horizontal violin of `values` [examples] around the vertical position `at`, `height` tall
-    at its widest: the `density`, a bar from the lower to the upper quartile, a dot at the median.
-    Fewer than `FEWEST` examples, or all equal, are drawn as points. NaN values are left out."""
+def violin(axes: Axes, values: np.ndarray, centre: float, height: float, colour: str) -> None:
+    """Draw a horizontal violin: the density, a bar between the quartiles, a dot at the median.
+
+    Fewer than `FEWEST` examples, or all equal, are drawn as points.
+
+    Args:
+        axes: that it is drawn on.
+        values: one per example; NaN is left out.
+        centre: vertical position.
+        height: at its widest.
+        colour: of all but the dot's inside.
+    """
     values = values[~np.isnan(values)]
     if len(values) == 0:
         return
     x, y = density(values)
-    if not y.any():
-        axes.plot(
-            values,
-            np.full(len(values), at),
-            "o",
-            ms=2.5,
-            mew=0,
-            alpha=0.6,
-            color=colour,
-            clip_on=False,
-        )
-    else:
+    if y.any():
         half = y / y.max() * height / 2
-        axes.fill_between(x, at - half, at + half, color=colour, alpha=0.4, linewidth=0)
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    axes.plot(
-        [low, high], [at, at], "-", lw=2.2, color=colour, solid_capstyle="butt", clip_on=False
-    )
-    axes.plot([middle], [at], "o", ms=3, mfc="white", mec=colour, mew=0.9, clip_on=False, zorder=4)
+        axes.fill_between(x, centre - half, centre + half, color=colour, alpha=0.4, linewidth=0)
+    else:
+        points = {"ms": 2.5, "mew": 0, "alpha": 0.6, "color": colour, "clip_on": False}
+        axes.plot(values, np.full(len(values), centre), "o", **points)
+
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+    bar = {"lw": 2.2, "color": colour, "solid_capstyle": "butt", "clip_on": False}
+    axes.plot([low, high], [centre, centre], "-", **bar)
+    dot = {"ms": 3, "mfc": "white", "mec": colour, "mew": 0.9, "clip_on": False, "zorder": 4}
+    axes.plot([median], [centre], "o", **dot)
 
 
-def box(axes: Axes, values: np.ndarray, at: float, width: float, colour: str) -> None:
-    """One vertical box of `values` [examples] at the horizontal position `at`: quartiles, median,
-    and whiskers from the 5th to the 95th percentile; fewer than `FEWEST_IN_BOX` are a median line
-    alone. NaN values are left out."""
+def box(axes: Axes, values: np.ndarray, centre: float, width: float, colour: str) -> None:
+    """Draw a vertical box: quartiles, median, whiskers from the 5th to the 95th percentile.
+
+    Fewer than `FEWEST_IN_BOX` examples are a median line alone.
+
+    Args:
+        axes: that it is drawn on.
+        values: one per example; NaN is left out.
+        centre: horizontal position.
+        width: of the box.
+        colour: of the lines.
+    """
     values = values[~np.isnan(values)]
     if len(values) == 0:
         return
-    bottom, low, middle, high, top = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
-    left = at - width / 2
-    right = at + width / 2
-    if len(values) < FEWEST_IN_BOX:
-        axes.plot(
-            [left, right],
-            [middle, middle],
-            "-",
-            lw=1.6,
-            color=colour,
-            solid_capstyle="butt",
-            zorder=5,
-        )
-        return
-    axes.plot([at, at], [bottom, top], "-", lw=0.8, color=colour, zorder=3)
-    axes.fill_between(
-        [left, right],
-        [low, low],
-        [high, high],
-        facecolor="white",
-        edgecolor=colour,
-        lw=0.9,
-        zorder=4,
-    )
-    axes.plot(
-        [left, right], [middle, middle], "-", lw=1.6, color=colour, solid_capstyle="butt", zorder=5
-    )
+    bottom, low, median, high, top = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
+    sides = [centre - width / 2, centre + width / 2]
+    if len(values) >= FEWEST_IN_BOX:
+        axes.plot([centre, centre], [bottom, top], "-", lw=0.8, color=colour, zorder=3)
+        inside = {"facecolor": "white", "edgecolor": colour, "lw": 0.9, "zorder": 4}
+        axes.fill_between(sides, [low, low], [high, high], **inside)
+    line = {"lw": 1.6, "color": colour, "solid_capstyle": "butt", "zorder": 5}
+    axes.plot(sides, [median, median], "-", **line)
