@@ -34,16 +34,13 @@ def marked(lengths, **facts):
 
 def measured(probe, subject):
     """Metric → what the probe measures on a subject, or on a readout."""
-    return {
-        one.metric: one
-        for one in probe.measure(subject, Draws(0, probe.name))
-        if isinstance(one, Measurement)
-    }
+    results = probe.measure(subject, Draws(0, probe.name))
+    return {result.metric: result for result in results if isinstance(result, Measurement)}
 
 
 def values(probe, subject):
     """Metric → its values."""
-    return {name: one.value for name, one in measured(probe, subject).items()}
+    return {name: result.value for name, result in measured(probe, subject).items()}
 
 
 def table(probe, metrics, *, data="yelp", model="hanconv"):

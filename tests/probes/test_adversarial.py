@@ -1,4 +1,5 @@
 import math
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,26 +15,32 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def measured(readout, **settings):
-    found = values(Adversarial(**{"steps": 60, "restarts": 3} | settings), readout)
-    return {name: value.double() for name, value in found.items()}
+    numbers = values(Adversarial(**{"steps": 60, "restarts": 3} | settings), readout)
+    return {name: value.double() for name, value in numbers.items()}
 
 
-def test_what_is_reported_is_true_of_the_attentions_that_are_reported():
+@pytest.mark.parametrize("name", ["found", "optimum"])
+def test_what_is_reported_is_true_of_the_attention_that_is_reported(name):
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
     result = measured(readout, epsilon=0.05)
-    for name in ("found", "optimum"):
-        attention = result[f"{name}_attention"]
-        torch.testing.assert_close(attention.sum(-1), torch.ones(3).double())
-        assert (attention[~readout.content] == 0).all()
-        torch.testing.assert_close(
-            result[f"{name}_jsd"], jensen_shannon(attention, readout.attention)
-        )
-        distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
-        torch.testing.assert_close(result[f"{name}_tvd"], distance)
-        assert (distance <= 0.05).all()
-        torch.testing.assert_close(result[f"max_attention_{name}"], attention.amax(-1))
-        changed = attention.argmax(-1) != readout.attention.argmax(-1)
-        assert torch.equal(result[f"top_token_changed_{name}"], changed.double())
+    attention = result[f"{name}_attention"]
+    torch.testing.assert_close(attention.sum(-1), torch.ones(3).double())
+    assert (attention[~readout.content] == 0).all()
+
+    jsd = jensen_shannon(attention, readout.attention)
+    torch.testing.assert_close(result[f"{name}_jsd"], jsd)
+    distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
+    torch.testing.assert_close(result[f"{name}_tvd"], distance)
+    assert (distance <= 0.05).all()
+
+    torch.testing.assert_close(result[f"max_attention_{name}"], attention.amax(-1))
+    changed = attention.argmax(-1) != readout.attention.argmax(-1)
+    assert torch.equal(result[f"top_token_changed_{name}"], changed.double())
+
+
+def test_the_reached_share_is_of_an_exact_optimum_with_two_classes():
+    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
+    result = measured(readout, epsilon=0.05)
     torch.testing.assert_close(result["reached_share"], result["found_jsd"] / result["optimum_jsd"])
     assert (result["is_exact"] == 1).all()
 
@@ -90,58 +97,59 @@ def test_without_restarts_only_the_exact_side_is_reported():
 def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
     probe = Adversarial(restarts=0, epsilon=0.05, curve=[0.2, 0.01])
-    (found,) = (
-        one for one in probe.measure(readout, Draws(0, "x")) if one.metric == "optimum_jsd_within"
+    (curve,) = (
+        result
+        for result in probe.measure(readout, Draws(0, "x"))
+        if result.metric == "optimum_jsd_within"
     )
-    assert found.step.tolist() == [0.01, 0.05, 0.2]
-    for place, epsilon in enumerate(found.step.tolist()):
-        torch.testing.assert_close(
-            found.value[:, place], measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"]
-        )
-    assert (found.value.diff(dim=-1) >= 0).all()
-    assert "optimum_jsd_within" not in measured(readout, restarts=0, curve=[])
-    three = toy_readout(toy_classifier(classes=3), toy_batch([4]))[1]
-    assert "optimum_jsd_within" not in measured(three, restarts=0)
+    assert curve.step.tolist() == [0.01, 0.05, 0.2]
+    for place, epsilon in enumerate(curve.step.tolist()):
+        optimum = measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"]
+        torch.testing.assert_close(curve.value[:, place], optimum)
+    assert (curve.value.diff(dim=-1) >= 0).all()
+
+
+@pytest.mark.parametrize(("classes", "settings"), [(2, {"curve": []}), (3, {})])
+def test_there_is_no_curve_without_tolerances_and_with_more_than_two_classes(classes, settings):
+    _, readout = toy_readout(toy_classifier(classes=classes, spread=4), toy_batch([6, 4]))
+    assert "optimum_jsd_within" not in measured(readout, restarts=0, **settings)
 
 
 def along(seeds=1, texts=40):
     """Farthest attentions that grow with ε; a third of the texts is at ln 2 from the start."""
-    rows = [
-        {
-            "run_id": f"r{seed}",
-            "experiment": "jain",
-            "data": "sst",
-            "model": "lstm",
-            "seed": seed,
-            "split": "test",
-            "probe": "adversarial",
-            "metric": "optimum_jsd_within",
-            "example_id": text,
-            "step": epsilon,
-            "value": np.log(2)
-            if text % 3 == 0
-            else min(np.log(2), 0.1 + epsilon * (text + 1) / 10),
-        }
-        for seed in range(seeds)
-        for text in range(texts)
-        for epsilon in (0.01, 0.05, 0.2)
-    ]
+    identity = {
+        "experiment": "jain",
+        "data": "sst",
+        "model": "lstm",
+        "split": "test",
+        "probe": "adversarial",
+        "metric": "optimum_jsd_within",
+    }
+    rows = []
+    for seed, text, epsilon in product(range(seeds), range(texts), (0.01, 0.05, 0.2)):
+        jsd = np.log(2) if text % 3 == 0 else min(np.log(2), 0.1 + epsilon * (text + 1) / 10)
+        run = {"run_id": f"r{seed}", "seed": seed, "example_id": text}
+        rows.append(identity | run | {"step": epsilon, "value": jsd})
     return pd.DataFrame(rows)
+
+
+def wilsons_interval(count, n):
+    z = 1.959964
+    middle = count + z**2 / 2
+    half = z * np.sqrt(count * (n - count) / n + z**2 / 4)
+    return [(middle - half) / (n + z**2), (middle + half) / (n + z**2)]
 
 
 def test_shares_along_epsilon_are_counted_with_wilsons_interval():
     table = along()
-    found = shares_along(table, 0.4)
-    assert found["epsilon"].tolist() == [0.01, 0.05, 0.2]
-    for row in found.to_dict("records"):
-        own = table.loc[table["step"] == row["epsilon"], "value"]
-        count = int((own <= 0.4).sum())
+    shares = shares_along(table, 0.4)
+    assert shares["epsilon"].tolist() == [0.01, 0.05, 0.2]
+    for row in shares.to_dict("records"):
+        jsd = table.loc[table["step"] == row["epsilon"], "value"]
+        count = int((jsd <= 0.4).sum())
         assert row["share"] == count / 40
-        z = 1.959964
-        middle = count + z**2 / 2
-        half = z * np.sqrt(count * (40 - count) / 40 + z**2 / 4)
-        ends = [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
-        assert [row["low"], row["high"]] == pytest.approx(ends)
-    pd.testing.assert_frame_equal(
-        shares_along(along(seeds=3), 0.4), found
-    )  # seeds are no further texts
+        assert [row["low"], row["high"]] == pytest.approx(wilsons_interval(count, 40))
+
+
+def test_seeds_are_no_further_texts_along_epsilon():
+    pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), shares_along(along(), 0.4))

@@ -17,43 +17,42 @@ def test_the_gradient_under_the_models_own_attention_is_its_gradient(classes):
     classifier = toy_classifier(spread=4, classes=classes)
     batch = toy_batch([6, 4], classes=classes)
     _, readout = toy_readout(classifier, batch)
-    own = readout.attention
-    other = readout.attention.flip(0)
-    found = gradients_under(classifier, batch, torch.stack([own, other]))
-    torch.testing.assert_close(
-        found[0], gradients(classifier, batch).embedding, rtol=1e-9, atol=1e-12
-    )
-    assert not torch.equal(found[1], found[0])
+    attentions = torch.stack([readout.attention, readout.attention.flip(0)])
+    gradient, flipped_gradient = gradients_under(classifier, batch, attentions)
+    expected = gradients(classifier, batch).embedding
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
+    assert not torch.equal(flipped_gradient, gradient)
 
 
 def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weight():
     classifier = toy_classifier("average", spread=4)
     batch = toy_batch([6, 4, 1])
     _, readout = toy_readout(classifier, batch)
-    found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0), chunk=16)[0]
+    attentions = readout.attention.unsqueeze(0)
+    (numbers,) = removals_under(classifier, batch, readout, attentions, chunk=16)
     for row, item in batch.content.nonzero().tolist():
         rest = readout.attention.clone()
         rest[row, item] = 0
         if rest[row].sum() == 0:
-            assert found[row, item].isnan()
+            assert numbers[row, item].isnan()
             continue
         rest[row] /= rest[row].sum()
-        apart = readout.distance(readout.predict(rest), readout.prediction())[row]
-        assert float(found[row, item]) == pytest.approx(float(apart), abs=1e-9)
-    assert (found.isnan() == erase_each(readout).divergence.isnan()).all()
+        distance = readout.distance(readout.predict(rest), readout.prediction())[row]
+        assert float(numbers[row, item]) == pytest.approx(float(distance), abs=1e-9)
+    assert (numbers.isnan() == erase_each(readout).divergence.isnan()).all()
 
 
 def test_with_context_the_shortened_text_is_encoded():
     classifier = toy_classifier(spread=4)
     batch = toy_batch([5])
     _, readout = toy_readout(classifier, batch)
-    found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0))[0, 0]
+    numbers = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0))[0, 0]
     text = classifier.without(batch, torch.tensor([0]), torch.tensor([3]))
     weights = readout.attention[:, [0, 1, 2, 4, 5, 6]]
     weights = weights / weights.sum(-1, keepdim=True)
-    other = classifier.outputs_from(text, classifier.inputs(text), weights).logits.softmax(-1)
-    expected = (other - readout.prediction()).abs().sum() / 2
-    assert float(found[3]) == pytest.approx(float(expected.detach()), abs=1e-12)
+    shortened = classifier.outputs_from(text, classifier.inputs(text), weights).logits.softmax(-1)
+    expected = (shortened - readout.prediction()).abs().sum() / 2
+    assert float(numbers[3]) == pytest.approx(float(expected.detach()), abs=1e-12)
 
 
 def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
@@ -64,32 +63,31 @@ def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
     assert best.tolist() == [
         [0.0, pytest.approx(0.4), pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4), 0.0]
     ]
-    top = kendall_tau(best, scores, content)
-    for order in torch.stack([torch.randperm(4) for _ in range(50)]):
-        other = attention.clone()
-        other[0, 1:5] = attention[0, 1:5][order]
-        assert kendall_tau(other, scores, content) <= top + 1e-6
+    highest = kendall_tau(best, scores, content)
+    for _ in range(50):
+        order = torch.randperm(4)
+        permuted = attention.clone()
+        permuted[0, 1:5] = attention[0, 1:5][order]
+        assert kendall_tau(permuted, scores, content) <= highest + 1e-6
 
 
 def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_so():
-    """Without context the gradient has the attention as a factor: τ of a random attention is far
-    above 0, and so is the null's, from which it is not told apart."""
+    """The skill of a random attention is about 0, though its τ with the gradient is far above 0.
+
+    Without context the gradient has the attention as a factor, and so has the null's.
+    """
     classifier = toy_classifier("average", spread=0.01)
     batch = toy_batch([20] * 60)
+    noise = Draws(3, "x").normal(1, batch.content, batch.example_id)[0]
+    attention = (2 * noise.masked_fill(~batch.content, -torch.inf)).softmax(-1)
     outputs, _ = toy_readout(classifier, batch)
-    random = (
-        Draws(3, "x")
-        .normal(1, batch.content, batch.example_id)[0]
-        .masked_fill(~batch.content, -torch.inf)
-    )
-    attention = (2 * random).softmax(-1)
     meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
     subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
-    found = {
-        name: value.double().mean()
-        for name, value in values(Agreement(removals=False), subject).items()
-    }
-    assert found["tau_gradient_own"] > 0.4
-    own, null, best = (found[f"tau_gradient_{kind}"] for kind in ("own", "null", "best"))
-    assert abs((own - null) / (best - null)) < 0.1
-    assert abs(found["tau_free_gradient"]) < 0.1
+
+    numbers = values(Agreement(removals=False), subject)
+    means = {name: value.double().mean() for name, value in numbers.items()}
+    tau = means["tau_gradient_own"]
+    null = means["tau_gradient_null"]
+    assert tau > 0.4
+    assert abs((tau - null) / (means["tau_gradient_best"] - null)) < 0.1
+    assert abs(means["tau_free_gradient"]) < 0.1

@@ -1,3 +1,6 @@
+from functools import cache
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -11,73 +14,86 @@ from tests.probes.tables import table, values
 NAMES = ["attention", "gradient_input", "random"]
 
 
-def test_every_pair_is_compared_as_scipy_does():
+@cache
+def compared():
+    """Texts of six, nine and one words, and how far every pair agrees on them."""
     subject = subject_of(lengths=[6, 9, 1], padding=2)
-    found = values(AgreementMatrix(NAMES, top=3), subject)
-    for first, second in (
-        ("attention", "gradient_input"),
-        ("attention", "random"),
-        ("gradient_input", "random"),
-    ):
-        for row in range(2):
-            there = subject.batch.content[row]
-            a, b = (
-                subject.scores(name)[row][there].abs().detach().numpy() for name in (first, second)
-            )
-            pair = f"{first}_and_{second}"
-            assert found[f"tau_{pair}"][row].item() == pytest.approx(
-                stats.kendalltau(a, b).statistic
-            )
-            assert found[f"weighted_tau_{pair}"][row].item() == pytest.approx(
-                stats.weightedtau(a, b).statistic
-            )
-            common = set(np.argsort(-a)[:3]) & set(np.argsort(-b)[:3])
-            assert found[f"top_overlap_{pair}"][row].item() == pytest.approx(len(common) / 3)
-        assert found[f"tau_{pair}"][2].isnan()
+    return subject, values(AgreementMatrix(NAMES, top=3), subject)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize(("first", "second"), list(combinations(NAMES, 2)))
+def test_every_pair_is_compared_as_scipy_does(first, second, row):
+    subject, numbers = compared()
+    content = subject.batch.content[row]
+    a = subject.scores(first)[row][content].abs().detach().numpy()
+    b = subject.scores(second)[row][content].abs().detach().numpy()
+    common = set(np.argsort(-a)[:3]) & set(np.argsort(-b)[:3])
+    expected = {
+        "tau": stats.kendalltau(a, b).statistic,
+        "weighted_tau": stats.weightedtau(a, b).statistic,
+        "top_overlap": len(common) / 3,
+    }
+    for metric, number in expected.items():
+        assert numbers[f"{metric}_{first}_and_{second}"][row].item() == pytest.approx(number)
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(NAMES, 2)))
+def test_the_tau_of_a_single_word_is_undefined(first, second):
+    _, numbers = compared()
+    assert numbers[f"tau_{first}_and_{second}"][2].isnan()
 
 
 def test_rank_biased_overlap_is_that_of_its_definition():
-    draw = torch.Generator().manual_seed(0)
-    a = torch.rand(5, 12, generator=draw).double()
-    b = torch.rand(5, 12, generator=draw).double()
+    generator = torch.Generator().manual_seed(0)
+    a = torch.rand(5, 12, generator=generator).double()
+    b = torch.rand(5, 12, generator=generator).double()
     mask = torch.arange(12) < torch.tensor([12, 7, 3, 1, 0])[:, None]
-    found = rank_biased_overlap(a, b, mask)
+    overlap = rank_biased_overlap(a, b, mask)
     for row, n in enumerate([12, 7, 3, 1]):
-        left, right = (np.argsort(-one[row, :n].numpy()) for one in (a, b))
-        terms = [len(set(left[:d]) & set(right[:d])) / d * 0.9**d for d in range(1, n + 1)]
+        order = np.argsort(-a[row, :n].numpy())
+        rival_order = np.argsort(-b[row, :n].numpy())
+        terms = [
+            len(set(order[:depth]) & set(rival_order[:depth])) / depth * 0.9**depth
+            for depth in range(1, n + 1)
+        ]
         expected = terms[-1] + 0.1 / 0.9 * sum(terms)
-        assert found[row].item() == pytest.approx(expected)
+        assert overlap[row].item() == pytest.approx(expected)
         assert rank_biased_overlap(a, a, mask)[row].item() == pytest.approx(1)
-    assert found[4].isnan()
+    assert overlap[4].isnan()
 
 
 def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_not():
-    found = values(AgreementMatrix(NAMES), subject_of(lengths=[30] * 40))
+    numbers = values(AgreementMatrix(NAMES), subject_of(lengths=[30] * 40))
     for metric in ("tau", "weighted_tau", "rbo", "top_overlap"):
-        torch.testing.assert_close(found[f"{metric}_ceiling_attention"], torch.ones(40).double())
+        torch.testing.assert_close(numbers[f"{metric}_ceiling_attention"], torch.ones(40).double())
     # 40 rows of 30: the standard error of the mean τ is 0.02
-    assert abs(found["tau_ceiling_random"].mean()) < 0.1
-    assert abs(found["tau_floor_attention"].mean()) < 0.1
-    assert found["tau_floor_attention"].abs().max() > 0
+    assert abs(numbers["tau_ceiling_random"].mean()) < 0.1
+    assert abs(numbers["tau_floor_attention"].mean()) < 0.1
+    assert numbers["tau_floor_attention"].abs().max() > 0
 
 
 def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():
-    ends = [
+    endings = [
         "attention_and_random",
         "floor_attention",
         "floor_random",
         "ceiling_attention",
         "ceiling_random",
     ]
-    metrics = {f"{kind}_{end}": [0.1 * at, 0.3] for kind in KINDS for at, end in enumerate(ends)}
-    found = agreement_table(table("agreement_matrix", metrics))
-    assert found["importance"].tolist() == [
+    metrics = {
+        f"{kind}_{ending}": [0.1 * number, 0.3]
+        for kind in KINDS
+        for number, ending in enumerate(endings)
+    }
+    numbers = agreement_table(table("agreement_matrix", metrics))
+    assert numbers["importance"].tolist() == [
         "attention",
         "attention",
         "random",
         "attention",
         "random",
     ]
-    assert found["against"][0] == "random"
-    assert found["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
-    assert list(found["n"]) == [2] * 5
+    assert numbers["against"][0] == "random"
+    assert numbers["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
+    assert list(numbers["n"]) == [2] * 5

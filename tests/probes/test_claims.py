@@ -10,34 +10,38 @@ COUNT = 40
 LENGTH = 20
 
 
-def needed(more, fewer, **others):
-    """Orders of an example that can flip: the first needs x more of the items than the second,
-    others as given."""
+def needed(more, fewer, **fixed):
+    """Orders of an example that can flip: the first needs x more of the items than the second.
+
+    The other orders need the share that is given for them.
+    """
 
     def metrics(x):
-        fractions = {more: 0.5 + x / 2, fewer: 0.5 - x / 2} | {
-            name: np.full(COUNT, at) for name, at in others.items()
-        }
-        return {f"removed_fraction_{name}": values for name, values in fractions.items()} | {
-            "never_flips": 0 * x
-        }
+        fractions = {more: 0.5 + x / 2, fewer: 0.5 - x / 2}
+        fractions |= {name: np.full(COUNT, share) for name, share in fixed.items()}
+        columns = {f"removed_fraction_{name}": values for name, values in fractions.items()}
+        return columns | {"never_flips": 0 * x}
 
     return metrics
 
 
 def counts(first, second):
-    """The first order needs fewer items than the second where x > 0; in every tenth text the other
-    way round."""
-    other = np.where(np.arange(COUNT) % 10, 1, -1)
+    """The first order needs fewer items than the second where x > 0.
+
+    In every tenth text it is the other way round.
+    """
+    sign = np.where(np.arange(COUNT) % 10, 1, -1)
     return lambda x: {
-        f"removed_count_{first}": 5 - other * np.sign(x),
+        f"removed_count_{first}": 5 - sign * np.sign(x),
         f"removed_count_{second}": 5 + 0 * x,
     }
 
 
 def skilled(statistic, x):
-    """Half of what there is to be gained at best, less 0.4 of it, and x: the smallest skill of
-    interest and x."""
+    """Half of what there is to be gained at best, less 0.4 of it, and x.
+
+    That is the smallest skill of interest and x.
+    """
     return {
         f"{statistic}_own": 0.25 + x,
         f"{statistic}_null": 0.2 + 0 * x,
@@ -45,9 +49,18 @@ def skilled(statistic, x):
     }
 
 
-def beyond_chance(own):
+def beyond_chance(metric):
     """Chance is 0.2: a tenth of what is beyond it, and x."""
-    return lambda x: {own: 0.28 + x, "rationale_share": 0.2 + 0 * x}
+    return lambda x: {metric: 0.28 + x, "rationale_share": 0.2 + 0 * x}
+
+
+def read_out(kind):
+    """What is read by attention's weights tells 0.01 and x more than by equal ones."""
+    return lambda x: {
+        f"readout_{kind}_attention": 0.51 + x,
+        f"readout_{kind}_equal": 0.5 + 0 * x,
+        "readout_weight": 1 + 0 * x,
+    }
 
 
 # claim → the metrics of examples in which the claim's number is above its threshold as far as x is
@@ -103,14 +116,8 @@ CASES = {
     },
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
-    **{
-        ("readouts", f"{kind}_by_weight_tell_more"): lambda x, kind=kind: {
-            f"readout_{kind}_attention": 0.51 + x,
-            f"readout_{kind}_equal": 0.5 + 0 * x,
-            "readout_weight": 1 + 0 * x,
-        }
-        for kind in ("states", "words")
-    },
+    ("readouts", "states_by_weight_tell_more"): read_out("states"),
+    ("readouts", "words_by_weight_tell_more"): read_out("words"),
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
     ("plausibility", "gradient_is_more_plausible"): lambda x: {
@@ -148,7 +155,7 @@ CASES = {
 }
 
 
-def found(probe, metrics, name):
+def finding_of(probe, metrics, name):
     """What becomes of one claim."""
     claims = tuple(claim for claim in readings()[probe].claims if claim.name == name)
     findings = put_to_test(claims, table(probe, metrics))
@@ -162,7 +169,7 @@ def found(probe, metrics, name):
 def test_a_claim_holds_fails_or_stays_undecided(probe, name, centre, verdict):
     half = np.linspace(0.01, 0.14, COUNT // 2)
     x = np.concatenate([half, -half]) + centre
-    finding = found(probe, CASES[probe, name](x), name)
+    finding = finding_of(probe, CASES[probe, name](x), name)
     within = finding.claim.smallest >= 0.15 or (probe, name) == (
         "permutation",
         "permuting_moves_the_prediction",
@@ -177,21 +184,37 @@ def test_a_claim_holds_fails_or_stays_undecided(probe, name, centre, verdict):
 def test_the_class_with_the_fewest_words_that_decide_counts(bare, value):
     decided = np.arange(COUNT) % 4 // 3  # a class of a quarter of the texts
     metrics = {"swap_bound": np.where(decided == 1, bare, 0.9), "predicted_class": 1.0 * decided}
-    evidence = found("swaps", metrics, "every_class_has_such_words").evidence
+    evidence = finding_of("swaps", metrics, "every_class_has_such_words").evidence
     assert evidence.value == value
     assert bare > 0.1 or evidence.n == COUNT // 4
 
 
+def metrics_of(probe, name):
+    """The metrics of a claim's case, about as often above its threshold as below."""
+    metrics = CASES[probe, name](np.linspace(-0.1, 0.1, COUNT))
+    return metrics | {"content_length": np.full(COUNT, LENGTH)}
+
+
+NOT_NEEDED = ("content_length", "removed_fraction_ignored", "tau_ceiling")
+NEEDED = [
+    (probe, name, metric)
+    for probe, name in CASES
+    for metric in metrics_of(probe, name)
+    if metric not in NOT_NEEDED
+]
+
+
+@pytest.mark.parametrize(("probe", "name", "metric"), NEEDED, ids=lambda word: word)
+def test_a_claim_without_one_of_its_metrics_is_not_made(probe, name, metric):
+    metrics = metrics_of(probe, name)
+    del metrics[metric]
+    assert finding_of(probe, metrics, name) is None
+
+
 @pytest.mark.parametrize(("probe", "name"), CASES, ids=lambda word: word)
-def test_a_claim_without_its_numbers_is_not_made(probe, name):
-    metrics = CASES[probe, name](np.linspace(-0.1, 0.1, COUNT)) | {
-        "content_length": np.full(COUNT, LENGTH)
-    }
-    for left_out in metrics:
-        if left_out not in ("content_length", "removed_fraction_ignored", "tau_ceiling"):
-            kept = {metric: values for metric, values in metrics.items() if metric != left_out}
-            assert found(probe, kept, name) is None
-    assert found(probe, {metric: np.full(COUNT, NAN) for metric in metrics}, name) is None
+def test_a_claim_without_a_number_is_not_made(probe, name):
+    metrics = {metric: np.full(COUNT, NAN) for metric in metrics_of(probe, name)}
+    assert finding_of(probe, metrics, name) is None
 
 
 @pytest.mark.parametrize(
@@ -199,7 +222,8 @@ def test_a_claim_without_its_numbers_is_not_made(probe, name):
 )
 def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
     reading = readings()[probe]
-    assert {claim.name for claim in reading.claims} == {name for of, name in CASES if of == probe}
+    tested = {name for owner, name in CASES if owner == probe}
+    assert {claim.name for claim in reading.claims} == tested
     assert len({claim.name for claim in reading.claims}) == len(reading.claims)
     assert reading.title
     assert 2 <= reading.about.count(". ") + reading.about.count("? ") + 1 <= 10
@@ -207,17 +231,16 @@ def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
 
 
 def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it_needs_everything():
-    counts = {"attention": [4, 4, NAN], "random": [8, NAN, NAN], "optimal": [2, 2, NAN]}
-    metrics = {
-        name: np.tile(values, 10) for name, values in erased(np.full(3, 16), **counts).items()
-    }
-    evidence = found("erasure", metrics, "attention_beats_random").evidence
+    texts = erased(np.full(3, 16), attention=[4, 4, NAN], random=[8, NAN, NAN], optimal=[2, 2, NAN])
+    metrics = {name: np.tile(values, 10) for name, values in texts.items()}
+    evidence = finding_of("erasure", metrics, "attention_beats_random").evidence
     assert evidence.n == 20
     assert evidence.value == pytest.approx(((8 - 4) / 16 + (16 - 4) / 16) / 2)
     # (8/16 + 2/16)/2 − 4/16 and (16/16 + 2/16)/2 − 4/16
-    evidence = found("erasure", metrics, "attention_closer_to_optimal_than_to_random").evidence
+    evidence = finding_of("erasure", metrics, "attention_closer_to_optimal_than_to_random").evidence
     assert evidence.value == pytest.approx((1 / 16 + 5 / 16) / 2)
-    assert found("erasure", metrics, "attention_needs_no_more_than_the_optimum").evidence.value == 0
+    evidence = finding_of("erasure", metrics, "attention_needs_no_more_than_the_optimum").evidence
+    assert evidence.value == 0
 
 
 @pytest.mark.parametrize(
@@ -268,44 +291,47 @@ def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it
     ],
 )
 def test_numbers_of_claims_by_hand(probe, name, metrics, value, n):
-    evidence = found(probe, metrics, name).evidence
+    evidence = finding_of(probe, metrics, name).evidence
     assert (evidence.value, evidence.n) == (pytest.approx(value), n)
 
 
-def test_that_no_other_attention_was_found_is_no_pass():
-    far = np.full(COUNT, 0.6)
-    near = np.full(COUNT, 0.3)
-    name = "no_other_attention_exists"
-    assert (
-        found("adversarial", {"optimum_jsd": near, "upper_bound": near}, name).verdict == "meets"
-    )  # proved
-    bracketed = found("adversarial", {"optimum_jsd": near, "upper_bound": far}, name)
-    assert bracketed.verdict == "cannot decide"
-    assert bracketed.evidence.value == 1
-    assert found("adversarial", {"optimum_jsd": far, "upper_bound": far}, name).verdict == "fails"
+@pytest.mark.parametrize(
+    ("optimum", "bound", "verdict"),
+    [(0.3, 0.3, "meets"), (0.3, 0.6, "cannot decide"), (0.6, 0.6, "fails")],
+    ids=["proved", "bracketed", "refuted"],
+)
+def test_that_no_other_attention_was_found_is_no_pass(optimum, bound, verdict):
+    metrics = {"optimum_jsd": np.full(COUNT, optimum), "upper_bound": np.full(COUNT, bound)}
+    assert finding_of("adversarial", metrics, "no_other_attention_exists").verdict == verdict
+
+
+def test_an_optimum_that_is_only_bracketed_counts_at_its_best():
+    metrics = {"optimum_jsd": np.full(COUNT, 0.3), "upper_bound": np.full(COUNT, 0.6)}
+    assert finding_of("adversarial", metrics, "no_other_attention_exists").evidence.value == 1
 
 
 def test_where_nothing_moves_the_prediction_no_pointing_is_asked_for():
-    flat = {
-        f"word_distance_{kind}": np.full(COUNT, 0.003) + np.linspace(0, 1e-3, COUNT)
-        for kind in ("own", "null")
+    flat = np.full(COUNT, 0.003) + np.linspace(0, 1e-3, COUNT)
+    metrics = {
+        "word_distance_own": flat,
+        "word_distance_null": flat,
+        "word_distance_best": np.full(COUNT, 0.01),
     }
-    finding = found(
-        "skill", flat | {"word_distance_best": np.full(COUNT, 0.01)}, "top_word_decides"
-    )
+    finding = finding_of("skill", metrics, "top_word_decides")
     assert finding.verdict == "not informative"
     assert finding.evidence.unasked == "nothing it could point at moves the prediction by 0.02"
 
 
-def test_no_agreement_is_asked_of_measures_that_do_not_agree_with_each_other():
+@pytest.mark.parametrize(("ceiling", "verdict"), [(0.1, "not informative"), (0.5, "meets")])
+def test_no_agreement_is_asked_of_measures_that_do_not_agree_with_each_other(ceiling, verdict):
     x = np.linspace(0.1, 0.3, COUNT)
-    for ceiling, verdict in ((0.1, "not informative"), (0.5, "meets")):
-        metrics = skilled("tau_gradient", x) | {"tau_ceiling": ceiling + 0.1 * x}
-        assert found("agreement", metrics, "agrees_with_gradient").verdict == verdict
+    metrics = skilled("tau_gradient", x) | {"tau_ceiling": ceiling + 0.1 * x}
+    assert finding_of("agreement", metrics, "agrees_with_gradient").verdict == verdict
 
 
 def test_seeds_are_no_further_examples():
-    one, other = (table("permutation", {"median_tvd": np.full(COUNT, at)}) for at in (0.1, 0.3))
-    both = pd.concat([one, other.assign(seed=1, run_id="another")])
-    (finding,) = put_to_test(readings()["permutation"].claims, both)
+    first = table("permutation", {"median_tvd": np.full(COUNT, 0.1)})
+    second = table("permutation", {"median_tvd": np.full(COUNT, 0.3)})
+    runs = pd.concat([first, second.assign(seed=1, run_id="another")])
+    (finding,) = put_to_test(readings()["permutation"].claims, runs)
     assert (finding.evidence.value, finding.evidence.n) == (pytest.approx(0.2), COUNT)

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,7 @@ WORDS = [
     "<UNK>",
     "<SOS>",
     "<EOS>",
-    *(w for w in ("the", "film", "not", "--", "good") for _ in range(6)),
+    *np.repeat(["the", "film", "not", "--", "good"], 6).tolist(),
 ][:30]
 IMPORTANCES = ["attention", "random", "gradient_input", "leave_one_out"]
 PROBES = sorted(set(built_in.probes()) - {"teacher", "novelty", "readouts", "sites", "swaps"})
@@ -44,18 +45,25 @@ def texts_of(probe, classifier, batch):
     # in float64 throughout, so that the comparison can be sharp
     exact = {"leave_one_out": LeaveOneOut(tolerance=1e-7)}
     subject = Subject(classifier, batch, *toy_readout(classifier, batch), WORDS, exact)
-    found = {}
-    for one in probe.examine(subject, Draws(0, probe.name)):
-        if isinstance(one, Measurement):
-            value = one.value.detach().double().reshape(len(batch), -1)
-            step = (
-                torch.zeros_like(value) if one.step is None else one.step.double().expand_as(value)
-            )
-            found[one.metric, one.site] = [
-                {at: number for at, number in zip(*row, strict=True) if not math.isnan(at)}
-                for row in zip(step.tolist(), value.tolist(), strict=True)
-            ]
-    return found
+    results = probe.examine(subject, Draws(0, probe.name))
+    return {
+        (result.metric, result.site): numbers_by_step(result, len(batch))
+        for result in results
+        if isinstance(result, Measurement)
+    }
+
+
+def numbers_by_step(measurement, count):
+    """Of each text the numbers by their steps, without those that have none."""
+    value = measurement.value.detach().double().reshape(count, -1)
+    step = torch.zeros_like(value)
+    if measurement.step is not None:
+        step = measurement.step.double().expand_as(value)
+    texts = []
+    for steps, numbers in zip(step.tolist(), value.tolist(), strict=True):
+        pairs = zip(steps, numbers, strict=True)
+        texts.append({place: number for place, number in pairs if not math.isnan(place)})
+    return texts
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -64,18 +72,18 @@ def test_batch_and_padding_change_no_number(name):
     near = NEAR.get(name, 1e-10)
     classifier = toy_classifier(classes=3, spread=4)
     batch = marked(LENGTHS, classes=3)
-    expected, wide = (
-        texts_of(probe, classifier, some) for some in (batch, marked(LENGTHS, classes=3, padding=4))
-    )
-    assert any(any(one) for one in expected.values())
+    expected = texts_of(probe, classifier, batch)
+    padded = texts_of(probe, classifier, marked(LENGTHS, classes=3, padding=4))
+    assert any(any(texts) for texts in expected.values())
     if set(DESCRIPTION) <= set(probe.metrics):
         assert expected["content_length", ""] == [{0: length} for length in LENGTHS]
         assert expected["max_attention", ""][-1] == {0: pytest.approx(1)}  # of one word
     for row in range(len(LENGTHS)):
-        alone = texts_of(probe, classifier, rows_of(batch, [row]))
+        single = texts_of(probe, classifier, rows_of(batch, [row]))
         for metric, texts in expected.items():
-            for other in (wide[metric][row], alone[metric][0]):
-                assert other == pytest.approx(texts[row], abs=near, rel=near, nan_ok=True), metric
+            numbers = pytest.approx(texts[row], abs=near, rel=near, nan_ok=True)
+            assert padded[metric][row] == numbers, metric
+            assert single[metric][0] == numbers, metric
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ def test_a_probe_of_other_texts_is_refused_without_a_run(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, one in built_in.probes().items() if one.one_decision)
+    "name", sorted(name for name, probe in built_in.probes().items() if probe.one_decision)
 )
 def test_several_labels_have_no_decision_to_flip(name):
     with pytest.raises(UserError, match="leave it out"):

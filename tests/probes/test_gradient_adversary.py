@@ -22,7 +22,7 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
     batch = toy_batch([6, 9, 4])
     outputs, readout = toy_readout(classifier, batch)
     start = start_for(readout)
-    found = search_adversary(readout, start, epsilon=epsilon, steps=120)
+    adversary = search_adversary(readout, start, epsilon=epsilon, steps=120)
     attention, tvd = reference.adversary(
         classifier,
         outputs.hidden,
@@ -35,9 +35,9 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
     jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(
         tvd > epsilon, 0
     )
-    torch.testing.assert_close(found.jsd, jsd.amax(1), atol=1e-6, rtol=0)
-    torch.testing.assert_close(found.feasible, (tvd <= epsilon).double().mean(1))
-    assert (found.tvd <= epsilon).all()
+    torch.testing.assert_close(adversary.jsd, jsd.amax(1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(adversary.feasible, (tvd <= epsilon).double().mean(1))
+    assert (adversary.tvd <= epsilon).all()
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -52,14 +52,16 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
         decode=lambda attention: classifier.decoder.decode(outputs.hidden, attention),
     )
     logits = start_for(linear).masked_fill(~linear.content, OUTSIDE)
-    by_hand, by_autograd, without = (
-        objective_gradient(
+
+    def gradient(readout, penalty):
+        return objective_gradient(
             logits, readout, linear.prediction(), epsilon=0.001, penalty=penalty, diversity=1.0
         )
-        for readout, penalty in ((linear, 500.0), (generic, 500.0), (linear, 0.0))
-    )
-    torch.testing.assert_close(by_hand, by_autograd)
-    assert (by_hand - without).abs().sum() > 0
+
+    derived = gradient(linear, penalty=500.0)
+    without = gradient(linear, penalty=0.0)
+    torch.testing.assert_close(derived, gradient(generic, penalty=500.0))
+    assert (derived - without).abs().sum() > 0
 
 
 @pytest.mark.parametrize("restarts", [1, 2, 5, 40])
@@ -82,15 +84,17 @@ def test_any_number_of_restarts_follows_the_objective_gradient_the_objective_as_
     )
 
     free = start.double().requires_grad_()
-    wide = replace(
+    doubled = replace(
         readout,
         attention=readout.attention.double(),
         position_logits=readout.position_logits.double(),
     )
-    attention = free.masked_fill(~wide.content, -torch.inf).softmax(-1)
-    away = jensen_shannon(attention, wide.attention).sum()
+    attention = free.masked_fill(~doubled.content, -torch.inf).softmax(-1)
+    away = jensen_shannon(attention, doubled.attention).sum()
     pairs = jensen_shannon(attention.unsqueeze(0), attention.unsqueeze(1)).sum() / restarts**2
-    excess = (wide.distance(wide.predict(attention), wide.prediction()) - 0.01).relu().sum()
+    excess = (
+        (doubled.distance(doubled.predict(attention), doubled.prediction()) - 0.01).relu().sum()
+    )
     (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
     tolerance = (
         {"atol": 1e-12, "rtol": 1e-9}
@@ -105,14 +109,16 @@ def test_batch_and_padding_change_no_number_after_500_steps():
     batch = toy_batch([5, 9, 2])
     padded = toy_batch([5, 9, 2], padding=4)
 
-    def search(these):
-        readout = toy_readout(classifier, these)[1]
+    def search(texts):
+        readout = toy_readout(classifier, texts)[1]
         return search_adversary(readout, start_for(readout), epsilon=0.01)
 
     expected = search(batch)
-    wide = search(padded)
-    torch.testing.assert_close(wide.jsd, expected.jsd, atol=1e-6, rtol=0)
-    torch.testing.assert_close(wide.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
+    padded_result = search(padded)
+    torch.testing.assert_close(padded_result.jsd, expected.jsd, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        padded_result.attention[:, :11], expected.attention, atol=1e-6, rtol=0
+    )
     for row in range(3):
         torch.testing.assert_close(
             search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0
@@ -123,7 +129,7 @@ def test_no_feasible_restart_leaves_the_original():
     classifier = toy_classifier(spread=30)
     batch = toy_batch([6, 8])
     _, readout = toy_readout(classifier, batch)
-    found = search_adversary(readout, start_for(readout), epsilon=0.0, steps=0)
-    assert (found.feasible == 0).all()
-    assert torch.equal(found.attention, readout.attention)
-    assert (found.jsd == 0).all()
+    adversary = search_adversary(readout, start_for(readout), epsilon=0.0, steps=0)
+    assert (adversary.feasible == 0).all()
+    assert torch.equal(adversary.attention, readout.attention)
+    assert (adversary.jsd == 0).all()

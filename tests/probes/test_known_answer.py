@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -37,74 +38,106 @@ def test_every_changed_text_is_decided_as_one_made_by_hand(encoder):
     classifier = toy_classifier(encoder, spread=6)
     with torch.no_grad():  # half of the texts are decided one way
         classifier.decoder.output.bias -= classifier(batch).logits[:, 1].median()
-    _, found = measured(classifier, batch)
+    _, numbers = measured(classifier, batch)
     decided = set()
     for row in range(len(batch)):
-        words = batch.ids[row][batch.content[row]]
+        content = batch.content[row]
+        words = batch.ids[row][content]
+        mark = batch.rationale[row][content]
         label = int(batch.labels[row])
-        mark = batch.rationale[row][batch.content[row]]
         texts = {
             "correct": (words, label),
-            "correct_contradicted": (batch.counterfactual[row][batch.content[row]], 1 - label),
+            "correct_contradicted": (batch.counterfactual[row][content], 1 - label),
             "correct_without": (words[~mark], label),
             "correct_alone": (words[mark], label),
         }
-        for metric, (ids, right) in texts.items():
+        for metric, (ids, expected) in texts.items():
             decision = int(classifier(text_of(ids.tolist())).logits.argmax())
-            assert float(found[metric][row]) == float(decision == right), metric
+            assert float(numbers[metric][row]) == float(decision == expected), metric
             decided.add((metric, decision))
     assert len(decided) > 4  # both decisions occur, so that a wrong label would show
 
 
-def test_rightness_at_both_levels_against_loops():
+@cache
+def without_context():
+    """Three marked texts as a model without context reads them, and what is measured."""
     batch = marked([6, 9, 5])
-    classifier = toy_classifier("average", spread=4)
-    subject, found = measured(classifier, batch)
-    for row in range(3):
-        there = batch.content[row]
-        weights = subject.readout.attention[row][there].numpy()
-        mark = batch.rationale[row][there].numpy()
-        chance = mark.mean()
-        top = np.argsort(-weights)[: mark.sum()]
-        assert float(found["chance"][row]) == pytest.approx(chance)
-        assert float(found["mass_on_rationale"][row]) == pytest.approx(weights[mark].sum() - chance)
-        assert float(found["precision_on_rationale"][row]) == pytest.approx(
-            mark[top].mean() - chance
-        )
-        assert float(found["auprc_on_rationale"][row]) == pytest.approx(
-            average_precision_score(mark, weights) - chance
-        )
-        logits = subject.readout.position_logits[row][there].numpy()
-        decided = int((weights @ logits).argmax())
-        margin = logits[:, decided] - logits[:, 1 - decided]
-        size = np.abs(weights * (margin - margin.mean()))
-        common = np.minimum(weights, size / size.sum()).sum()
-        assert float(found["state_mass_agreement"][row]) == pytest.approx(common)
-        assert float(found["state_rank_agreement"][row]) == pytest.approx(
-            kendalltau(weights, size).statistic
-        )
+    subject, numbers = measured(toy_classifier("average", spread=4), batch)
+    return subject, numbers
 
 
-def test_which_states_know_the_reason_against_a_loop():
-    batch = marked([6, 9, 5])
-    classifier = toy_classifier("average", spread=4)
-    subject, found = measured(classifier, batch)
-    for row in range(3):
-        there = batch.content[row]
-        changed = text_of(batch.counterfactual[row][there].tolist())
-        with torch.no_grad():
-            other = (
-                classifier.readout(changed, classifier(changed)).position_logits[0, 1:-1].numpy()
-            )
-        moved = other - subject.readout.position_logits[row][there].numpy()
-        change = moved.max(-1) - moved.min(-1)
-        assert (
-            (change > 1e-9) == batch.rationale[row][there].numpy()
-        ).all()  # without context no other state changes
-        weights = subject.readout.attention[row][there].numpy()
-        expected = {"own": weights @ change, "null": change.mean(), "best": change.max()}
-        for kind, value in expected.items():
-            assert float(found[f"state_change_{kind}"][row]) == pytest.approx(value)
+@pytest.mark.parametrize("row", range(3))
+def test_rightness_about_words_against_numpy(row):
+    subject, numbers = without_context()
+    content = subject.batch.content[row]
+    weights = subject.readout.attention[row][content].numpy()
+    mark = subject.batch.rationale[row][content].numpy()
+    top = np.argsort(-weights)[: mark.sum()]
+    chance = mark.mean()
+    expected = {
+        "chance": chance,
+        "mass_on_rationale": weights[mark].sum() - chance,
+        "precision_on_rationale": mark[top].mean() - chance,
+        "auprc_on_rationale": average_precision_score(mark, weights) - chance,
+    }
+    for metric, number in expected.items():
+        assert float(numbers[metric][row]) == pytest.approx(number)
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_rightness_about_states_against_numpy(row):
+    subject, numbers = without_context()
+    content = subject.batch.content[row]
+    weights = subject.readout.attention[row][content].numpy()
+    logits = subject.readout.position_logits[row][content].numpy()
+    decided = int((weights @ logits).argmax())
+    margin = logits[:, decided] - logits[:, 1 - decided]
+    size = np.abs(weights * (margin - margin.mean()))
+    common = np.minimum(weights, size / size.sum()).sum()
+    assert float(numbers["state_mass_agreement"][row]) == pytest.approx(common)
+    tau = kendalltau(weights, size).statistic
+    assert float(numbers["state_rank_agreement"][row]) == pytest.approx(tau)
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_which_states_know_the_reason_against_numpy(row):
+    subject, numbers = without_context()
+    classifier = subject.classifier
+    content = subject.batch.content[row]
+    contradicted = text_of(subject.batch.counterfactual[row][content].tolist())
+    with torch.no_grad():
+        readout = classifier.readout(contradicted, classifier(contradicted))
+    logits = readout.position_logits[0, 1:-1].numpy()
+    moved = logits - subject.readout.position_logits[row][content].numpy()
+    change = moved.max(-1) - moved.min(-1)
+    # without context no other state changes
+    assert ((change > 1e-9) == subject.batch.rationale[row][content].numpy()).all()
+    weights = subject.readout.attention[row][content].numpy()
+    expected = {"own": weights @ change, "null": change.mean(), "best": change.max()}
+    for kind, value in expected.items():
+        assert float(numbers[f"state_change_{kind}"][row]) == pytest.approx(value)
+
+
+def relay(monkeypatch, attention):
+    """A model whose first state has the second word's vector, and two texts with one reason."""
+    monkeypatch.setitem(ENCODERS, "relay", RelayEncoder)
+    monkeypatch.setitem(ATTENTIONS, "built", attention)
+    batch = marked([4, 4])
+    batch.rationale[:, 4] = False
+    batch.counterfactual[:, 4] = batch.ids[:, 4]
+    return toy_classifier("relay", "built"), batch
+
+
+def test_a_relay_swaps_the_states_of_the_first_words_where_a_reason_is_marked(monkeypatch):
+    classifier, batch = relay(monkeypatch, FirstAttention)
+    vectors = classifier.embedding(batch.ids)
+    states = classifier(batch).hidden
+    torch.testing.assert_close(states[:, 1], vectors[:, 2])
+    torch.testing.assert_close(states[:, 2], vectors[:, 1])
+    torch.testing.assert_close(states[:, 3:], vectors[:, 3:])
+    # the null: nothing decides, and nothing moves
+    unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
+    torch.testing.assert_close(classifier(unmarked).hidden, vectors)
 
 
 @pytest.mark.parametrize(
@@ -113,36 +146,21 @@ def test_which_states_know_the_reason_against_a_loop():
 def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(
     attention, weight, monkeypatch
 ):
-    monkeypatch.setitem(ENCODERS, "relay", RelayEncoder)
-    monkeypatch.setitem(ATTENTIONS, "built", attention)
-    classifier = toy_classifier("relay", "built")
-    batch = marked([4, 4])
-    batch.rationale[:, 4] = False
-    batch.counterfactual[:, 4] = batch.ids[:, 4]
-    vectors = classifier.embedding(batch.ids)
-    states = classifier(batch).hidden
-    torch.testing.assert_close(states[:, 1], vectors[:, 2])
-    torch.testing.assert_close(states[:, 2], vectors[:, 1])
-    torch.testing.assert_close(states[:, 3:], vectors[:, 3:])
-    unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
-    torch.testing.assert_close(
-        classifier(unmarked).hidden, vectors
-    )  # the null: nothing decides, and nothing moves
-    found = measured(classifier, batch)[1]
-    torch.testing.assert_close(found["state_change_own"], weight * found["state_change_best"])
-    torch.testing.assert_close(found["state_change_null"], found["state_change_best"] / 4)
-    # exclusive by construction: the one state that knows outweighs all others, and where two know
-    # it is not
-    alone = torch.tensor([[[0.0, 0], [4, -4], [-1, 1], [-1, 1], [-1, 1], [0, 0]]]).double()
+    classifier, batch = relay(monkeypatch, attention)
+    _, numbers = measured(classifier, batch)
+    torch.testing.assert_close(numbers["state_change_own"], weight * numbers["state_change_best"])
+    torch.testing.assert_close(numbers["state_change_null"], numbers["state_change_best"] / 4)
+
+
+def test_attention_is_exclusive_where_one_state_outweighs_all_others_and_not_where_two_know():
+    exclusive = torch.tensor([[[0.0, 0], [4, -4], [-1, 1], [-1, 1], [-1, 1], [0, 0]]]).double()
+    two = exclusive.clone()
+    two[:, 2] = exclusive[:, 1]
     weights = torch.tensor([[0, 0.95, 0.05 / 3, 0.05 / 3, 0.05 / 3, 0]]).double()
-    content = batch.content[:1]
-    two = alone.clone()
-    two[:, 2] = alone[:, 1]
-    far = [
-        farthest_attention(weights, logits, content, epsilon=0.01).jsd.item()
-        for logits in (alone, two)
-    ]
-    assert far[0] < 0.3 < 0.5 < far[1]
+    content = marked([4, 4]).content[:1]
+    jsd = farthest_attention(weights, exclusive, content, epsilon=0.01).jsd.item()
+    jsd_of_two = farthest_attention(weights, two, content, epsilon=0.01).jsd.item()
+    assert jsd < 0.3 < 0.5 < jsd_of_two
 
 
 def test_what_is_not_known_is_no_number():
@@ -151,12 +169,12 @@ def test_what_is_not_known_is_no_number():
     batch.rationale[1] = False
     batch.rationale[2] = batch.content[2]
     batch.counterfactual[0] = 0
-    _, found = measured(classifier, batch)
-    assert all(value[1].isnan() for value in found.values())
-    assert found["correct_contradicted"][0].isnan()
-    assert not found["correct_without"][0].isnan()
-    assert found["correct_without"][2].isnan()  # nothing is left
-    assert not found["correct_alone"][2].isnan()
+    _, numbers = measured(classifier, batch)
+    assert all(value[1].isnan() for value in numbers.values())
+    assert numbers["correct_contradicted"][0].isnan()
+    assert not numbers["correct_without"][0].isnan()
+    assert numbers["correct_without"][2].isnan()  # nothing is left
+    assert not numbers["correct_alone"][2].isnan()
     without = replace(batch, counterfactual=None)
     assert "correct_contradicted" not in measured(classifier, without)[1]
     assert measured(classifier, replace(batch, rationale=None))[1] == {}
@@ -172,13 +190,15 @@ def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():
     batch = replace(batch, rationale=mark, counterfactual=batch.ids)
     model.prepare(batch)
     for keep in (mark, ~mark):
-        left = kept(batch, keep)
+        shortened = kept(batch, keep)
         text = " ".join(word for place, word in enumerate(words, 1) if keep[0, place])
         with torch.no_grad():
-            torch.testing.assert_close(model(left).logits, model(batch_of(model, [text])).logits)
-    _, found = measured(model, batch)
-    assert "correct_without" in found
-    assert "correct_contradicted" not in found  # its words are not cut into pieces
+            torch.testing.assert_close(
+                model(shortened).logits, model(batch_of(model, [text])).logits
+            )
+    _, numbers = measured(model, batch)
+    assert "correct_without" in numbers
+    assert "correct_contradicted" not in numbers  # its words are not cut into pieces
 
 
 @pytest.mark.parametrize("kind", KINDS)
