@@ -204,13 +204,11 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """
     facts, pairs = _importances_and_pairs(results)
     names = list(facts)
-    metrics = [f"tau_{first}_and_{second}" for first, second in pairs]
-    metrics += [f"tau_ceiling_{name}" for name in names]
     crowded = len(names) > MOST_NUMBERED
     figure, panels = facet_grid(
         results,
         "agreement_matrix",
-        metrics,
+        _tau_metrics(names, pairs),
         panel_height=0.8 + (0.16 if crowded else 0.28) * len(names),
         columns=1 if crowded else 2,
     )
@@ -250,6 +248,11 @@ def _draw_matrix(panel: Axes, matrix: np.ndarray, titles: list[str], *, crowded:
         panel.set_xticks(places, titles, rotation=35, ha="right")
     panel.set_yticks(places, titles)
     return colours
+
+
+def _tau_metrics(names: list[str], pairs: list[tuple[str, str]]) -> list[str]:
+    metrics = [f"tau_{first}_and_{second}" for first, second in pairs]
+    return metrics + [f"tau_ceiling_{name}" for name in names]
 
 
 def _mean_taus(

@@ -133,13 +133,10 @@ class Correlation(RankingProbe):
             for pair, value in zip(pairs, values, strict=True):
                 yield Measurement(f"{metric}_{'_'.join(pair)}", value)
 
+        attention = scores.pop("attention")
         noise = draws.uniform(1, content, subject.batch.example_id)
-        shuffled = permute_attention(scores["attention"], content, noise)[0]
-        for name, importance in scores.items():
-            if name != "attention":
-                tau = measures.kendall_tau(shuffled, importance, content)
-                yield Measurement(f"tau_shuffled_{name}", tau)
-        yield Measurement("attention_evenness", evenness(scores["attention"], content))
+        yield from floors(permute_attention(attention, content, noise)[0], scores, content)
+        yield Measurement("attention_evenness", evenness(attention, content))
         yield from self.notes(subject)
 
     def pairs(self, scores: Mapping[str, Tensor]) -> list[Pair]:
@@ -179,6 +176,17 @@ class Correlation(RankingProbe):
         listed = None if self.function_words is None else tuple(self.function_words)
         excluded = is_function_word(tuple(subject.words), listed).to(subject.batch.ids.device)
         return subject.outputs.content & ~excluded[subject.batch.ids]
+
+
+def floors(
+    shuffled: Float[Tensor, "batch seq"],
+    scores: Mapping[str, Float[Tensor, "batch seq"]],
+    content: Bool[Tensor, "batch seq"],
+) -> Iterator[Measurement]:
+    """The agreement of each importance with a shuffled attention."""
+    for name, importance in scores.items():
+        tau = measures.kendall_tau(shuffled, importance, content)
+        yield Measurement(f"tau_shuffled_{name}", tau)
 
 
 def evenness(
