@@ -135,15 +135,15 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
                 return None
     # importing torch takes seconds that --help need not wait for, and the report more that a
     # mistake need not
-    from attnprobe.runs.settings import constructible, refuse_several_devices, resumed
+    from attnprobe.runs.settings import Settings, constructible, refuse_several_devices
 
-    constructible(config, overrides)
+    settings = constructible(config, overrides)
     from attnprobe.findings.groups import read_run
     from attnprobe.findings.headlines import compare
     from attnprobe.findings.stored import card_of_run
     from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
     from attnprobe.runs.launching import objective, options_of
-    from attnprobe.runs.run import run
+    from attnprobe.runs.run import examine
     from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
 
     if sweep or config.study is not None:
@@ -156,10 +156,9 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         for line in filter(None, (plan.beside(time.perf_counter() - began) for plan in plans)):
             print(line)
         return None
-    config = resumed(config, overrides)
-    if config.teacher == "auto":
-        config = composed(with_teacher(overrides, composed))
-    directory = run(config, sweep=sweep)
+    if settings.config["teacher"] == "auto":
+        settings = Settings.of(composed(with_teacher(overrides, composed)))
+    directory = examine(settings, sweep=sweep)
     RESULTS.append(directory)
     read = read_run(directory)
     lines = answer_lines(card_of_run(read), read.quality, read.attention_on)

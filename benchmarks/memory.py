@@ -132,7 +132,7 @@ def child(task: str, *arguments: str) -> None:
         from attnprobe.runs.settings import Settings
         from tests.small_runs import composed
 
-        Settings.of(composed(*arguments)).data().setup("fit")
+        Settings.of(composed(*arguments)).parts.data.setup("fit")
     else:
         from attnprobe.report.__main__ import main as report
 

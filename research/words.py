@@ -20,7 +20,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from hydra.utils import instantiate
 
 from attnprobe.core.batch import Batch
 from attnprobe.data.module import TextDataModule
@@ -47,6 +46,7 @@ from attnprobe.probes.swaps import Swaps
 from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
+from attnprobe.runs.validation import configured
 from research.calibration.rates import markdown
 from research.calibration.study import CONTROLS, ENCODERS, PLANTED
 from research.rules import BLIND, RULES
@@ -190,9 +190,10 @@ def trained(
 ) -> tuple[TextDataModule, TrainedModel]:
     """The model of the best epoch by validation accuracy, in eval mode; ends where that is 0.99."""
     torch.manual_seed(seed)
-    data = instantiate(config["data"], seed=seed)
+    parts = configured(config | {"seed": seed})
+    data = parts.data
     data.setup("fit")
-    model = untrained(config, data)
+    model = untrained(parts, data)
     assert model.recipe is not None
     optimizer = model.recipe.optimizer(model.parameter_groups())
     for group in optimizer.param_groups:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Name, Seed
+from attnprobe.core.settings import Checked, Name, Seed, construct
 from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.fingerprint import data_fingerprint
@@ -67,7 +67,7 @@ class TextDataModule(metaclass=Checked):
         self.source = source
         self.path = path
         self.seed = seed
-        self.settings = DataSettings(**settings)
+        self.settings = construct(DataSettings, settings)
         self.task = Task.MULTI_LABEL if self.settings.multi_label else Task.SINGLE_LABEL
         self.splits: dict[str, TextSplit] = {}
         self.counts: Counts = {}

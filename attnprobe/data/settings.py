@@ -8,7 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Gt, Le
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Count, Number, Positive, Seed, Share, Size, Whole
+from attnprobe.core.settings import (
+    Count,
+    Number,
+    Positive,
+    Seed,
+    Share,
+    Size,
+    Whole,
+    construct,
+)
 from attnprobe.data.columns import PLACED, Columns
 from attnprobe.data.dialect import Reading
 from attnprobe.data.local_files import SPLITS
@@ -176,7 +185,8 @@ class DataSettings(Columns, TextRules, Reading):
     @cached_property
     def rules(self) -> TextRules:
         """How texts become tokens."""
-        return TextRules(**{rule.name: getattr(self, rule.name) for rule in fields(TextRules)})
+        values = {rule.name: getattr(self, rule.name) for rule in fields(TextRules)}
+        return construct(TextRules, values)
 
     @property
     def trains(self) -> bool:

@@ -7,15 +7,13 @@ from functools import partial
 from io import BytesIO
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
-from hydra.utils import instantiate
 from jaxtyping import Int
 from lightning import Callback, LightningModule, Trainer
 from matplotlib.figure import Figure
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -23,12 +21,12 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
-from attnprobe.data.module import TextDataModule
 from attnprobe.findings.studies.base import Costs
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.runs.build import importances_of, untrained
+from attnprobe.runs.settings import Settings
 from attnprobe.runs.training import examined_precisely
 
 GROUPS = 3
@@ -209,25 +207,26 @@ def groups_of(lengths: Int[np.ndarray, " texts"], each: int) -> list[list[int]]:
 def measured_costs(config: DictConfig) -> Costs:
     """Time training, probes and a figure on a few batches with an untrained model; nothing is
     written."""
-    content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    settings = Settings.of(config)
+    parts = settings.parts
     began = perf_counter()
-    data: TextDataModule = instantiate(content["data"], seed=content["seed"])
+    data = parts.data
     data.setup("fit")
     with torch.random.fork_rng():
-        torch.manual_seed(content["seed"])
-        model = untrained(content, data)
+        torch.manual_seed(parts.seed)
+        model = untrained(parts, data)
     each = perf_counter() - began
     tell_section(str(data.name), data.section)
-    probes = [instantiate(part) for part in content["probe"].values()]
+    probes = list(parts.probe.values())
     importances = importances_of(
-        (name for probe in probes for name in probe.uses), content["importance"]
+        (name for probe in probes for name in probe.uses), parts.importance
     )
     for probe in probes:
         probe.prepare(data.splits)
     for importance in importances.values():
         importance.prepare(data, "test")
     runner = ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)
-    on_gpu = torch.cuda.is_available() and content["trainer"]["accelerator"] in (
+    on_gpu = torch.cuda.is_available() and parts.trainer.accelerator in (
         "auto",
         "gpu",
         "cuda",
@@ -236,7 +235,7 @@ def measured_costs(config: DictConfig) -> Costs:
     model.to(device).train()
     training = 0.0
     test = data.splits["test"]
-    epochs = int(content["training"]["epochs"])
+    epochs = parts.training.epochs
     if epochs:
         assert model.recipe is not None
         optimizer = model.recipe.optimizer(
@@ -266,9 +265,7 @@ def measured_costs(config: DictConfig) -> Costs:
         # pays for what is set up once, such as a pass over the whole split, and is no test's time
         # per text
         probing_seconds(runner, model, test[groups_of(test.words.lengths, 1)[1]].to(device))
-        probing = seconds_per_text(
-            together, test.words.lengths, int(content["data"]["eval_batch_size"])
-        )
+        probing = seconds_per_text(together, test.words.lengths, data.settings.eval_batch_size)
     for _ in range(2):  # the first figure loads the fonts and does not count
         began = perf_counter()
         with paper_style():

@@ -481,19 +481,17 @@ def planned(
                 del config["hydra"]
             settings = constructible(config, list(given))
             refuse_several_devices(config.trainer)
-            done = (
-                settings is not None
-                and config.on_finished in (None, "skip")
-                and is_finished(settings)
-            )
+            # a study has no directory of a run, nor has a run whose teacher is not trained yet
+            is_run = config.study is None and not settings.awaits_teacher
+            done = is_run and config.on_finished in (None, "skip") and is_finished(settings)
         except (UserError, OmegaConfBaseException, HydraException) as raised:
             raise UserError(
                 f"{answer(raised, list(given))} (in the job {name}; no job was started)"
             ) from None
         on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
         stem = str(number)
-        directory = None  # of a study, or a run whose teacher is not trained yet
-        if settings is not None:
+        directory = None
+        if is_run:
             part = settings.config
             directory = settings.directory
             stem += f"-{part['data']['name']}-{part['model']['name']}-seed{part['seed']}"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -20,7 +19,7 @@ from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.stored import card_of_run
-from attnprobe.importance.base import Subject
+from attnprobe.importance.base import Importance, Subject
 from attnprobe.importance.base import names as built_in_names
 from attnprobe.measures import normalised
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
@@ -30,8 +29,8 @@ from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, R
 from attnprobe.results.files import damaged
 from attnprobe.results.saved_settings import read_settings
 from attnprobe.results.table import IMPORTANCES
-from attnprobe.runs.build import construct, importances_of, is_whole
-from attnprobe.runs.validation import check_saved
+from attnprobe.runs.build import construct, importances_of
+from attnprobe.runs.validation import built_model, built_part, check_saved, is_whole
 
 BESIDE_ATTENTION = ("gradient", "leave_one_out")
 """Importances beside the attention where neither the call nor the run names any."""
@@ -144,7 +143,12 @@ class TrainedRun:
             if importance is None
             else importance
         )
-        chosen = importances_of(names, parts)
+        configured = {
+            name: built_part(f"importance.{name}", parts[name], Importance)
+            for name in dict.fromkeys(names)
+            if name in parts
+        }
+        chosen = importances_of(names, configured)
         seed = int(self.config.get("seed", 0))
         words = self.vocabulary.words
         subject = Subject(
@@ -226,6 +230,7 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     pipeline = TextPipeline.load(run.path)
     try:
         weights = load_file(run / WEIGHTS)
+        model = built_model(config["model"])
         if is_whole(
             config["model"]
         ):  # its own tokenizer is read from where its settings say, never over the network
@@ -236,13 +241,13 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
                 "offline": True,
             }
             known |= {"tags": True} if pipeline.tags else {}
-            classifier: TrainedModel = instantiate(config["model"])(**known)
+            classifier: TrainedModel = model(**known)
             pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
             # zero word vectors of the saved ones' shape, to be overwritten by them
             embeddings = torch.zeros_like(weights["embedding.weight"])
             classifier = construct(
-                config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task
+                model, embeddings, classes=len(pipeline.classes), task=pipeline.task
             )
         classifier.load_state_dict(weights)
     except (SafetensorError, OSError, RuntimeError) as error:

@@ -86,16 +86,17 @@ def standing(
     if manifest is None:
         return asked
     waiting = [name for name in asked if name not in manifest["files"]]
-    parts = settings.config["importance"]
+    importances = settings.config["importance"]
     for name, part in settings.config["probe"].items():
         table = manifest["tables"].get(name) or {"settings": part}
         is_alike = table.get("settings") == part
         for told in table.get("importances", {}).values():
             own = str(told.get("name"))
             files = told.get("files")
-            is_alike = is_alike and told.get("settings") == parts.get(own)
+            is_alike = is_alike and told.get("settings") == importances.get(own)
             if is_alike and files:  # the user's, which may change
-                is_alike = files == records_of(importances_of([own], parts)[own].files())
+                importance = importances_of([own], settings.parts.importance)[own]
+                is_alike = files == records_of(importance.files())
         if not is_alike:
             waiting.append(table_file(name))
     for name in (name for name in asked if name not in waiting):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.utils import instantiate
 from lightning import seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger, WandbLogger
@@ -50,6 +49,7 @@ from attnprobe.runs.collecting import (
     whole_rows,
     write_results,
 )
+from attnprobe.runs.configuration import WandbTracker
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
@@ -58,18 +58,30 @@ from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tra
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
-    """Train one classifier, or load one that is trained, and examine it with the configured probes;
-    returns the run's directory. `sweep`: this is one job of several: a finished one is skipped and
-    not an error.
+    """`examine` a classifier by a composed configuration; arguments and errors are the same."""
+    return examine(Settings.of(config), sweep=sweep)
+
+
+def examine(settings: Settings, *, sweep: bool = False) -> Path:
+    """Train one classifier, or load one that is trained, and examine it with the configured probes.
+
+    Args:
+        sweep: this is one job of several: a finished one is skipped and not an error.
+
+    Returns:
+        the run's directory.
 
     Raises:
         UserError: a setting, a file or the data cannot be used; nothing half-written is left
             behind.
     """
-    if config.study is not None:
+    config = settings.config
+    parts = settings.parts
+    experiment = config["experiment"]
+    if parts.study is not None:
         raise UserError(
-            f"experiment={config.experiment} is a study of several runs: start it with `python -m attnprobe "
-            f"+experiment={config.experiment}`, or with attnprobe.runs.studies.carry_out_study"
+            f"experiment={experiment} is a study of several runs: start it with `python -m attnprobe "
+            f"+experiment={experiment}`, or with attnprobe.runs.studies.carry_out_study"
         )
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks.isdigit() and int(tasks) > 1:
@@ -80,11 +92,10 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     # Lightning starts further processes to train on several devices; the first alone writes and
     # examines
     is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
-    settings = Settings.of(config)
     directory = settings.directory
-    probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
+    probes = list(parts.probe.values())
     importances = importances_of(
-        (name for probe in probes for name in probe.uses), settings.config["importance"]
+        (name for probe in probes for name in probe.uses), parts.importance
     )
     for importance in importances.values():
         importance.files()  # refuses those that are missing
@@ -93,9 +104,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
     with locked(directory):
-        own = prepare(
-            directory, settings, settings.config["on_finished"] or ("skip" if sweep else "error")
-        )
+        own = prepare(directory, settings, config["on_finished"] or ("skip" if sweep else "error"))
         if own is None:
             return directory
         try:
@@ -103,14 +112,16 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
                 carry_out(settings, own, probes, importances, logger, sweep)
                 with suppress(DamagedRun):  # another probe's table: whoever reads it is told
                     kept_findings([read_run(directory)], directory)
-                if isinstance(logger, WandbLogger):
+                if isinstance(logger, WandbLogger) and isinstance(parts.logger, WandbTracker):
                     from attnprobe.report.tracking import log_results
 
-                    shown = {
-                        key: settings.config["logger"][key]
-                        for key in ("log_text", "log_model", "examples")
-                    }
-                    log_results(logger.experiment, directory, **shown)
+                    log_results(
+                        logger.experiment,
+                        directory,
+                        log_text=parts.logger.log_text,
+                        log_model=parts.logger.log_model,
+                        examples=parts.logger.examples,
+                    )
         except BaseException:
             # what is trained is kept for the next try; anything less is removed
             if not own.is_trained:
@@ -130,13 +141,14 @@ def carry_out(
     """Everything between the prepared directory and the manifest, which is written last."""
     started = time.time()
     config = settings.config
+    parts = settings.parts
     seed_everything(config["seed"], workers=True, verbose=False)
-    data = settings.data()
+    data = parts.data
     data.setup("fit")
     teacher = (
         None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
     )
-    classifier = untrained(config, data)
+    classifier = untrained(parts, data)
     if int(os.environ.get("LOCAL_RANK", 0)) == 0:
         tell_section(str(data.name), data.section)
     if teacher is not None:
@@ -152,14 +164,14 @@ def carry_out(
 
     runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
     predictions = PredictionCollector()
-    playground = PlaygroundCollector(data.splits[SPLIT], config["task"]["epsilon"])
+    playground = PlaygroundCollector(data.splits[SPLIT], parts.task.epsilon)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     forecast = (
         [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]
     )  # a study has said how long its runs take
     examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
     listeners = [*forecast, examining, predictions, playground, Progress(title)]
-    listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
+    listen(classifier, data, SPLIT, hardware=parts.trainer.arguments, callbacks=listeners)
 
     curve = {name for epoch in trained["curve"] for name in epoch}
     performance = {
@@ -226,6 +238,7 @@ def train(
 ) -> dict[str, Any]:
     """Train, or load the weights of a training that was finished before."""
     config = settings.config
+    parts = settings.parts
     data_fingerprint = data.fingerprint
     if directory.is_trained:
         trained = directory.training()
@@ -238,19 +251,20 @@ def train(
         return trained
     epoch: int | None = None
     curve: list[dict[str, float]] = []
-    if config["training"]["epochs"]:
-        if isinstance(logger, NamedWandbLogger) and config["logger"]["log_text"]:
+    if parts.training.epochs:
+        shows_text = isinstance(parts.logger, WandbTracker) and parts.logger.log_text
+        if isinstance(logger, NamedWandbLogger) and shows_text:
             logger.classes = data.classes
         epoch, curve = fit(
             classifier,
             data,
             checkpoints=directory.folder(CHECKPOINTS),
-            epochs=config["training"]["epochs"],
-            gradient_clip=config["training"]["gradient_clip"],
-            patience=config["training"].get("patience"),
-            hardware=config["trainer"],
+            epochs=parts.training.epochs,
+            gradient_clip=parts.training.gradient_clip,
+            patience=parts.training.patience,
+            hardware=parts.trainer.arguments,
             callbacks=[
-                Forecast(data.splits["train"], batch_size=config["data"]["batch_size"]),
+                Forecast(data.splits["train"], batch_size=data.settings.batch_size),
                 Progress(),
             ],
             logger=logger,
@@ -271,7 +285,7 @@ def train(
             classifier,
             data,
             "predict",
-            hardware=config["trainer"],
+            hardware=parts.trainer.arguments,
             callbacks=list(predictions.values()),
         )
     for split, collector in predictions.items():

@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import check_settings
-from attnprobe.data.module import TextDataModule
+from attnprobe.core.settings import check_arguments
 from attnprobe.data.teacher import Teacher
-from attnprobe.models.attention import Attention
-from attnprobe.models.objectives import Objective
 from attnprobe.models.pretrained.checkpoint import CHECKPOINT_FILES
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved_settings import read_settings, references
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.validation import TOP, check, check_saved
+from attnprobe.runs.configuration import Configuration, Stages
+from attnprobe.runs.validation import check_saved, configured
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
@@ -60,9 +57,15 @@ EVERY_RUN_HAS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The resolved configuration of one run, and what follows from it."""
+    """The settings of one run, checked, and what follows from them.
+
+    Attributes:
+        config: resolved, as plain data: what is written down.
+        parts: what they name, constructed: what the run works with.
+    """
 
     config: dict[str, Any]
+    parts: Configuration
 
     @classmethod
     def of(cls, config: DictConfig) -> "Settings":
@@ -86,18 +89,12 @@ class Settings:
             raise UserError(
                 f"{place}: the characters ${{ may not be used in a setting's name or value: leave them out"
             )
-        check(content)
-        return cls(content)
-
-    def data(self) -> TextDataModule:
-        """The data, not loaded yet."""
-        data: TextDataModule = instantiate(self.config["data"], seed=self.config["seed"])
-        return data
+        return cls(content, configured(content))
 
     def input_files(self) -> dict[str, Path]:
         """The files that decide what is measured, by the setting that names each: the data's, and a
         checkpoint's."""
-        files = self.data().input_files()
+        files = self.parts.data.input_files()
         path = self.config["model"].get("path")
         folder = Path("" if path is None else str(path))
         checkpoint = sorted(folder.iterdir()) if path is not None and folder.is_dir() else []
@@ -121,13 +118,18 @@ class Settings:
     def is_taught(self) -> bool:
         """Whether a teacher decides the weights: its attention is imposed, or the objective follows
         it."""
-        objective: dict[str, str] = self.config["training"]["recipe"].get("objective") or {}
-        goal: type[Objective] = get_class(
-            objective.get("_target_", "attnprobe.models.objectives.CrossEntropy")
-        )
-        part = self.config["model"].get("attention")  # a whole model has none of its own
-        attention: type[Attention] | None = None if part is None else get_class(part["_target_"])
-        return goal.taught or (attention is not None and attention.imposed)
+        if self.parts.training.recipe.objective.taught:
+            return True
+        model = self.parts.model
+        if not isinstance(model, Stages):  # a whole model has no attention of its own class
+            return False
+        attention: Any = model.attention
+        return attention.func.imposed
+
+    @property
+    def awaits_teacher(self) -> bool:
+        """Whether its teacher is still to be found or trained, so that nothing is named yet."""
+        return self.config["teacher"] == "auto" and self.is_taught
 
     @property
     def teacher_id(self) -> str:
@@ -193,26 +195,17 @@ def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | None:
-    """What can be said of a run before it begins: its settings are right, its files are there, its
-    parts can be built. None for a study, which has many runs, and where the run's teacher is not
-    trained yet.
+def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings:
+    """The settings of a run that can begin: they are right, and its files are there.
 
     Raises:
-        UserError, InstantiationException: a mistake in the settings.
+        UserError: a mistake in the settings, a missing file, or a missing teacher.
     """
     settings = Settings.of(resumed(config, overrides))
-    data = settings.data()
     if config.run is None:
-        data.check_files()
-    if config.study is not None:
-        instantiate(config.study)
-        return None
-    for part in (*settings.config["probe"].values(), settings.config["training"]["recipe"]):
-        instantiate(part)
-    if settings.config["teacher"] == "auto" and settings.is_taught:
-        return None
-    assert settings.directory  # refused where a teacher is missing
+        settings.parts.data.check_files()
+    if config.study is None and not settings.awaits_teacher:
+        assert settings.directory  # refused where a teacher is missing
     return settings
 
 
@@ -274,7 +267,7 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()),
     )
     try:
-        check_settings("", saved, TOP | {"study": None})
+        check_arguments("", saved, Configuration, {"study": None})
     except UserError as error:
         raise UserError(f"{source}: {error}") from None
     for place in EVERY_RUN_HAS:

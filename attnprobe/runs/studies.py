@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,6 +25,7 @@ from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, l
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, check_references
+from attnprobe.runs.validation import built_study
 
 PLAN = "plan.json"
 OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
@@ -50,7 +50,7 @@ def carry_out_study(
     """
     config = compose(overrides)
     check_references(OmegaConf.to_container(config))
-    study: Study = instantiate(config.study)
+    study: Study = built_study(OmegaConf.to_container(config.study, resolve=True))
     settings = OmegaConf.to_container(config.study, resolve=True)
     own = Settings.of(compose(changed(overrides, [])))
     directory = (

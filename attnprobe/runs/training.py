@@ -34,6 +34,12 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
 from attnprobe.results.directory import CURVES, TRACKING, UNTESTED
 from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.configuration import (
+    CsvTracker,
+    MlflowTracker,
+    TensorBoardTracker,
+    WandbTracker,
+)
 from attnprobe.runs.settings import Settings
 
 
@@ -275,38 +281,45 @@ class NamedWandbLogger(WandbLogger):
 @contextmanager
 def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
     """The configured logger, open as long as the run."""
-    choice = settings.config["logger"]
-    if choice["name"] == "none":
-        yield None
-    elif choice["name"] in ("csv", "tensorboard"):
-        kind = CSVLogger if choice["name"] == "csv" else TensorBoardLogger
+    tracker = settings.parts.logger
+    if isinstance(tracker, CsvTracker | TensorBoardTracker):
+        kind = CSVLogger if isinstance(tracker, CsvTracker) else TensorBoardLogger
         yield kind(directory.folder(""), name="", version=directory.folder(CURVES).name)
-    elif choice["name"] == "mlflow":
+    elif isinstance(tracker, MlflowTracker):
         # a database: MLflow 3 refuses plain files
         output = Path(settings.config["output"]).absolute()
         yield MLFlowLogger(
-            experiment_name=choice["project"],
+            experiment_name=tracker.project,
             run_name=settings.run_id,
-            tracking_uri=choice["tracking_uri"] or f"sqlite:///{output / 'mlflow.db'}",
-            artifact_location=None if choice["tracking_uri"] else (output / "mlruns").as_uri(),
+            tracking_uri=tracker.tracking_uri or f"sqlite:///{output / 'mlflow.db'}",
+            artifact_location=None if tracker.tracking_uri else (output / "mlruns").as_uri(),
         )
-    else:
+    elif isinstance(tracker, WandbTracker):
         # wandb takes half a second that other runs need not wait for
         from attnprobe.report.tracking import open_run
 
         probes = list(settings.config["probe"])
-        where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
-        if (
-            where["mode"] == "online"
-        ):  # what wandb's own variable says holds for the setting that nobody made
-            where["mode"] = os.environ.get("WANDB_MODE", "online")
-        where["resumed"] = directory.is_trained
+        mode: str = tracker.mode
+        if mode == "online":  # wandb's own variable decides where nobody made the setting
+            mode = os.environ.get("WANDB_MODE", "online")
         directory.checked(TRACKING)
-        run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
+        run = open_run(
+            settings.identity("all"),
+            probes,
+            settings.config,
+            directory.path,
+            project=tracker.project,
+            entity=tracker.entity,
+            mode=mode,
+            group=tracker.group,
+            resumed=directory.is_trained,
+        )
         try:
             yield NamedWandbLogger(experiment=run)
         finally:
             run.finish()  # else the next run of this process would go into this one
+    else:
+        yield None
 
 
 class Progress(TQDMProgressBar):

@@ -8,8 +8,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.runs.answers import answer
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.settings import Settings
-from attnprobe.runs.validation import check
+from attnprobe.runs.validation import configured
 from tests.small_runs import composed
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
@@ -49,8 +48,7 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
     )
     config = composed(*audit.overrides_of(asked, settings))
     content = resolved(config)
-    check(content)
-    Settings(content).data().check_files()
+    configured(content).data.check_files()
     data = content["data"]
     assert (data["path"], data["text"], data["label"]) == (file.name, "Kommentar (frei)", "Note 1")
     assert (data["name"], data["language"], content["output"]) == (
@@ -66,7 +64,7 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
     with pytest.raises(
         UserError, match=r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"
     ):
-        Settings(content | {"data": data | {"label": "Note"}}).data().check_files()
+        configured(content | {"data": data | {"label": "Note"}}).data.check_files()
 
 
 def test_a_dry_run_prints_the_command(capsys):
@@ -96,7 +94,7 @@ def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(
         "./lstm": "./lstm",
     }.items():
         content = resolved(composed(*overrides("--model", name)))
-        check(content)
+        configured(content)
         assert content["model"]["path"] == path
         assert (content["training"]["epochs"], content["study"]["epochs"]) == (0, 0)
     trained = resolved(composed(*overrides("--model", "my bert", "training=finetune")))

@@ -9,7 +9,7 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.validation import check
+from attnprobe.runs.validation import configured
 from tests.small_runs import composed
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ COMMANDS = [
     ("page", "words"), COMMANDS, ids=lambda one: one if isinstance(one, str) else None
 )
 def test_a_command_composes_as_it_stands(page, words):
-    check(resolved(composed(*map(first_of, words))))
+    configured(resolved(composed(*map(first_of, words))))
 
 
 def test_the_commands_are_found_and_a_wrong_one_is_refused():
@@ -104,4 +104,4 @@ def test_the_commands_are_found_and_a_wrong_one_is_refused():
     (words,) = commands_of(page)
     assert [first_of(word) for word in words] == ["data=sst", "model=lstm"]
     with pytest.raises(UserError, match=r"training\.epocs"):
-        check(resolved(composed("data=sst", "+training.epocs=3")))
+        configured(resolved(composed("data=sst", "+training.epocs=3")))

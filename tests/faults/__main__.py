@@ -82,7 +82,7 @@ def import_everything() -> None:
 
     import attnprobe
     from attnprobe.runs.composition import CONFIGURATION, composed, resolved
-    from attnprobe.runs.validation import check
+    from attnprobe.runs.validation import configured
 
     PIL.Image.init()
     for module in pkgutil.walk_packages(attnprobe.__path__, "attnprobe."):
@@ -92,7 +92,7 @@ def import_everything() -> None:
         for scenario in SCENARIOS.values():
             for module, *arguments in (*scenario.before, scenario.disturbed):
                 if module == "attnprobe":
-                    check(resolved(composed(arguments)))
+                    configured(resolved(composed(arguments)))
     torch.set_num_threads(1)
 
 

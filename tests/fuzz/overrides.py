@@ -14,7 +14,6 @@ from typing import Any
 
 from hydra import compose
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.errors import UserError
@@ -139,9 +138,9 @@ def attempt(overrides: list[str]) -> None:
         raise UserError(answer(error, overrides)) from None
     try:
         settings = constructible(config, overrides)
-        if settings is not None and config.run is None:
-            instantiate(settings.config["data"], seed=settings.config["seed"])
-            classifier: Any = untrained(settings.config, data())
+        is_run = config.study is None and not settings.awaits_teacher
+        if is_run and config.run is None:
+            classifier: Any = untrained(settings.parts, data())
             # what a schedule asks of a trainer
             classifier.trainer = SimpleNamespace(estimated_stepping_batches=100)
             classifier.configure_optimizers()

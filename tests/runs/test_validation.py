@@ -14,7 +14,7 @@ from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.validation import check
+from attnprobe.runs.validation import configured
 from tests.small_runs import composed
 
 CONF = Path(__file__).parent.parent.parent / "conf"
@@ -112,7 +112,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
 )
 def test_a_wrong_setting_is_one_line(overrides, line):
     with pytest.raises(UserError, match=line) as raised:
-        check(resolved(composed(*overrides)))
+        configured(resolved(composed(*overrides)))
     assert "\n" not in str(raised.value)
 
 
@@ -120,6 +120,7 @@ PRETRAINED = ["model=pretrained", "model.path=there"]
 BESIDE = {
     "model=pretrained": ["model.path=there", "training=finetune"],
     "training=none": PRETRAINED,
+    "probe=[teacher]": ["teacher=there"],
     "model/pooling": ["model=transformer"],
     "model/reads": [*PRETRAINED, "training=finetune"],
 }
@@ -147,8 +148,8 @@ def choices():
 @pytest.mark.parametrize("choice", list(choices()), ids=" ".join)
 def test_every_choice_of_conf_passes(choice, monkeypatch):
     # what each logger needs may be installed or not
-    monkeypatch.setattr(sys.modules["attnprobe.runs.validation"], "find_spec", lambda name: name)
-    check(resolved(composed(*choice)))
+    monkeypatch.setattr(sys.modules["attnprobe.runs.configuration"], "find_spec", lambda name: name)
+    configured(resolved(composed(*choice)))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_every_choice_of_conf_passes(choice, monkeypatch):
 )
 def test_models_that_are_trained_already(overrides, line):
     with pytest.raises(UserError, match=line):
-        check(resolved(composed(*overrides)))
+        configured(resolved(composed(*overrides)))
 
 
 def test_python_and_the_command_line_answer_with_the_same_line():
@@ -194,7 +195,7 @@ def test_python_and_the_command_line_answer_with_the_same_line():
             part = part[group]
         part[last] = int(value) if value.isdecimal() else value
         with pytest.raises(UserError) as on_the_command_line:
-            check(content)
+            configured(content)
         assert str(in_python.value) == str(on_the_command_line.value)
         assert str(in_python.value).startswith(f"{setting}: ")
 
@@ -206,9 +207,9 @@ def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     theirs = ["model.encoder._target_=their_encoders.Theirs", "~model.encoder.hidden_size"]
-    check(resolved(composed(*theirs, "+model.encoder.heads=3")))
+    configured(resolved(composed(*theirs, "+model.encoder.heads=3")))
     with pytest.raises(UserError, match=r"model.encoder.heads=three: expected a whole number"):
-        check(resolved(composed(*theirs, "+model.encoder.heads=three")))
+        configured(resolved(composed(*theirs, "+model.encoder.heads=three")))
 
 
 BARE = """
@@ -230,7 +231,7 @@ def test_a_stage_that_computes_nothing_is_refused_before_any_work(
     monkeypatch.syspath_prepend(tmp_path)
     theirs = [f"model.{stage}._target_=bare_stages.{kind}", "~model.encoder.hidden_size"]
     with pytest.raises(UserError, match=rf"bare_stages\.{kind}: expected a concrete subclass"):
-        check(resolved(composed(*theirs)))
+        configured(resolved(composed(*theirs)))
 
 
 def test_data_from_files_are_called_as_their_file():
@@ -244,12 +245,12 @@ def test_data_from_files_are_called_as_their_file():
 
 
 def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
-    check(resolved(composed("trainer.strategy=ddp")))
+    configured(resolved(composed("trainer.strategy=ddp")))
     with pytest.raises(UserError, match=r"trainer\.strategy=/dev/null: expected auto, ddp"):
-        check(resolved(composed("trainer.strategy=/dev/null")))
+        configured(resolved(composed("trainer.strategy=/dev/null")))
 
 
 def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
-    monkeypatch.setattr(sys.modules["attnprobe.runs.validation"], "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["attnprobe.runs.configuration"], "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
-        check(resolved(composed("logger=wandb")))
+        configured(resolved(composed("logger=wandb")))

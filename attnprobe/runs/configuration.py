@@ -1,0 +1,375 @@
+"""What a run's settings consist of: one class per group of conf/ that names no class of its own,
+and `Configuration`, which holds them all.
+
+A limit stands on the field that it limits. `attnprobe.runs.validation.configured` constructs a
+`Configuration` from composed settings; the run works with the objects in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import (
+    Checked,
+    Count,
+    Name,
+    Part,
+    Portion,
+    Positive,
+    Section,
+    SectionSettings,
+    Seed,
+    Size,
+    Whole,
+    check_arguments,
+    check_value,
+    listed,
+    nearest,
+    shown,
+)
+from attnprobe.data.module import TextDataModule
+from attnprobe.importance.base import Importance
+from attnprobe.models.attention import Attention
+from attnprobe.models.decoders import Decoder
+from attnprobe.models.encoders import Encoder, TextEncoder
+from attnprobe.models.recipe import Recipe
+from attnprobe.probes.base import Probe
+
+
+@dataclass(frozen=True)
+class Stages(Section):
+    """A model trained from scratch, by its three stages; the data complete their classes.
+
+    Attributes:
+        name: what the model is called in tables and paths.
+        question_encoder: reads a question, where the data ask one.
+        attention_name: part of the default name.
+        width: what the stages' sizes refer to.
+        patience: epochs that training=serrano waits for this model.
+    """
+
+    settings_place: ClassVar[str] = "model"
+
+    name: Name
+    encoder: Callable[..., TextEncoder]
+    attention: Callable[..., Attention]
+    decoder: Callable[..., Decoder]
+    question_encoder: Callable[..., Encoder] | None = None
+    attention_name: str | None = None
+    width: Size | None = None
+    patience: Count | None = None
+
+
+@dataclass(frozen=True)
+class Training(Section):
+    """How long a model is trained, and by which recipe.
+
+    Attributes:
+        epochs: at most so many; 0 takes a model as it is.
+        gradient_clip: largest norm of a step's gradient; None: any.
+        patience: epochs without a better one after which training stops; None: all are trained.
+    """
+
+    settings_place: ClassVar[str] = "training"
+
+    epochs: Annotated[int, Ge(0), Le(1_000_000)]
+    gradient_clip: Positive | None
+    recipe: Recipe
+    patience: Whole | None = None
+
+
+@dataclass(frozen=True)
+class Task(Section):
+    """What the model is asked.
+
+    Attributes:
+        epsilon: how far the adversary may move the prediction, as total variation distance.
+    """
+
+    settings_place: ClassVar[str] = "task"
+
+    name: Literal["classification", "qa"]
+    epsilon: Portion
+
+
+class Trainer(Section):
+    """Where and how the arithmetic runs: arguments of lightning.Trainer."""
+
+    settings_place: ClassVar[str] = "trainer"
+
+    GIVEN_BY_RUN: ClassVar[tuple[str, ...]] = (
+        "max_epochs",
+        "gradient_clip_val",
+        "deterministic",
+        "logger",
+        "callbacks",
+        "num_sanity_val_steps",
+        "enable_model_summary",
+        "use_distributed_sampler",
+        "default_root_dir",
+        "inference_mode",
+    )
+
+    def __init__(
+        self,
+        *,
+        accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
+        devices: Annotated[int, Ge(-1)] | Sequence[Whole] | str,
+        strategy: str,
+        precision: Literal[
+            "32-true",
+            "64-true",
+            "16-true",
+            "bf16-true",
+            "16-mixed",
+            "bf16-mixed",
+            "transformer-engine",
+            "transformer-engine-float16",
+            "32",
+            "64",
+            "16",
+            "bf16",
+            32,
+            64,
+            16,
+        ],
+        **further: Any,
+    ) -> None:
+        """
+        Args:
+            devices: a number (-1: all), the numbers of some, or Lightning's text for them.
+            strategy: how several devices share the work.
+            further: any other argument of lightning.Trainer that the run does not set itself.
+
+        Raises:
+            UserError: Lightning knows no such argument or strategy, or the run sets it.
+        """
+        for name in self.GIVEN_BY_RUN:
+            if name in further:
+                raise UserError(
+                    f"trainer.{name}={shown(further[name])}: the run sets this itself; leave it out"
+                )
+        if further or strategy != "auto":
+            import lightning  # takes 2 s, which a mistake elsewhere need not wait for
+            from lightning.pytorch.strategies import StrategyRegistry
+
+            strategies = ("auto", *StrategyRegistry.available_strategies())
+            check_value("trainer.strategy", strategy, Literal[strategies])
+            check_arguments("trainer", further, lightning.Trainer, {"num_nodes": Count})
+        self.accelerator = accelerator
+        self.arguments = {
+            "accelerator": accelerator,
+            "devices": devices,
+            "strategy": strategy,
+            "precision": precision,
+            **further,
+        }
+
+
+class Choice(Section):
+    """A section whose `name` chooses one of several classes, the direct subclasses of one base."""
+
+    chosen_by: ClassVar[str]
+
+    @classmethod
+    def kind_of(cls, settings: Mapping[str, Any]) -> type[Section]:
+        """The class that `name` chooses.
+
+        Raises:
+            UserError: there is no choice of this name.
+        """
+        kinds = {kind.chosen_by: kind for kind in cls.__subclasses__()}
+        name = settings.get("name")
+        if not isinstance(name, str) or name not in kinds:
+            raise UserError(
+                f"{cls.settings_place}.name={shown(name)}: expected {listed(kinds)}"
+                f"{nearest(str(name), kinds)}"
+            )
+        return kinds[name]
+
+
+@dataclass(frozen=True)
+class Tracker(Choice):
+    """Where training curves go.
+
+    Attributes:
+        package: what an extra of this name installs; empty where nothing further is needed.
+    """
+
+    settings_place: ClassVar[str] = "logger"
+    package: ClassVar[str] = ""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.package and find_spec(self.package) is None:
+            raise UserError(f"logger={self.package} needs pip install 'attnprobe[{self.package}]'")
+
+
+@dataclass(frozen=True)
+class NoTracker(Tracker):
+    """Nowhere but into the run directory's tables."""
+
+    chosen_by: ClassVar[str] = "none"
+
+
+@dataclass(frozen=True)
+class CsvTracker(Tracker):
+    """Into a CSV file in the run directory."""
+
+    chosen_by: ClassVar[str] = "csv"
+
+
+@dataclass(frozen=True)
+class TensorBoardTracker(Tracker):
+    """Into TensorBoard's event files in the run directory."""
+
+    chosen_by: ClassVar[str] = "tensorboard"
+    package: ClassVar[str] = "tensorboard"
+
+
+@dataclass(frozen=True)
+class MlflowTracker(Tracker):
+    """To MLflow.
+
+    Attributes:
+        project: the experiment's name there.
+        tracking_uri: a server; None: a database below `output`.
+    """
+
+    chosen_by: ClassVar[str] = "mlflow"
+    package: ClassVar[str] = "mlflow"
+
+    project: str
+    tracking_uri: str | None
+
+
+@dataclass(frozen=True)
+class WandbTracker(Tracker):
+    """To Weights & Biases: curves while training; tables, figures and files at the end.
+
+    Attributes:
+        group: None: the environment's WANDB_RUN_GROUP, else the experiment's name.
+        log_text: False: no words of the data leave the machine.
+        log_model: False: the checkpoint stays here.
+        examples: rows of the table with heat maps.
+    """
+
+    chosen_by: ClassVar[str] = "wandb"
+    package: ClassVar[str] = "wandb"
+
+    project: str | None
+    entity: str | None
+    group: str | None
+    mode: Literal["online", "offline", "disabled", "shared"]
+    log_text: bool
+    log_model: bool
+    examples: Whole
+
+
+@dataclass(frozen=True)
+class Launcher(Choice):
+    """Where the jobs of a sweep or a study run."""
+
+    settings_place: ClassVar[str] = "launcher"
+
+    name: str
+
+
+@dataclass(frozen=True)
+class InlineLauncher(Launcher):
+    """One after the other in this process."""
+
+    chosen_by: ClassVar[str] = "inline"
+
+
+@dataclass(frozen=True)
+class LocalLauncher(Launcher):
+    """One process each on this machine.
+
+    Attributes:
+        workers: jobs at the same time; None: one per graphics card, or one for every two cores.
+    """
+
+    chosen_by: ClassVar[str] = "local"
+
+    workers: Count | None
+
+
+@dataclass(frozen=True)
+class RayLauncher(Launcher):
+    """On a Ray cluster."""
+
+    chosen_by: ClassVar[str] = "ray"
+
+
+class SubmititParameters(Section):
+    """What submitit asks a cluster for; any other of submitit's names is taken as it is."""
+
+    settings_place: ClassVar[str] = "launcher.parameters"
+
+    def __init__(
+        self,
+        *,
+        timeout_min: Positive | None = None,
+        mem_gb: Positive | None = None,
+        cpus_per_task: Count | None = None,
+        gpus_per_node: Whole | None = None,
+        slurm_partition: str | None = None,
+        slurm_account: str | None = None,
+        **further: Any,
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class SubmititLauncher(Launcher):
+    """One job of a SLURM cluster each.
+
+    Attributes:
+        workers: at most so many are in the queue or running.
+    """
+
+    chosen_by: ClassVar[str] = "submitit"
+
+    cluster: Literal["slurm", "local"]
+    workers: Count
+    parameters: SubmititParameters
+
+
+@dataclass(frozen=True)
+class Configuration(metaclass=Checked):
+    """The settings of conf/config.yaml, every part of them constructed.
+
+    `model` is `Stages`, or a constructor of a whole `attnprobe.models.trained.TrainedModel`; `study`
+    a `attnprobe.findings.studies.base.Study`. Their bases take seconds to import, which a mistake
+    elsewhere need not wait for, so that their annotations say only what is common to both.
+    """
+
+    settings_place: ClassVar[str] = ""
+
+    data: TextDataModule
+    model: SectionSettings
+    training: Training
+    trainer: Trainer
+    logger: Tracker
+    launcher: Launcher
+    task: Task
+    probe: Mapping[str, Probe]
+    importance: Mapping[str, Importance]
+    study: Part | None
+    experiment: Name
+    seed: Seed
+    output: str
+    run_dir: str | None
+    run: str | None
+    teacher: str | None
+    teacher_id: str | None
+    teacher_overrides: Sequence[str]
+    importances: Sequence[Name] | None
+    trusted: Sequence[str] | str
+    on_finished: Literal["error", "skip", "remeasure", "replace"] | None
+    figures: bool
+    verbose: bool
