@@ -120,7 +120,7 @@ PRETRAINED = ["model=pretrained", "model.path=there"]
 BESIDE = {
     "model=pretrained": ["model.path=there", "training=finetune"],
     "training=none": PRETRAINED,
-    "probe=[teacher]": ["teacher=there"],
+    "probe=[teacher]": ["teacher_id=there"],
     "model/pooling": ["model=transformer"],
     "model/reads": [*PRETRAINED, "training=finetune"],
 }
