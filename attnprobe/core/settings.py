@@ -32,7 +32,7 @@ from typing import (
 )
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen, Predicate
-from pydantic import AllowInfNan, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AllowInfNan, ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from attnprobe.core.errors import UserError
@@ -166,9 +166,10 @@ class Deferred(partial):
             args: what follows from the data or the model, by position.
             facts: the same by name, such as `input_size`; only these are still to be checked.
         """
-        named = dict(zip(arguments(self.func), args, strict=False)) | facts
-        check_arguments(self.place, named, self.func)
-        return type.__call__(self.func, *args, **self.keywords, **facts)
+        kind: Any = self.func
+        named = dict(zip(arguments(kind), args, strict=False)) | facts
+        check_arguments(self.place, named, kind)
+        return type.__call__(kind, *args, **self.keywords, **facts)
 
 
 def place_of(kind: Checked) -> str:
@@ -234,7 +235,8 @@ def check_arguments(
         UserError: one line with the setting, its value, what was expected, and the nearest known
             name.
     """
-    limited = tuple((name, kind) for name, kind in (limits or {}).items())
+    given = {str(name): value for name, value in given.items()}
+    limited = tuple((limits or {}).items())
     try:
         _schema(kind, limited).validate_python(_plain(given))
         return
@@ -242,13 +244,13 @@ def check_arguments(
         errors = raised.errors(include_url=False, include_context=False, include_input=False)
     types = _types(kind, limited)
     for error in errors:
-        name = error["loc"][0]
-        setting = f"{place}.{name}" if place else str(name)
+        name = str(error["loc"][0])
+        setting = f"{place}.{name}" if place else name
         if error["type"] == "missing":
             if complete:
                 raise UserError(f"{setting} is missing: expected {words(types[name])}")
         elif error["type"] == "extra_forbidden":
-            hint = nearest(str(name), types) or "."
+            hint = nearest(name, types) or "."
             raise UserError(
                 f"{visible(setting)}={shown(given[name])}: there is no such setting{hint} "
                 f"Known here: {listed(types) or 'none'}"
@@ -285,9 +287,9 @@ def _schema(kind: type, limits: tuple[tuple[str, Any], ...]) -> TypeAdapter[Any]
         fields[name] = value_type if is_required else NotRequired[value_type]
     parameters = inspect.signature(kind).parameters.values()
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    schema: Any = TypedDict("schema", fields)  # type: ignore[operator]
-    schema.__pydantic_config__ = STRICT | {"extra": "allow" if takes_more else "forbid"}
-    return TypeAdapter(schema)
+    schema: Any = TypedDict("schema", fields)  # type: ignore[misc]
+    config: ConfigDict = {**STRICT, "extra": "allow" if takes_more else "forbid"}
+    return TypeAdapter(with_config(config)(schema))
 
 
 def _refusal(setting: str, value: Any, kind: Any) -> UserError:
