@@ -29,11 +29,11 @@ METRICS = (
 
 @dataclass
 class LeaveOneOut(Probe):
-    """Total variation distance between the predictions without and with each token, the text
-    encoded again.
+    """How far the prediction moves when a token is taken out and the text is encoded again (TVD).
 
     In a text of one word nothing is left without it: undefined (NaN). The settings are those of the
-    importance, `importance.leave_one_out`."""
+    importance, `importance.leave_one_out`.
+    """
 
     name = "leave_one_out"
     metrics = METRICS
@@ -41,38 +41,43 @@ class LeaveOneOut(Probe):
 
     @property
     def uses(self) -> Sequence[str]:
+        """The importance of the same name."""
         return (self.name,)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the distance without each token, the largest, and the share of decisive tokens."""
         importance = subject.importance(self.name)
         assert isinstance(importance, Removal)
         content = subject.outputs.content
         removals = subject.cached(importance.removals)
         yield Measurement("leave_one_out", removals.distance, positions(content))
-        # NaN wins, as it should: it stands for the whole text
-        yield Measurement("max_leave_one_out", torch.where(content, removals.distance, 0).amax(-1))
-        yield Measurement(
-            "decisive_tokens", torch.where(content, removals.flips, 0).sum(-1) / content.sum(-1)
-        )
+
+        # one NaN makes the text's number NaN, as it should: the number stands for the whole text
+        largest = torch.where(content, removals.distance, 0).amax(-1)
+        yield Measurement("max_leave_one_out", largest)
+
+        flips = torch.where(content, removals.flips, 0).sum(-1)
+        yield Measurement("decisive_tokens", flips / content.sum(-1))
         yield from importance.notes(subject)
 
 
 def checked(notes: Sequence[Mapping[str, Any]]) -> str:
-    """How exact the numbers are, over several runs, in words.
+    """How exact the numbers of several runs are, in words.
 
-    >>> checked([{"removals_checked": 64, "largest_error": 3e-7}, {"removals_checked": 64, "largest_error": 1e-9}])
+    >>> run = {"removals_checked": 64, "largest_error": 3e-7}
+    >>> checked([run, {"removals_checked": 64, "largest_error": 1e-9}])
     'Leave-one-out was checked: 128 texts without a word were read again in full. The largest
-    difference in TVD was 3e-7.'"""
-
+    difference in TVD was 3e-7.'
+    """
     total = Counter[str]()
     largest = Counter[str]()
-    for name, value in (pair for one in notes for pair in one.items()):
-        total[name] += int(value)
-        largest[name] = max(largest[name], value)
-    error, before = (
-        f"{largest[name]:.0e}".replace("e-0", "e-").replace("e+00", "")
-        for name in ("largest_error", "largest_error_before")
-    )
+    for note in notes:
+        for name, value in note.items():
+            total[name] += int(value)
+            largest[name] = max(largest[name], value)
+    error = _short(largest["largest_error"])
+    error_before = _short(largest["largest_error_before"])
+
     sentences = []
     if total["removals_checked"]:
         sentences.append(
@@ -82,13 +87,18 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     if total["texts_remeasured"]:
         sentences.append(
             f"{total['texts_remeasured']:,} texts were measured again without approximation, for "
-            f"the numbers of some were off by up to {before} at first."
+            f"the numbers of some were off by up to {error_before} at first."
         )
     if total["texts_reencoded"]:
         sentences.append(
             f"{total['texts_reencoded']:,} texts were encoded in full for every removal."
         )
     return " ".join(sentences)
+
+
+def _short(number: float) -> str:
+    """One digit and its power of ten, such as 3e-7."""
+    return f"{number:.0e}".replace("e-0", "e-").replace("e+00", "")
 
 
 READING = Reading(

@@ -48,16 +48,16 @@ METRICS = (
 
 @dataclass
 class NearTies(ReadoutProbe):
-    """Rank correlations count every pair of positions alike, also those whose weights hardly
-    differ: how firm is the order?
+    """How firm is the order of the weights?
 
+    Rank correlations count every pair of positions alike, also those whose weights hardly differ.
     `tau_moved` is a ceiling of every rank correlation with attention: 1 where weights are far
     apart; that of equal weights is undefined (NaN). Of n equal weights `top_stays` is 1 / n on
     average.
 
     Attributes:
-        tolerance: relative, above 0 and below 1. Another training moves weights by much more;
-            float32 by 1e-7.
+        tolerance: relative change of a weight, above 0 and below 1. Another training moves weights
+            by much more, float32 by 1e-7.
         samples: draws of the noise.
     """
 
@@ -68,28 +68,38 @@ class NearTies(ReadoutProbe):
     samples: Count = 20
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield how level the weights are, and what is left of their order under the noise."""
         attention = readout.attention
         content = readout.content
-        near, gap = ties(attention, content, self.tolerance)
-        yield Measurement("near_ties", near)
-        yield Measurement("top_gap", gap)
+        yield Measurement("near_ties", near_ties(attention, content, self.tolerance))
+        yield Measurement("top_gap", top_gap(attention, content))
+
         noise = draws.normal(self.samples, content, readout.example_id)
         moved = torch.where(content, attention * (1 + self.tolerance * noise), 0)
         yield Measurement("tau_moved", kendall_tau(attention, moved, content).nanmean(0))
+
         top = is_top(attention, content)
-        first = top & (top.cumsum(-1) == 1)
-        yield Measurement("top_stays", (is_top(moved, content) & first).any(-1).double().mean(0))
+        first_top = top & (top.cumsum(-1) == 1)
+        stays = (is_top(moved, content) & first_top).any(-1)
+        yield Measurement("top_stays", stays.double().mean(0))
 
 
-def ties(
+def near_ties(
     attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"], tolerance: float
-) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
-    """Share of the pairs of content positions whose weights are nearly level, and by what share of
-    it the largest weight is ahead of the second; NaN in a text of one position."""
-    ordered = attention.masked_fill(~content, -1).sort(-1, descending=True).values
+) -> Float[Tensor, "batch"]:
+    """Share of the pairs of content positions whose weights are nearly level.
+
+    Args:
+        attention: weights, 0 outside the content.
+        content: where they may lie.
+        tolerance: share of the larger weight by which a level one may be below it.
+
+    Returns:
+        The share, 0 to 1; NaN in a text of one position.
+    """
+    ordered = _descending(attention, content)
     size = content.sum(-1)
-    # of ordered weights those within the tolerance of each follow it without a break: count where
-    # they end
+    # in falling order, the weights level with a weight follow it without a gap: find where they end
     ends = torch.searchsorted(
         (-ordered).contiguous(), (-ordered * (1 - tolerance)).contiguous(), right=True
     )
@@ -97,10 +107,23 @@ def ties(
     within = (torch.minimum(ends, size.unsqueeze(-1)) - place - 1).clamp(min=0)
     level = torch.where(place < size.unsqueeze(-1), within, 0).sum(-1).double()
     pairs = (size * (size - 1)).double() / 2
-    several = size > 1
-    near = level / torch.where(several, pairs, torch.nan)
-    second = ordered[:, 1] if ordered.shape[-1] > 1 else ordered[:, 0]
-    return near, torch.where(several, (ordered[:, 0] - second) / ordered[:, 0], torch.nan)
+    return level / torch.where(size > 1, pairs, torch.nan)
+
+
+def top_gap(
+    attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Share of the largest weight by which the second is below it; NaN: only one position."""
+    ordered = _descending(attention, content)
+    largest = ordered[:, 0]
+    second = ordered[:, 1] if ordered.shape[-1] > 1 else largest
+    return torch.where(content.sum(-1) > 1, (largest - second) / largest, torch.nan)
+
+
+def _descending(
+    attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch seq"]:
+    return attention.masked_fill(~content, -1).sort(-1, descending=True).values
 
 
 READING = Reading(

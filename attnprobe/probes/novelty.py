@@ -16,7 +16,6 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
-from attnprobe.evidence.evidence import as_truth
 from attnprobe.evidence.reading import (
     Headline,
     Reading,
@@ -37,9 +36,9 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 
-TEXT_OPERATORS = tuple(one for one in word_removal.OPERATORS if one != "attention")
+TEXT_OPERATORS = tuple(operator for operator in word_removal.OPERATORS if operator != "attention")
 """Ways in which words go from a text; `attention` changes none."""
-AT_ONCE = 64
+TEXTS_AT_ONCE = 64
 """Held-out texts that are read at a time."""
 METRICS = (
     Metric(
@@ -60,34 +59,36 @@ METRICS = (
 
 @dataclass
 class Novelty(RankingProbe):
-    """Whether what is measured on texts without words is measured on texts that the model knows how
-    to read.
+    """Are texts without some of their words like the texts that the model knows how to read?
 
-    A text is what `_represented` gives, each number in standard deviations of the held-out texts';
-    its p-value is (1 + the held-out texts whose own nearest is as far as its own) / (1 + their
-    number). NaN where no word is left.
+    A text is what attention gives the decoder (`_represented`), each number in standard deviations
+    over held-out texts. Its p-value is (1 + the held-out texts that are at least as far from their
+    own nearest neighbour) / (1 + their number). NaN where no word is left.
 
     Attributes:
         operators: ways in which words go (`TEXT_OPERATORS`).
-        share: of the words, above 0 and below 1.
+        share: share of the words that go, above 0 and below 1.
         reference: held-out texts, the first of the validation split, 2 or more.
     """
 
     name = "novelty"
     metrics = METRICS
-    of_words = one_decision = True
+    of_words = True
+    one_decision = True
     published = ("attention", "random", "integrated_gradients")
     operators: Annotated[Sequence[Literal[TEXT_OPERATORS]], MinLen(1)] = ("delete", "mask", "zeros")
     share: Share = 0.2
     reference: Annotated[int, Ge(2)] = 500
     _held_out: TextSplit | None = field(default=None, init=False, repr=False)
-    _known: "Known | None" = field(default=None, init=False, repr=False)
+    _known: "KnownTexts | None" = field(default=None, init=False, repr=False)
 
     def refuse(self, classifier: Model) -> None:
+        """Refuse the operator `mask` as well where the model has no mask token."""
         super().refuse(classifier)
         word_removal.refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        """Keep the validation split: the held-out texts."""
         if "validation" not in splits:
             raise UserError(
                 "probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: "
@@ -97,63 +98,75 @@ class Novelty(RankingProbe):
         self._known = None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the p-value of each whole text, without its top words, and of these alone."""
+        content = subject.batch.content
         with torch.no_grad():
-            model = subject.classifier
-            batch = subject.batch
             if self._known is None:
-                if self._held_out is None:
-                    raise UserError(
-                        "probe novelty compares with held-out texts, which only a run has: leave "
-                        "it out here"
-                    )
-                split = self._held_out
-                device = batch.ids.device
-                parts = torch.arange(min(self.reference, len(split))).split(AT_ONCE)
-                self._known = Known.of(
-                    torch.cat(
-                        [_represented(model(split[rows.tolist()].to(device))) for rows in parts]
-                    )
-                )
+                self._known = self._held_out_texts(subject.classifier, content.device)
             known = self._known
             yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
+
             for name, scores in self.scores(subject).items():
-                undefined = undefined_in(scores, batch.content)
-                top = word_removal.top_words(scores.nan_to_num(nan=0), batch.content, self.share)
+                undefined = undefined_in(scores, content)
+                top = word_removal.top_words(scores.nan_to_num(nan=0), content, self.share)
                 for operator in self.operators:
-                    for kind, gone in (("without", top), ("alone", batch.content & ~top)):
-                        nothing = ~(batch.content & ~gone).any(-1)
+                    for kind, removed in (("without", top), ("alone", content & ~top)):
+                        is_empty = ~(content & ~removed).any(-1)
                         outputs = word_removal.outputs_without(
-                            model, batch, gone & ~nothing.unsqueeze(-1), operator
+                            subject.classifier,
+                            subject.batch,
+                            removed & ~is_empty.unsqueeze(-1),
+                            operator,
                         )
-                        values = known.p_values(_represented(outputs)).masked_fill(
-                            nothing | undefined, torch.nan
-                        )
-                        yield Measurement(f"novelty_p_{kind}_{name}_by_{operator}", values)
+                        p = known.p_values(_represented(outputs))
+                        p = p.masked_fill(is_empty | undefined, torch.nan)
+                        yield Measurement(f"novelty_p_{kind}_{name}_by_{operator}", p)
         yield from self.notes(subject)
+
+    def _held_out_texts(self, model: Model, device: torch.device) -> "KnownTexts":
+        if self._held_out is None:
+            raise UserError(
+                "probe novelty compares with held-out texts, which only a run has: leave it out "
+                "here"
+            )
+        vectors = []
+        for rows in torch.arange(min(self.reference, len(self._held_out))).split(TEXTS_AT_ONCE):
+            batch = self._held_out[rows.tolist()].to(device)
+            vectors.append(_represented(model(batch)))
+        return KnownTexts.of(torch.cat(vectors))
 
 
 @dataclass(frozen=True)
-class Known:
-    """Held-out texts, and how far each is from the nearest other one. Numbers are in `scale`."""
+class KnownTexts:
+    """Held-out texts, and how far each is from its nearest neighbour among them.
+
+    Attributes:
+        vectors: in units of `scale`.
+        scale: standard deviation of each feature; 1 where it does not vary.
+        neighbour_distance: Euclidean, of each text to the nearest other one.
+    """
 
     vectors: Float[Tensor, "texts features"]
     scale: Float[Tensor, "features"]
-    apart: Float[Tensor, "texts"]
+    neighbour_distance: Float[Tensor, "texts"]
 
     @classmethod
-    def of(cls, vectors: Float[Tensor, "texts features"]) -> "Known":
-        scale = vectors.std(0)
-        scale = torch.where(scale > 0, scale, 1)
-        distance = torch.cdist(vectors / scale, vectors / scale)
-        return cls(vectors / scale, scale, distance.fill_diagonal_(torch.inf).amin(-1))
+    def of(cls, vectors: Float[Tensor, "texts features"]) -> "KnownTexts":
+        """Scale the texts, and compare each with all others."""
+        deviation = vectors.std(0)
+        scale = torch.where(deviation > 0, deviation, 1)
+        distance = torch.cdist(vectors / scale, vectors / scale).fill_diagonal_(torch.inf)
+        return cls(vectors / scale, scale, distance.amin(-1))
 
     def p_values(self, vectors: Float[Tensor, "batch features"]) -> Float[Tensor, "batch"]:
+        """How usual it is to be this far from the nearest held-out text, above 0 to 1."""
         distance = torch.cdist(vectors / self.scale, self.vectors).amin(-1)
-        return (1 + (self.apart >= distance.unsqueeze(-1)).sum(-1).double()) / (1 + len(self.apart))
+        as_far = (self.neighbour_distance >= distance.unsqueeze(-1)).sum(-1).double()
+        return (1 + as_far) / (1 + len(self.neighbour_distance))
 
 
 def _represented(outputs: Outputs) -> Float[Tensor, "batch features"]:
-    # what the attention gives the decoder; the centred logits where that is not shown
+    """What attention gives the decoder; the centred logits where the states are not known."""
     if outputs.hidden.shape[-1]:
         return torch.einsum("bs,bsh->bh", outputs.attention.double(), outputs.hidden.double())
     return outputs.logits.double() - outputs.logits.double().mean(-1, keepdim=True)
@@ -167,30 +180,30 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
     """Shares of unlike texts and mean p-values, by importance and operator."""
     pairs = importances_and_operators(results, "novelty", "novelty_p_without_")
     kinds = {"without them": "without", "alone": "alone"}
-    metrics = [
-        f"novelty_p_{kind}_{name}_by_{operator}"
-        for name, operator in pairs
-        for kind in kinds.values()
-    ]
-
-    unlike = as_truth(lambda p: p < UNLIKE)
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        whole = rows["novelty_p"].to_numpy()
         for name, operator in pairs:
             line: dict[str, object] = {
                 "importance": facts_of(name, results, "novelty").title,
                 "operator": operator,
+                "n": len(rows),
+                "unlike, whole texts": share_of_unlike(rows["novelty_p"]),
             }
-            line |= {"n": len(whole), "unlike, whole texts": pd.Series(unlike(whole)).mean()}
             for heading, kind in kinds.items():
-                values = rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
-                line |= {f"unlike, {heading}": pd.Series(unlike(values)).mean()} | mean_in_columns(
-                    f"p, {heading}", values, 0, 1
-                )
+                p = rows[f"novelty_p_{kind}_{name}_by_{operator}"]
+                line[f"unlike, {heading}"] = share_of_unlike(p)
+                line |= mean_in_columns(f"p, {heading}", p.to_numpy(), 0, 1)
             yield line
 
-    return facet_table(results, "novelty", ["novelty_p", *metrics] if pairs else [], lines)
+    metrics = ["novelty_p"] if pairs else []
+    for name, operator in pairs:
+        metrics += [f"novelty_p_{kind}_{name}_by_{operator}" for kind in kinds.values()]
+    return facet_table(results, "novelty", metrics, lines)
+
+
+def share_of_unlike(p: "pd.Series[float]") -> float:
+    """Share of the texts with p < `UNLIKE`; NaN values are left out."""
+    return (p.dropna() < UNLIKE).mean()
 
 
 READING = Reading(

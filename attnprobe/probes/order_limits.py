@@ -1,14 +1,16 @@
-"""Any order of removing attention, in a text of any length, placed between limits that no order
-passes."""
+"""Any order of removing attention, in a text of any length, between limits that none passes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, Metric
 from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
 from attnprobe.exact.removal_orders import mean_fall, order_limits
@@ -79,9 +81,11 @@ METRICS = (
 
 @dataclass
 class OrderLimits(RankingProbe):
-    """Remove positions from the attention one by one in an importance's order, renormalise the
-    rest, and take the mean fall of the decision's probability against the runner-up's (with two
-    classes: of its probability) over the n − 1 prefixes (AOPC), for a linear decoder.
+    """Where does an importance's order of removal stand between the worst and the best order?
+
+    Positions are removed from the attention one by one, and the rest is renormalised. The number of
+    an order is its AOPC: the mean fall of the decision's probability against the runner-up's (with
+    two classes: of its probability) over the n − 1 prefixes. The decoder has to be linear.
 
     The limits are certified at any length; inner ones are reached by a beam search or an
     importance. NaN for texts of fewer than two positions, and where a position has no attention
@@ -94,37 +98,34 @@ class OrderLimits(RankingProbe):
 
     name = "order_limits"
     metrics = METRICS
-    of_words = one_decision = True
+    of_words = True
+    one_decision = True
     published = ("attention", "random", "gradient", "gradient_input", "contribution")
     beam: Count = 16
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the limits, and the AOPC and the place of each importance's order."""
         readout = subject.readout
         if readout.position_logits is None:
             return
-        order = readout.prediction().argsort(dim=-1, descending=True, stable=True)
+        classes = readout.prediction().argsort(dim=-1, descending=True, stable=True)
         limits = order_limits(
             readout.attention,
             readout.position_logits,
             readout.content,
-            class_=order[:, 0],
-            rival=order[:, 1],
+            class_=classes[:, 0],
+            rival=classes[:, 1],
             beam=self.beam,
         )
-        lead = readout.position_logits.gather(
-            -1, order[:, None, :2].expand(-1, readout.content.shape[1], -1)
+        class_logits = readout.position_logits.gather(
+            -1, classes[:, None, :2].expand(-1, readout.content.shape[1], -1)
         )
-        lead = lead[..., 0] - lead[..., 1]
-        falls = {}
-        for name, scores in self.scores(subject).items():
-            falls[name] = torch.full_like(
-                lead[:, 0], torch.nan
-            )  # as it stays where a score is undefined
-            for row in (~limits.lowest.isnan()).nonzero()[:, 0].tolist():
-                at = readout.content[row]
-                if not scores[row, at].isnan().any():
-                    ranked = scores[row, at].double().argsort(descending=True, stable=True)
-                    falls[name][row] = mean_fall(readout.attention[row, at], lead[row, at], ranked)
+        lead = class_logits[..., 0] - class_logits[..., 1]
+        is_undefined = limits.lowest.isnan().unsqueeze(-1)
+        falls = {
+            name: falls_in_order(readout, lead, scores.masked_fill(is_undefined, torch.nan))
+            for name, scores in self.scores(subject).items()
+        }
         lowest_found = limits.lowest_found
         highest_found = limits.highest_found
         for fall in falls.values():
@@ -134,22 +135,49 @@ class OrderLimits(RankingProbe):
         yield Measurement("aopc_lowest_found", lowest_found)
         yield Measurement("aopc_highest_found", highest_found)
         yield Measurement("aopc_highest", limits.highest)
-        apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
-        yield Measurement(
-            "limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan)
-        )
-        # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of
-        # what L and U can be
-        ends = {
-            "place_low": (lowest_found, limits.highest),
-            "place_high": (limits.lowest, highest_found),
-        }
+        gap = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
+        is_reached = (gap < REACHED).double().masked_fill(gap.isnan(), torch.nan)
+        yield Measurement("limits_reached", is_reached)
+
         for name, fall in falls.items():
             yield Measurement(f"aopc_{name}", fall)
-            for metric, (low, high) in ends.items():
-                width = torch.where(high - low > REACHED, high - low, torch.nan)
-                yield Measurement(f"{metric}_{name}", ((fall - low) / width).clamp(0, 1))
+            # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the
+            # ends of what L and U can be
+            place_low = _place(fall, lowest_found, limits.highest)
+            place_high = _place(fall, limits.lowest, highest_found)
+            yield Measurement(f"place_low_{name}", place_low)
+            yield Measurement(f"place_high_{name}", place_high)
         yield from self.notes(subject)
+
+
+def falls_in_order(
+    readout: Readout, lead: Float[Tensor, "batch seq"], scores: Float[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """The mean fall when positions are removed from the highest score down.
+
+    Args:
+        readout: the texts.
+        lead: logit of the decision less the runner-up's, at each position.
+        scores: by which the positions are ordered.
+
+    Returns:
+        The fall in probability, −1 to 1; NaN where a score is.
+    """
+    falls = torch.full_like(lead[:, 0], torch.nan)
+    for row, content in enumerate(readout.content):
+        text_scores = scores[row, content]
+        if not text_scores.isnan().any():
+            order = text_scores.double().argsort(descending=True, stable=True)
+            falls[row] = mean_fall(readout.attention[row, content], lead[row, content], order)
+    return falls
+
+
+def _place(
+    fall: Float[Tensor, "batch"], low: Float[Tensor, "batch"], high: Float[Tensor, "batch"]
+) -> Float[Tensor, "batch"]:
+    """Where a fall stands between two limits, 0 to 1; NaN where these coincide."""
+    width = torch.where(high - low > REACHED, high - low, torch.nan)
+    return ((fall - low) / width).clamp(0, 1)
 
 
 READING = Reading(

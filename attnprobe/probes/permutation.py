@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnprobe.core.metrics import TVD, Metric
@@ -34,17 +35,23 @@ METRICS = (
 
 @dataclass
 class Permutation(ReadoutProbe):
-    """Median over random permutations of the total variation distance between the predictions; low:
-    the assignment of weights to words hardly matters."""
+    """Permute the attention weights over the words: how far does the prediction move?
+
+    The number is the median over random permutations of the total variation distance. Where it is
+    low, it hardly matters which word gets which weight.
+
+    Attributes:
+        samples: permutations per text.
+    """
 
     name = "permutation"
     metrics = METRICS
-    buffers_per_sample = (
-        6  # the noise, what it is sorted by, both orders, and the weights before and after
-    )
+    # the noise, what it is sorted by, both orders, and the weights before and after
+    buffers_per_sample = 6
     samples: Count = 100
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        """Yield the median distance of each text."""
         noise = draws.uniform(self.samples, readout.content, readout.example_id)
         permuted = permute_attention(readout.attention, readout.content, noise)
         prediction = readout.prediction()
@@ -56,33 +63,21 @@ READ_METRICS = ("median_tvd", "max_attention", "predicted_class")
 
 
 def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Distribution of the median TVD under permutation, by bins of the largest attention weight and
-    predicted class.
+    """Violins of the median TVD by bins of the largest attention weight and by predicted class.
 
     Jain & Wallace's figure 6. One panel per data set and model; the number of examples is given
-    beside every violin. More than six classes are drawn as one."""
-    panels = pivot.facets(pivot.per_example(results, "permutation", READ_METRICS))
-    classes = [pivot.split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
-    names = max(([name for name, _ in groups] for groups in classes), key=len)
-    figure, axes = grid(len(panels), panel_height=1.3 + 0.42 * len(names))
+    beside every violin. More than six classes are drawn as one.
+    """
+    facets = pivot.facets(pivot.per_example(results, "permutation", READ_METRICS))
+    groups_by_facet = [pivot.split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in facets]
+    names = max(([name for name, _ in groups] for groups in groups_by_facet), key=len)
+    figure, panels = grid(len(facets), panel_height=1.3 + 0.42 * len(names))
     bins = range(len(pivot.MAX_ATTENTION_BINS))
-    for panel, facet, groups in zip(axes, panels, classes, strict=True):
-        share = 0.8 / len(groups)
+    for panel, facet, groups in zip(panels, facets, groups_by_facet, strict=True):
+        height = 0.8 / len(groups)
         for number, (_, rows) in enumerate(groups):
-            own = pivot.max_attention_bin(rows["max_attention"].to_numpy())
-            for b in bins:
-                at = b + 0.4 - share * (number + 0.5)  # the first class on top, as in the legend
-                values = rows["median_tvd"].to_numpy()[own == b]
-                violin(panel, values, at, share * 0.9, CLASS_COLOURS[number])
-                panel.annotate(
-                    f"n = {np.count_nonzero(~np.isnan(values)):,}",
-                    (1.02, at),
-                    xycoords=("axes fraction", "data"),
-                    va="center",
-                    fontsize=NOTE_SIZE,
-                    color=FAINT,
-                    annotation_clip=False,
-                )
+            offset = 0.4 - height * (number + 0.5)  # the first class on top, as in the legend
+            _violins_by_bin(panel, rows, offset, height * 0.9, CLASS_COLOURS[number])
         panel.set_xlim(0, max(1.0, float(facet.rows["median_tvd"].max())))
         panel.set_ylim(-0.5, len(bins) - 0.5)
         panel.set_yticks(bins, pivot.MAX_ATTENTION_BINS)
@@ -99,9 +94,28 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
+def _violins_by_bin(
+    panel: Axes, rows: pd.DataFrame, offset: float, height: float, colour: str
+) -> None:
+    """The texts of one class, a violin in each bin of the largest weight."""
+    bin_of_text = pivot.max_attention_bin(rows["max_attention"].to_numpy())
+    for number in range(len(pivot.MAX_ATTENTION_BINS)):
+        values = rows["median_tvd"].to_numpy()[bin_of_text == number]
+        violin(panel, values, number + offset, height, colour)
+        panel.annotate(
+            f"n = {np.count_nonzero(~np.isnan(values)):,}",
+            (1.02, number + offset),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=NOTE_SIZE,
+            color=FAINT,
+            annotation_clip=False,
+        )
+
+
 SAME = 0.05
 """TVD up to which two predictions are called the same: the larger of the two tolerances that Jain &
-Wallace give their adversary (0.01 for classification, 0.05 for question answering)."""
+Wallace allow their adversary (0.01 for classification, 0.05 for question answering)."""
 CLAIMS = (
     Claim(
         name="permuting_moves_the_prediction",

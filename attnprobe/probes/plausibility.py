@@ -1,5 +1,4 @@
-"""Do attention and the other importances point at the known reason? (methodology of ERASER, DeYoung
-et al. 2020)"""
+"""Do attention and other importances point at the known reason? (ERASER, DeYoung et al. 2020)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -38,13 +38,29 @@ MEASURES = {
     "f1_rationale": plausibility.precision_at_size,
     "auprc_rationale": plausibility.average_precision,
 }
-SHIFTS = {
-    "": (0, "against the gold links"),
-    "left_": (-1, "against those one place to the left"),
-    "right_": (1, "against those one place to the right"),
+MEASURE_OF_KIND = {
+    "top": "top_in_rationale",
+    "mass": "mass_in_rationale",
+    "f1": "f1_rationale",
+    "auprc": "auprc_rationale",
 }
-"""By how many places the gold links of an alignment are moved, and in words: attention may be off
-by one."""
+"""What the metrics of annotators say in short → the measure."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """By how many places the gold links of an alignment are moved, and in words."""
+
+    places: int
+    words: str
+
+
+SHIFTS = {
+    "": Shift(0, "against the gold links"),
+    "left_": Shift(-1, "against those one place to the left"),
+    "right_": Shift(1, "against those one place to the right"),
+}
+"""Beginning of the metric → shift: attention may be off by one."""
 ASKED = "data with questions"
 SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
@@ -101,36 +117,37 @@ METRICS = (
     ),
     *(
         Metric(
-            f"{shift}alignment_error_{{importance}}",
+            f"{name}alignment_error_{{importance}}",
             SHARE,
-            f"alignment error rate, the top word being the step's one link; {off}",
+            f"alignment error rate, the top word being the step's one link; {shift.words}",
             only=ASKED,
             source="Och & Ney 2003",
         )
-        for shift, (_, off) in SHIFTS.items()
+        for name, shift in SHIFTS.items()
     ),
     *(
         Metric(
-            f"{shift}mass_beyond_chance_{{importance}}",
+            f"{name}mass_beyond_chance_{{importance}}",
             Scale("share", -1, 1),
-            f"its share on the gold words − their share of the text; {off}",
+            f"its share on the gold words − their share of the text; {shift.words}",
             higher_is_better=True,
             only=ASKED,
         )
-        for shift, (_, off) in SHIFTS.items()
+        for name, shift in SHIFTS.items()
     ),
 )
 
 
 @dataclass
 class Plausibility(RankingProbe):
-    """Agreement of each importance, by the size of its scores, with the data's rationales: the
-    testbed's deciding words, a story's supporting sentences, a human's marks.
+    """Do the sizes of each importance's scores agree with the data's rationales?
 
+    Rationales are the testbed's deciding words, a story's supporting sentences, a human's marks.
     Examples without a rationale get NaN, data sets without any no rows at all. Where several people
     marked each text (`data.annotators`), each annotator in turn is compared with what at least half
     of the others marked (`human_…`, the ceiling), and each importance with these same references
-    (`others_…_X`), so that the two can be compared."""
+    (`others_…_X`), so that the two can be compared.
+    """
 
     name = "plausibility"
     metrics = METRICS
@@ -138,39 +155,58 @@ class Plausibility(RankingProbe):
     published = ("attention", "gradient", "leave_one_out")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield how each importance, chance and the annotators agree with the rationales."""
         rationale = subject.batch.rationale
         content = subject.batch.content
+        annotators = subject.batch.annotators
         if rationale is None:
             return
-        given = (rationale & content).any(-1)
+        is_marked = (rationale & content).any(-1)
 
-        def of_given(metric: str, value: Tensor) -> Measurement:
-            return Measurement(metric, torch.where(given, value, torch.nan))
+        def of_marked(metric: str, value: Tensor) -> Measurement:
+            return Measurement(metric, torch.where(is_marked, value, torch.nan))
 
-        yield of_given("rationale_share", plausibility.covered(rationale, content))
-        yield of_given("auprc_chance", plausibility.average_precision_by_chance(rationale, content))
-        for name, values in strengths(subject, self.scores(subject)).items():
-            for metric, measure in (MEASURES | {"iou_f1_rationale": plausibility.iou_f1}).items():
-                yield of_given(f"{metric}_{name}", measure(values, rationale, content))
-            if subject.batch.question is not None:  # an alignment: a step asks for its source words
-                for shift, (places, _) in SHIFTS.items():
-                    gold = shifted(rationale, places) & content
-                    beyond = plausibility.mass_inside(values, gold, content) - plausibility.covered(
-                        gold, content
-                    )
-                    error = plausibility.alignment_error(values, gold, content)
-                    yield of_given(f"{shift}alignment_error_{name}", error)
-                    yield of_given(f"{shift}mass_beyond_chance_{name}", beyond)
-            if subject.batch.annotators is not None:
-                for metric, measure in MEASURES.items():
+        yield of_marked("rationale_share", plausibility.covered(rationale, content))
+        chance = plausibility.average_precision_by_chance(rationale, content)
+        yield of_marked("auprc_chance", chance)
+        for name, scores in strengths(subject, self.scores(subject)).items():
+            for metric, measure in MEASURES.items():
+                yield of_marked(f"{metric}_{name}", measure(scores, rationale, content))
+            overlap = plausibility.iou_f1(scores, rationale, content)
+            yield of_marked(f"iou_f1_rationale_{name}", overlap)
+            if subject.batch.question is not None:
+                for metric, value in alignment(scores, rationale, content).items():
+                    yield of_marked(f"{metric}_{name}", value)
+            if annotators is not None:
+                for kind, metric in MEASURE_OF_KIND.items():
                     agreement = plausibility.against_others(
-                        values, subject.batch.annotators, content, measure
+                        scores, annotators, content, MEASURES[metric]
                     )
-                    yield Measurement(f"others_{metric.split('_')[0]}_{name}", agreement)
-        if subject.batch.annotators is not None:
-            for metric, ceiling in plausibility.human(subject.batch.annotators, content).items():
-                yield Measurement(f"human_{metric}", ceiling)
+                    yield Measurement(f"others_{kind}_{name}", agreement)
+        if annotators is not None:
+            for kind, ceiling in plausibility.human(annotators, content).items():
+                yield Measurement(f"human_{kind}", ceiling)
         yield from self.notes(subject)
+
+
+def alignment(
+    scores: Float[Tensor, "batch seq"],
+    gold: Bool[Tensor, "batch seq"],
+    content: Bool[Tensor, "batch seq"],
+) -> dict[str, Float[Tensor, "batch"]]:
+    """How well the scores align a step with its source words, by the metric's name.
+
+    Each number is also given for the gold links one place to the left and to the right.
+    """
+    numbers = {}
+    for name, shift in SHIFTS.items():
+        links = shifted(gold, shift.places) & content
+        mass = plausibility.mass_inside(scores, links, content)
+        by_chance = plausibility.covered(links, content)
+        error = plausibility.alignment_error(scores, links, content)
+        numbers[f"{name}alignment_error"] = error
+        numbers[f"{name}mass_beyond_chance"] = mass - by_chance
+    return numbers
 
 
 CHANCE = {"f1": "rationale_share", "auprc": "auprc_chance", "mass": "rationale_share"}
@@ -204,7 +240,9 @@ CLAIMS = (
     claim(
         name="gradient_is_more_plausible",
         quantity="difference of the shares of the texts, −1 to 1",
-        statement="The top word by gradient is in the rationale more often than the most attended one",
+        statement=(
+            "The top word by gradient is in the rationale more often than the most attended one"
+        ),
         measure=mean_of(
             "top_in_rationale_gradient",
             "top_in_rationale_attention",
@@ -215,70 +253,80 @@ CLAIMS = (
 )
 
 
+PERSON = "one annotator against the others"
+"""The table's last line: the ceiling."""
+TABLE_METRICS = {"f1": "f1_rationale", "auprc": "auprc_rationale", "mass": "mass_in_rationale"}
+"""Column of the table → the metric."""
+
+
 def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Each importance minus chance, and against all annotators but one; last one annotator: the
-    ceiling."""
-    names = importances_in(results, "plausibility", "top_in_rationale_")
-    several = bool(importances_in(results, "plausibility", "human_"))
-    own = {"f1": "f1_rationale", "auprc": "auprc_rationale", "mass": "mass_in_rationale"}
+    """Each importance beyond chance and, where several people marked the texts, against them.
+
+    The last line is then one annotator against the others.
+    """
+    importances = importances_in(results, "plausibility", "top_in_rationale_")
+    has_annotators = bool(importances_in(results, "plausibility", "human_"))
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for name in [*names, *(["human"] if several else [])]:
-            person = name == "human"
-            words = "one annotator against the others" if person else names[name].title
-            counted = rows["human_f1" if person else f"auprc_rationale_{name}"]
-            line: dict[str, object] = {"importance": words, "n": int(counted.notna().sum())}
-            for kind, metric in own.items():
-                above = (
-                    np.full(len(rows), np.nan)
-                    if person
-                    else rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
-                )
-                line |= mean_in_columns(f"{kind} above chance", np.asarray(above), -1, 1)
-                if several:
-                    reached = rows[
-                        f"human_{kind}" if person else f"others_{kind}_{name}"
-                    ].to_numpy()
-                    line |= mean_in_columns(f"{kind} against the others", reached, 0, 1)
+        for name, facts in importances.items():
+            line: dict[str, object] = {
+                "importance": facts.title,
+                "n": int(rows[f"auprc_rationale_{name}"].notna().sum()),
+            }
+            for kind, metric in TABLE_METRICS.items():
+                beyond = rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
+                line |= mean_in_columns(f"{kind} above chance", beyond.to_numpy(), -1, 1)
+                if has_annotators:
+                    agreement = rows[f"others_{kind}_{name}"].to_numpy()
+                    line |= mean_in_columns(f"{kind} against the others", agreement, 0, 1)
             yield line
+        if has_annotators:
+            yield line_of_person(rows)
 
-    metrics = [f"{metric}_{name}" for metric in own.values() for name in names] + [
-        *dict.fromkeys(CHANCE.values())
-    ]
-    if several:
-        metrics += [
-            f"{start}{kind}{end}"
-            for kind in own
-            for start, end in (("human_", ""), *(("others_", f"_{name}") for name in names))
-        ]
-    return facet_table(results, "plausibility", metrics if names else [], lines)
+    if not importances:
+        return facet_table(results, "plausibility", [], lines)
+    metrics = list(dict.fromkeys(CHANCE.values()))
+    for kind, metric in TABLE_METRICS.items():
+        metrics += [f"{metric}_{name}" for name in importances]
+        if has_annotators:
+            metrics += [f"human_{kind}", *(f"others_{kind}_{name}" for name in importances)]
+    return facet_table(results, "plausibility", metrics, lines)
+
+
+def line_of_person(rows: pd.DataFrame) -> dict[str, object]:
+    """The annotators in the place of an importance; they are not compared with chance."""
+    unknown = np.full(len(rows), np.nan)
+    line: dict[str, object] = {"importance": PERSON, "n": int(rows["human_f1"].notna().sum())}
+    for kind in TABLE_METRICS:
+        line |= mean_in_columns(f"{kind} above chance", unknown, -1, 1)
+        ceiling = rows[f"human_{kind}"].to_numpy()
+        line |= mean_in_columns(f"{kind} against the others", ceiling, 0, 1)
+    return line
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """F1 of every importance above chance, with 95 % intervals, a panel per data set and model.
-    Where several people marked the texts, it is against all of them but one. The shaded line is
-    what one of them reaches."""
+
+    Where several people marked the texts, it is against all of them but one, and the shaded line is
+    what one of them reaches.
+    """
     table = plausibility_table(results)
-    several = "f1 against the others" in table
-    measure = "f1 against the others" if several else "f1 above chance"
-    there = importances_in(results, "plausibility", "top_in_rationale_").values()
-    handles = (
-        [Line2D([], [], color="0.5", lw=2, label="one annotator against the others")]
-        if several
-        else []
-    )
+    importances = importances_in(results, "plausibility", "top_in_rationale_").values()
+    has_annotators = "f1 against the others" in table
+    if has_annotators:
+        measure = "f1 against the others"
+        label = "F1 against all annotators but one"
+        handles = [Line2D([], [], color="0.5", lw=2, label=PERSON)]
+        zero = None
+    else:
+        measure = "f1 above chance"
+        label = "F1 above chance"
+        handles = []
+        zero = 0
     figure, panels = interval_figure(
-        table,
-        "data and model",
-        there,
-        {measure: ""},
-        zero=None if several else 0,
-        handles=handles,
-        x="F1 against all annotators but one" if several else "F1 above chance",
+        table, "data and model", importances, {measure: ""}, zero=zero, handles=handles, x=label
     )
-    for row in table[~table["importance"].isin([facts.title for facts in there])].to_dict(
-        "records"
-    ):
+    for row in table[table["importance"] == PERSON].to_dict("records"):
         panel = panels[row["data and model"]]
         panel.axvspan(row[f"{measure}, low"], row[f"{measure}, high"], color="0.85", lw=0, zorder=0)
         panel.axvline(row[measure], color="0.5", lw=0.8, zorder=0)

@@ -1,5 +1,4 @@
-"""Is attention needed, and do its weights carry the label? Convex read-outs of words and states;
-nothing is retrained."""
+"""Is attention needed, and do its weights carry the label? Convex read-outs, nothing retrained."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,9 +29,9 @@ from attnprobe.probes.base import Measurement, Probe, Subject
 
 KINDS = ("words_attention", "words_equal", "states_attention", "states_equal")
 FOLDS = 5
-FEWEST = 20
-"""Texts of a class below which no read-out is fitted for it: its texts are left out."""
-OF = {
+FEWEST_TEXTS = 20
+"""Texts of a class below which these texts are left out."""
+FEATURES = {
     "words_attention": "Σ α_t of each word of the vocabulary",
     "words_equal": "each word's share of the text",
     "states_attention": "Σ α_t h_t, the model's own attended vector",
@@ -43,7 +42,8 @@ METRICS = (
         Metric(
             f"readout_{kind}",
             SHARE,
-            f"whether a logistic regression on {OF[kind]}, fitted on other texts, tells the label",
+            f"whether a logistic regression on {FEATURES[kind]}, fitted on other texts, tells the "
+            "label",
             higher_is_better=True,
         )
         for kind in KINDS
@@ -58,115 +58,134 @@ METRICS = (
 
 @dataclass
 class Readouts(Probe):
-    """Logistic regressions on what attention picks out, and on all words or states alike: convex,
-    one optimum, no seed.
+    """Logistic regressions on what attention picks out, and on all words or states alike.
 
-    Each text of the split is told by a fit on the others (five folds, each class in each fold), so
-    that a checkpoint is examined as it is. The claims are not those of a model that is trained anew
-    with equal weights (`+experiment=audit`, `+experiment=wiegreffe`): there the states change as
-    well.
+    They are convex: one optimum, no seed. The label of each text is predicted by a fit on the other
+    texts of the split (five folds, each class in each fold), so that a checkpoint is examined as it
+    is. The claims are not those of a model that is trained anew with equal weights
+    (`+experiment=audit`, `+experiment=wiegreffe`): there the states change as well.
 
     Attributes:
         penalty: C of `sklearn.linear_model.LogisticRegression`, the inverse of the weight of the
             squared norm; every feature is scaled to at most 1.
-        texts: most texts that take part, evenly over the split; of the others there is no number
-            (NaN).
+        texts: texts that take part at most, evenly over the split; the others have no number (NaN).
     """
 
     name = "readouts"
     metrics = METRICS
-    one_decision = of_words = True
+    one_decision = True
+    of_words = True
     penalty: Positive = 10.0
     texts: Annotated[int, Ge(100)] = 2000
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
-    _told: dict[str, Float[np.ndarray, " rows"]] | None = field(
+    _numbers: dict[str, Float[np.ndarray, " rows"]] | None = field(
         default=None, init=False, repr=False
     )
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        """Keep the test split, on which the read-outs are fitted."""
         self._split = splits["test"]
-        self._told = None
+        self._numbers = None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield whether each read-out is right, fitting all of them at the first batch."""
         if self._split is None:
             raise UserError(
-                "probe readouts fits on the other texts of a split, which only a run has: leave "
-                "it out here"
+                "probe readouts fits on the other texts of a split, which only a run has: leave it "
+                "out here"
             )
-        if self._told is None:
-            device = subject.batch.content.device
-            self._told = self._of_split(in_float32(subject.classifier), self._split, device)
-        rows = [self._split.row_of(number) for number in subject.batch.example_id.tolist()]
-        for name, told in self._told.items():
-            yield Measurement(name, torch.from_numpy(told[rows]))
+        if self._numbers is None:
+            model = in_float32(subject.classifier)
+            self._numbers = self._fit(model, self._split, subject.batch.content.device)
+        rows = [self._split.row_of(example) for example in subject.batch.example_id.tolist()]
+        for metric, values in self._numbers.items():
+            yield Measurement(metric, torch.from_numpy(values[rows]))
 
-    def _of_split(
-        self, run: Callable[[Batch], Outputs], split: TextSplit, device: torch.device
+    def _fit(
+        self, model: Callable[[Batch], Outputs], split: TextSplit, device: torch.device
     ) -> dict[str, Float[np.ndarray, " rows"]]:
-        # what the fits say of each text, NaN where it does not take part
-        labels = np.asarray(split.labels)
-        chosen = np.zeros(len(split), bool)
-        chosen[np.linspace(0, len(split) - 1, min(self.texts, len(split))).round().astype(int)] = (
-            True
-        )
-        # repeats of a text share a fold, so that none is told by itself
-        known: dict[bytes, int] = {}
+        """Metric → its number for each text of the split, NaN where the text does not take part."""
+        # repeats of a text share a fold, so that none is predicted by itself
+        first_row: dict[bytes, int] = {}
         first = np.array(
-            [known.setdefault(split.words[row].tobytes(), row) for row in range(len(split))]
+            [first_row.setdefault(split.words[row].tobytes(), row) for row in range(len(split))]
         )
-        classes, counts = np.unique(
-            labels[chosen & (first == np.arange(len(split)))], return_counts=True
-        )
-        classes = classes[counts >= FEWEST]
-        kept = np.flatnonzero(chosen & np.isin(labels, classes))
-        told = {f"readout_{name}": np.full(len(split), np.nan) for name in (*KINDS, "weight")}
+        labels = np.asarray(split.labels)
+        is_sampled = np.zeros(len(split), bool)
+        places = np.linspace(0, len(split) - 1, min(self.texts, len(split)))
+        is_sampled[places.round().astype(int)] = True
+        is_distinct = is_sampled & (first == np.arange(len(split)))
+        classes, counts = np.unique(labels[is_distinct], return_counts=True)
+        classes = classes[counts >= FEWEST_TEXTS]
+
+        metrics = [*(f"readout_{kind}" for kind in KINDS), "readout_weight"]
+        numbers = {metric: np.full(len(split), np.nan) for metric in metrics}
         if len(classes) < 2:
-            return told
-        of_class = np.searchsorted(classes, labels[kept])
-        told["readout_weight"][kept] = (len(kept) / (len(classes) * np.bincount(of_class)))[
-            of_class
-        ]
-        for kind, features in _features(run, split, kept, device).items():
-            told[f"readout_{kind}"][kept] = (
-                out_of_fold(features, of_class, first[kept], self.penalty) == of_class
-            )
-        return told
+            return numbers
+        rows = np.flatnonzero(is_sampled & np.isin(labels, classes))
+        class_number = np.searchsorted(classes, labels[rows])
+        weight_of_class = len(rows) / (len(classes) * np.bincount(class_number))
+        numbers["readout_weight"][rows] = weight_of_class[class_number]
+        for kind, features in features_of(model, split, rows, device).items():
+            prediction = out_of_fold(features, class_number, first[rows], self.penalty)
+            numbers[f"readout_{kind}"][rows] = prediction == class_number
+        return numbers
 
 
-def _features(
-    run: Callable[[Batch], Outputs],
+def features_of(
+    model: Callable[[Batch], Outputs],
     split: TextSplit,
-    rows: Int[np.ndarray, " kept"],
+    rows: Int[np.ndarray, " texts"],
     device: torch.device,
 ) -> dict[str, sparse.csr_matrix]:
-    # of each kind one row of features per text
-    words: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {
-        "words_attention": [],
-        "words_equal": [],
-    }
-    states: dict[str, np.ndarray] = {}
-    for some in map(np.array, short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE)):
+    """Each of `KINDS` → a row of features for each of these texts."""
+    words = {"attention": WordWeights(), "equal": WordWeights()}
+    states: dict[str, list[np.ndarray]] = {"attention": [], "equal": []}
+    order = []
+    for part in short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE):
         with torch.no_grad():
-            outputs = run(split[rows[some].tolist()].to(device))
+            outputs = model(split[rows[part].tolist()].to(device))
+        order += list(part)
+        content = outputs.content.cpu()
         weights = {"attention": outputs.attention.double(), "equal": even(outputs.content).double()}
         for kind, weight in weights.items():
-            attended = torch.einsum("bs,bsh->bh", weight, outputs.hidden.double()).cpu().numpy()
-            states.setdefault(f"states_{kind}", np.empty((len(rows), attended.shape[-1])))[some] = (
-                attended
-            )
-            for place, row, content in zip(
-                some.tolist(), weight.cpu(), outputs.content.cpu(), strict=True
-            ):
-                number = split.words[rows[place]]
-                own = row[content].numpy()[: len(number)]
-                words[f"words_{kind}"].append((np.full(len(number), place), number, own))
-    found = {}
-    for kind, parts in words.items():
-        place, number, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        vocabulary, column = np.unique(number, return_inverse=True)
-        found[kind] = sparse.csr_matrix((value, (place, column)), (len(rows), len(vocabulary)))
-    return found | {kind: sparse.csr_matrix(values) for kind, values in states.items()}
+            attended = torch.einsum("bs,bsh->bh", weight, outputs.hidden.double())
+            states[kind].append(attended.cpu().numpy())
+            weight_on_cpu = weight.cpu()
+            for number, place in enumerate(part):
+                text_words = split.words[rows[place]]
+                word_weights = weight_on_cpu[number][content[number]].numpy()
+                words[kind].add(place, text_words, word_weights[: len(text_words)])
+
+    features = {f"words_{kind}": table.matrix(len(rows)) for kind, table in words.items()}
+    row_order = np.argsort(order)  # the texts were read by length
+    for kind, vectors in states.items():
+        features[f"states_{kind}"] = sparse.csr_matrix(np.concatenate(vectors)[row_order])
+    return features
+
+
+@dataclass
+class WordWeights:
+    """The weight of each word in each text, on its way into a sparse matrix."""
+
+    texts: list[Int[np.ndarray, " words"]] = field(default_factory=list)
+    words: list[Int[np.ndarray, " words"]] = field(default_factory=list)
+    weights: list[Float[np.ndarray, " words"]] = field(default_factory=list)
+
+    def add(
+        self, text: int, words: Int[np.ndarray, " words"], weights: Float[np.ndarray, " words"]
+    ) -> None:
+        """The words of one text with their weights."""
+        self.texts.append(np.full(len(words), text))
+        self.words.append(words)
+        self.weights.append(weights)
+
+    def matrix(self, texts: int) -> sparse.csr_matrix:
+        """A row per text, a column per word of the vocabulary; a word's weights add up."""
+        vocabulary, column = np.unique(np.concatenate(self.words), return_inverse=True)
+        places = (np.concatenate(self.texts), column)
+        return sparse.csr_matrix((np.concatenate(self.weights), places), (texts, len(vocabulary)))
 
 
 def out_of_fold(
@@ -175,26 +194,35 @@ def out_of_fold(
     groups: Int[np.ndarray, " texts"],
     penalty: float,
 ) -> Int[np.ndarray, " texts"]:
-    """The class of each text by a fit on the texts of the other folds; those of one group are in
-    one fold."""
-    told = np.full(len(labels), -1)
-    firsts, place = np.unique(groups, return_index=True)
-    for fit, ask in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(
-        firsts, labels[place]
-    ):
-        seen, asked = (np.isin(groups, firsts[part]) for part in (fit, ask))
-        if len(np.unique(labels[seen])) > 1:
-            told[asked] = fitted(features[seen], labels[seen], penalty).predict(features[asked])
-    return told
+    """The class of each text by a fit on the texts of the other folds.
+
+    Args:
+        features: a row per text.
+        labels: class numbers.
+        groups: the texts of one group are in one fold.
+        penalty: see `Readouts`.
+
+    Returns:
+        Class numbers; −1 where the other folds have one class only.
+    """
+    predicted = np.full(len(labels), -1)
+    distinct, place = np.unique(groups, return_index=True)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    for fitted_part, held_out_part in folds.split(distinct, labels[place]):
+        is_fitted = np.isin(groups, distinct[fitted_part])
+        is_held_out = np.isin(groups, distinct[held_out_part])
+        if len(np.unique(labels[is_fitted])) > 1:
+            model = fitted(features[is_fitted], labels[is_fitted], penalty)
+            predicted[is_held_out] = model.predict(features[is_held_out])
+    return predicted
 
 
 def fitted(
     features: sparse.csr_matrix, labels: Int[np.ndarray, " texts"], penalty: float
 ) -> Pipeline:
     """The minimum of C Σ log loss + ½ ‖w‖² over features that are scaled to at most 1."""
-    return make_pipeline(
-        MaxAbsScaler(), LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000)
-    ).fit(features, labels)
+    regression = LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000)
+    return make_pipeline(MaxAbsScaler(), regression).fit(features, labels)
 
 
 def _claim(name: str, criterion: str, statement: str, kind: str) -> Claim:
@@ -240,7 +268,9 @@ READING = Reading(
         ),
     ),
     headlines=tuple(
-        Headline(f"readout_{kind}", f"a read-out of {OF[kind]} is right", proportion_of="examples")
+        Headline(
+            f"readout_{kind}", f"a read-out of {FEATURES[kind]} is right", proportion_of="examples"
+        )
         for kind in KINDS
     ),
 )

@@ -1,5 +1,4 @@
-"""Does an importance explain the model, or would it say the same of any? (Adebayo et al. 2018,
-*Sanity checks*)"""
+"""Does an importance explain the model, or would it say the same of any? (Adebayo et al. 2018)"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from safetensors.torch import load_file
@@ -88,8 +88,10 @@ METRICS = (
 
 @dataclass
 class Sanity(RankingProbe):
-    """Make the model random, part by part (`Model.stages`) from its output downwards, by putting
-    each tensor's numbers into random order, and see which importances still say the same.
+    """Which importances still say the same when the model becomes random?
+
+    The model is made random part by part (`Model.stages`), from its output downwards, by putting
+    each tensor's numbers into random order.
 
     Attributes:
         samples: random models per part, over which the similarities are averaged.
@@ -114,12 +116,13 @@ class Sanity(RankingProbe):
     )
     samples: Count = 2
     twin: str | None = None
-    _random: dict[tuple[int, int], list[tuple[str, dict]]] = field(
+    _random: dict[tuple[int, int], list["RandomPart"]] = field(
         default_factory=dict, init=False, repr=False
     )
     _twin: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def refuse(self, classifier: Model) -> None:
+        """Refuse a twin that is another model as well, and read its weights."""
         super().refuse(classifier)
         if self.twin is None:
             return
@@ -127,54 +130,72 @@ class Sanity(RankingProbe):
         directory.manifest()  # that of a finished run
         directory.verify([WEIGHTS])
         weights = load_file(directory.path / WEIGHTS)
-        wanted = dict(classifier.named_parameters())
-        if any(
-            name not in weights or weights[name].shape != one.shape for name, one in wanted.items()
-        ):
-            raise UserError(
-                f"probe.sanity.twin={self.twin}: expected a run of the same model on the same "
-                "data, trained with training=coin_flips; its weights have other sizes"
-            )
-        self._twin = {name: weights[name] for name in wanted}
+        for name, parameter in classifier.named_parameters():
+            if name not in weights or weights[name].shape != parameter.shape:
+                raise UserError(
+                    f"probe.sanity.twin={self.twin}: expected a run of the same model on the same "
+                    f"data, trained with training=coin_flips; its weights have other sizes"
+                )
+            self._twin[name] = weights[name]
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield how similar each importance is to itself in the random models and the twin."""
         content = subject.batch.content
-        own = _sizes(subject, self.scores(subject))
-        other = subject.redrawn()
+        sizes = _sizes(subject, self.scores(subject))
+
+        redrawn = subject.redrawn()
         noise = draws.uniform(1, content, subject.batch.example_id)
-        for name, values in own.items():
-            in_random_order = permute_attention(values, content, noise)[0]
-            yield Measurement(f"floor_similarity_{name}", alike(values, in_random_order, content))
-            again = _sizes(other, [name])[name] if subject.importance(name).drawn else values
+        for name, values in sizes.items():
+            permuted = permute_attention(values, content, noise)[0]
+            yield Measurement(f"floor_similarity_{name}", alike(values, permuted, content))
+            is_drawn = subject.importance(name).drawn
+            again = _sizes(redrawn, [name])[name] if is_drawn else values
             yield Measurement(f"ceiling_similarity_{name}", alike(values, again, content))
-        model = subject.classifier
-        down: dict[str, dict[str, Tensor]] = {}
-        for sample in range(self.samples):
-            # by the seed too: a run's probes may have been timed before, under another one
-            if (draws.seed, sample) not in self._random:
-                generator = torch.Generator().manual_seed(1_000_003 * draws.seed + sample)
-                self._random[draws.seed, sample] = [
-                    (part, {name: shuffled(model, name, generator) for name in names})
-                    for part, names in model.stages().items()
-                ]
-            changed: dict[str, Tensor] = {}
-            for part, numbers in self._random[draws.seed, sample]:
-                changed |= numbers
-                before = down.get(part, {})
-                alike_by_name = _similarity_with(changed, subject, own)
-                down[part] = {
-                    name: before.get(name, 0) + value / self.samples
-                    for name, value in alike_by_name.items()
-                }
-        for part, similarity in down.items():
+
+        similarities = self._similarities_down(subject, sizes, draws.seed)
+        for part, similarity in similarities.items():
             for name, value in similarity.items():
                 yield Measurement(f"similarity_{name}_down_to_{part}", value)
-        for name, value in similarity.items():  # the last part: everything is random
+        *_, all_random = similarities.values()
+        for name, value in all_random.items():
             yield Measurement(f"random_weights_similarity_{name}", value)
+
         if self._twin:
-            for name, value in _similarity_with(self._twin, subject, own).items():
+            for name, value in _similarity_with(self._twin, subject, sizes).items():
                 yield Measurement(f"shuffled_labels_similarity_{name}", value)
         yield from self.notes(subject)
+
+    def _similarities_down(
+        self, subject: Subject, sizes: Mapping[str, Float[Tensor, "batch seq"]], seed: int
+    ) -> dict[str, dict[str, Float[Tensor, "batch"]]]:
+        """Part → importance → its similarity once all parts down to this one are random."""
+        similarities: dict[str, dict[str, Tensor]] = {}
+        for sample in range(self.samples):
+            changed: dict[str, Tensor] = {}
+            for part in self._random_parts(subject.classifier, seed, sample):
+                changed |= part.parameters
+                means = similarities.setdefault(part.name, {})
+                for name, value in _similarity_with(changed, subject, sizes).items():
+                    means[name] = means.get(name, 0) + value / self.samples
+        return similarities
+
+    def _random_parts(self, model: Model, seed: int, sample: int) -> "list[RandomPart]":
+        # kept by the seed as well: a run's probes may have been timed before, under another one
+        if (seed, sample) not in self._random:
+            generator = torch.Generator().manual_seed(1_000_003 * seed + sample)
+            self._random[seed, sample] = [
+                RandomPart(part, {name: shuffled(model, name, generator) for name in names})
+                for part, names in model.stages().items()
+            ]
+        return self._random[seed, sample]
+
+
+@dataclass(frozen=True)
+class RandomPart:
+    """One part of the model with its parameters' numbers in random order."""
+
+    name: str
+    parameters: Mapping[str, Tensor]
 
 
 def _sizes(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
@@ -182,26 +203,29 @@ def _sizes(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "b
 
 
 def _similarity_with(
-    numbers: Mapping[str, Tensor], subject: Subject, own: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor], subject: Subject, sizes: Mapping[str, Tensor]
 ) -> dict[str, Float[Tensor, "batch"]]:
-    # in the model with these numbers in some of its parameters, which has its own again afterwards
+    """Each importance's similarity with itself in the model with these parameters.
+
+    The model has its own parameters again afterwards.
+    """
     model = subject.classifier
     batch = subject.batch
-    before = {name: model.get_parameter(name).detach().clone() for name in numbers}
+    originals = {name: model.get_parameter(name).detach().clone() for name in parameters}
     try:
         with torch.no_grad():
-            for name, values in numbers.items():
+            for name, values in parameters.items():
                 model.get_parameter(name).copy_(values)
             outputs = model(batch)
         readout = model.readout(batch, outputs)
-        other = replace(subject, outputs=outputs, readout=readout, seconds={}, _results={})
+        changed = replace(subject, outputs=outputs, readout=readout, seconds={}, _results={})
         return {
-            name: alike(own[name], again, batch.content)
-            for name, again in _sizes(other, own).items()
+            name: alike(sizes[name], values, batch.content)
+            for name, values in _sizes(changed, sizes).items()
         }
     finally:
         with torch.no_grad():
-            for name, values in before.items():
+            for name, values in originals.items():
                 model.get_parameter(name).copy_(values)
 
 
@@ -217,11 +241,11 @@ def shuffled(model: nn.Module, name: str, generator: torch.Generator) -> Tensor:
     """A parameter's numbers in random order; the row of padding of word vectors stays."""
     values = model.get_parameter(name).detach()
     owner = model.get_submodule(name.rpartition(".")[0])
-    keep = isinstance(owner, nn.Embedding) and owner.padding_idx == PADDING
-    moved = values[1:] if keep else values
-    order = torch.randperm(moved.numel(), generator=generator).to(values.device)
-    mixed = moved.reshape(-1)[order].reshape(moved.shape)
-    return torch.cat([values[:1], mixed]) if keep else mixed
+    has_padding_row = isinstance(owner, nn.Embedding) and owner.padding_idx == PADDING
+    movable = values[1:] if has_padding_row else values
+    order = torch.randperm(movable.numel(), generator=generator).to(values.device)
+    mixed = movable.reshape(-1)[order].reshape(movable.shape)
+    return torch.cat([values[:1], mixed]) if has_padding_row else mixed
 
 
 HALF = 0.5
@@ -247,77 +271,102 @@ KINDS = {
 }
 
 
+def depth(part: str) -> tuple[int, int]:
+    """How deep a part lies, counted from the output; of numbered layers the last comes first.
+
+    >>> sorted(["embedding", "layer_1", "layer_10", "head"], key=depth)
+    ['head', 'layer_10', 'layer_1', 'embedding']
+    """
+    match = re.fullmatch(r"(.+?)(?:_(\d+))?", part)
+    assert match is not None
+    name, number = match.groups()
+    place = ORDER.index(name) if name in ORDER else ORDER.index("encoder")
+    return place, -int(number or 0)
+
+
 def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
     """What is left of every importance's ranking, by what was made random."""
-    names = importances_in(results, "sanity", "random_weights_similarity_")
-    ends = importances_in(results, "sanity", "similarity_")
-
-    def depth(part: str) -> tuple[int, int]:  # counted from the output
-        name, number = re.fullmatch(r"(.+?)(?:_(\d+))?", part).groups()  # type: ignore[union-attr]
-        return ORDER.index(name) if name in ORDER else ORDER.index("encoder"), -int(number or 0)
-
-    parts = sorted(
-        {end.rpartition("_down_to_")[2] for end in ends if "_down_to_" in end}, key=depth
-    )
-    there = metrics_there(results, "sanity")
+    importances = importances_in(results, "sanity", "random_weights_similarity_")
+    endings = importances_in(results, "sanity", "similarity_")
+    part_names = {end.rpartition("_down_to_")[2] for end in endings if "_down_to_" in end}
+    parts = sorted(part_names, key=depth)
+    measured = metrics_there(results, "sanity")
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for name, facts in names.items():
-            left = rows[f"random_weights_similarity_{name}"].to_numpy()
-            gone = rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
-            mean, low, high = interval(gone)
-            if np.nanmin(gone, initial=np.inf) == np.nanmax(gone, initial=-np.inf):
-                low = high = mean  # the same in every text: no interval
+        for name, facts in importances.items():
+            similarity = rows[f"random_weights_similarity_{name}"].to_numpy()
+            ceiling = rows[f"ceiling_similarity_{name}"].to_numpy()
             line: dict[str, object] = {
                 "importance": facts.title,
-                "n": int((~np.isnan(left)).sum()),
-                "depends on the model": "yes" if low > 0 else "no" if high < 0 else "not decided",
+                "n": int((~np.isnan(similarity)).sum()),
+                "depends on the model": depends_on_model(similarity, ceiling),
             }
             for part in parts:
-                line[f"down to {part.replace('_', ' ')}"] = float(
-                    rows[f"similarity_{name}_down_to_{part}"].mean()
-                )
+                mean = float(rows[f"similarity_{name}_down_to_{part}"].mean())
+                line[f"down to {part.replace('_', ' ')}"] = mean
             for kind, heading in KINDS.items():
-                if (metric := f"{kind}_similarity_{name}") in there:
+                metric = f"{kind}_similarity_{name}"
+                if metric in measured:
                     line |= mean_in_columns(heading, rows[metric].to_numpy(), -1, 1)
             yield line
 
-    metrics = [f"{kind}_similarity_{name}" for name in names for kind in KINDS]
-    metrics += [f"similarity_{name}_down_to_{part}" for name in names for part in parts]
+    metrics = []
+    for name in importances:
+        metrics += [f"{kind}_similarity_{name}" for kind in KINDS]
+        metrics += [f"similarity_{name}_down_to_{part}" for part in parts]
     return facet_table(results, "sanity", metrics, lines)
+
+
+def depends_on_model(
+    similarity: Float[np.ndarray, " texts"], ceiling: Float[np.ndarray, " texts"]
+) -> str:
+    """Whether less than half of the ceiling is left in the random model, by the whole interval."""
+    lost = ceiling * HALF - similarity
+    mean, low, high = interval(lost)
+    if np.nanmin(lost, initial=np.inf) == np.nanmax(lost, initial=-np.inf):
+        low = high = mean  # the same in every text: no interval
+    if low > 0:
+        return "yes"
+    return "no" if high < 0 else "not decided"
 
 
 def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """What is left of each importance's ranking as the model becomes random, from its output down.
-    It begins at 1, the ranking itself. A panel per data set and model."""
+
+    It begins at 1, the ranking itself. A panel per data set and model.
+    """
     table = sanity_table(results)
-    panels = list(table.groupby("data and model", sort=False))
-    there = importances_in(results, "sanity", "random_weights_similarity_").values()
-    marked: dict[str, dict[str, Any]] = {
+    tables = list(table.groupby("data and model", sort=False))
+    importances = importances_in(results, "sanity", "random_weights_similarity_").values()
+    styles: dict[str, dict[str, Any]] = {
         facts.title: {"color": facts.colour, "marker": "osD^v<>"[number % 7], "ms": 3, "lw": 1}
-        for number, facts in enumerate(there)
+        for number, facts in enumerate(importances)
     }
-    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
-    for panel, (heading, own) in zip(axes, panels, strict=True):
-        steps = [
-            name for name in own if str(name).startswith("down to ") and own[name].notna().any()
-        ]
-        labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
-        for row in own.to_dict("records"):
-            # every model is asked with the same draws, so that a ranking by luck alone stays what
-            # it is; equal scores rank nothing, and there is nothing of them to be left
-            values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
-            style = "-" if row["depends on the model"] == "yes" else "--"
-            panel.plot(range(len(values)), values, ls=style, **marked[row["importance"]])
-        panel.axhline(0, lw=0.5, color=INK, zorder=0)
-        panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
-        panel.set_ylim(-0.4, 1.05)
-        title(panel, counted(str(heading), int(own["n"].max())))
-    handles = [Line2D([], [], label=name, **look) for name, look in marked.items()]
+    figure, panels = grid(len(tables), panel_height=2.2, columns=2)
+    for panel, (heading, rows) in zip(panels, tables, strict=True):
+        _draw_lines(panel, rows, styles)
+        title(panel, counted(str(heading), int(rows["n"].max())))
+    handles = [Line2D([], [], label=name, **style) for name, style in styles.items()]
     around(
         figure, x="random from the output down to", y="what is left of the ranking", handles=handles
     )
     return figure
+
+
+def _draw_lines(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    """A line per importance, dashed where it is not shown to depend on the model."""
+    columns = [str(name) for name in rows if rows[name].notna().any()]
+    steps = [name for name in columns if name.startswith("down to ")]
+    labels = ["trained", *(step.removeprefix("down to ") for step in steps)]
+    for row in rows.to_dict("records"):
+        # every model is asked with the same draws, so that a ranking by luck alone stays what it
+        # is; equal scores rank nothing, and nothing can be left of them
+        values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
+        line_style = "-" if row["depends on the model"] == "yes" else "--"
+        panel.plot(range(len(values)), values, ls=line_style, **styles[row["importance"]])
+    panel.axhline(0, lw=0.5, color=INK, zorder=0)
+    panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
+    panel.set_ylim(-0.4, 1.05)
 
 
 CLAIMS = (

@@ -1,5 +1,4 @@
-"""Does attention point at words that speak against the decision? (Liu et al. 2022, the polarity
-violation test)"""
+"""Does attention point at words that speak against the decision? (Liu et al. 2022)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,12 +41,12 @@ METRICS = (
 
 @dataclass
 class Signs(RankingProbe):
-    """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks
-    against the decision?
+    """How often does attention lie on what speaks against the decision?
 
-    `chance_X` is what both other numbers are on average with the same weights in random order and
-    the same decision. Weights without any meaning lie below it, as that decision is their own: no
-    verdict goes by it.
+    A weight is never below 0, and so cannot say "against". `chance_X` is what both other numbers
+    are on average with the same weights in random order and the same decision. Weights without any
+    meaning lie below it, because that decision is their own: no verdict goes by it. (Liu et al.
+    call it the polarity violation test.)
 
     Attributes:
         importances: see `RankingProbe`; signed ones.
@@ -59,29 +58,38 @@ class Signs(RankingProbe):
     published = ("contribution", "gradient_input")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield, for each importance, how the top item, all weights and all items are opposed."""
         attention = subject.readout.attention
         content = subject.readout.content
-        level = is_top(attention, content)
+        top = is_top(attention, content)
         for name, scores in self.scores(subject).items():
             if not subject.importance(name).signed:
                 raise UserError(
                     f"probe.signs.importances: {name} has no sign: expected importances whose "
-                    "score below 0 speaks against the decision, such as "
-                    "[contribution,gradient_input]"
+                    f"score below 0 speaks against the decision, such as "
+                    f"[contribution,gradient_input]"
                 )
             opposed = (scores < 0).to(attention)
-            undefined = undefined_in(scores, content)
-            label = self.label(name)
-            for metric, value in {
-                "violation": over_ties(opposed, level),
+            numbers = {
+                "violation": over_ties(opposed, top),
                 "against": torch.where(content, attention * opposed, 0).sum(-1),
                 "chance": over_ties(opposed, content),
-            }.items():
-                yield Measurement(f"{metric}_{label}", value.masked_fill(undefined, torch.nan))
+            }
+            undefined = undefined_in(scores, content)
+            for metric, value in numbers.items():
+                value_if_defined = value.masked_fill(undefined, torch.nan)
+                yield Measurement(f"{metric}_{self.label(name)}", value_if_defined)
         yield from self.notes(subject)
 
 
-WORDS = {"contribution": "contribution to the margin", "gradient_input": "gradient × input"}
+def _headlines(importance: str, words: str) -> tuple[Headline, ...]:
+    return (
+        Headline(f"violation_{importance}", f"top item speaks against the decision, by {words}"),
+        Headline(f"against_{importance}", "  attention on all that do"),
+        Headline(f"chance_{importance}", "  share of the items that do: weights in random order"),
+    )
+
+
 READING = Reading(
     probe="signs",
     order=12,
@@ -95,13 +103,8 @@ READING = Reading(
         "what speaks against it, whether they mean something or not. Nor is a large number a "
         "fault of the attention alone: the model may have to read such words."
     ),
-    headlines=tuple(
-        headline
-        for name, words in WORDS.items()
-        for headline in (
-            Headline(f"violation_{name}", f"top item speaks against the decision, by {words}"),
-            Headline(f"against_{name}", "  attention on all that do"),
-            Headline(f"chance_{name}", "  share of the items that do: weights in random order"),
-        )
+    headlines=(
+        *_headlines("contribution", "contribution to the margin"),
+        *_headlines("gradient_input", "gradient × input"),
     ),
 )

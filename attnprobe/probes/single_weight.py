@@ -1,5 +1,4 @@
-"""Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019,
-section 4)."""
+"""Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from attnprobe.core.metrics import JSD, JSD_DIFFERENCE, SHARE, TAU, TRUTH, Metric, Scale
 from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of, share_of
 from attnprobe.evidence.reading import (
@@ -30,7 +32,7 @@ from attnprobe.evidence.reading import (
     facts_of,
     importances_in,
 )
-from attnprobe.exact.erasure import erase_each
+from attnprobe.exact.erasure import SingleErasures, erase_each
 from attnprobe.measures import LN2, kendall_tau
 from attnprobe.plots.grid import around, cells, counted, facet_grid, grid, quarters, title
 from attnprobe.plots.style import INK
@@ -114,9 +116,9 @@ METRICS = (
 
 @dataclass
 class SingleWeight(RankingProbe):
-    """Erase the weight of the top item i* by each importance, renormalise, and compare with erasing
-    another item r.
+    """Erase the weight of the top item, and compare with erasing another item.
 
+    For each importance, i* is its top item and r another one; the other weights are renormalised.
     `random` is the mean over all r ≠ i*, `drawn` one r drawn uniformly. The importance
     `attention_gradient` (by the weights, signed) is filed as `gradient`, and `gradient`, of the
     word vectors, as `input_gradient`. NaN where two items are compared in an example of one item,
@@ -134,77 +136,101 @@ class SingleWeight(RankingProbe):
     filed = FILED
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the effect of every item, and how the top item compares with the others."""
         readout = subject.readout
         content = readout.content
-        attention = readout.attention
         effect = erase_each(readout)
-        step = positions(content)
-        yield Measurement("effect_js", effect.divergence, step)
-        yield Measurement("effect_flip", effect.flips, step)
+        yield Measurement("effect_js", effect.divergence, positions(content))
+        yield Measurement("effect_flip", effect.flips, positions(content))
+
         noise = draws.uniform(1, content, readout.example_id)[0]
         for name, scores in self.scores(subject).items():
-            # the highest-scored item's erasure, that of the others, and of the one with the most
-            # noise among them
-            top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
-            others = content.scatter(-1, top.unsqueeze(-1), False)
-            count = torch.where(others.any(-1), others.sum(-1), torch.nan)
-            drawn = noise.masked_fill(~others, -1).argmax(-1)
-            js_top = _at(effect.divergence, top)
-            flip_top = _at(effect.flips, top)
-            larger = (effect.divergence > js_top.unsqueeze(-1)).double()
-            larger = torch.where(
-                (effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, larger
-            )
-            js_random, flip_random, negative = (
-                torch.where(others, one, 0).sum(-1) / count
-                for one in (effect.divergence, effect.flips, larger)
-            )
             undefined = undefined_in(scores, content)
-            for metric, value in {
-                "js_top": js_top,
-                "flip_top": flip_top,
-                "js_random": js_random,
-                "flip_random": flip_random,
-                "delta_js": js_top - js_random,
-                "delta_js_negative": negative,
-                "drawn_delta_js": (js_top - _at(effect.divergence, drawn)).masked_fill(
-                    count.isnan(), torch.nan
-                ),
-                "drawn_delta_attention": (_at(attention, top) - _at(attention, drawn)).masked_fill(
-                    count.isnan(), torch.nan
-                ),
-                "drawn_flip": _at(effect.flips, drawn)
-                .double()
-                .masked_fill(count.isnan(), torch.nan),
-            }.items():
-                yield Measurement(
-                    f"{metric}_{self.label(name)}", value.double().masked_fill(undefined, torch.nan)
-                )
-        order = attention.masked_fill(~content, -torch.inf).argsort(
-            dim=-1, descending=True, stable=True
-        )
-        several = content.sum(-1) > 1
-        last = (content.sum(-1) - 1).unsqueeze(-1)
-        for name, place in (("second", torch.ones_like(last)), ("lowest", last)):
-            item = order.gather(-1, place.clamp(max=order.shape[1] - 1)).squeeze(-1)
-            yield Measurement(
-                f"js_{name}", torch.where(several, _at(effect.divergence, item), torch.nan)
-            )
-            yield Measurement(
-                f"flip_{name}", torch.where(several, _at(effect.flips, item), torch.nan)
-            )
-        yield Measurement(
-            "tau_attention_effect", kendall_tau(attention, effect.divergence, content)
-        )
+            for metric, value in top_against_others(readout, effect, scores, noise).items():
+                value_if_defined = value.double().masked_fill(undefined, torch.nan)
+                yield Measurement(f"{metric}_{self.label(name)}", value_if_defined)
+
+        for name, item in {"second": second_item(readout), "lowest": lowest_item(readout)}.items():
+            for metric, values in {"js": effect.divergence, "flip": effect.flips}.items():
+                value = torch.where(content.sum(-1) > 1, _at(values, item), torch.nan)
+                yield Measurement(f"{metric}_{name}", value)
+        tau = kendall_tau(readout.attention, effect.divergence, content)
+        yield Measurement("tau_attention_effect", tau)
         yield Measurement("undefined_erasure", undefined_in(effect.divergence, content))
         yield from self.notes(subject)
 
 
-def _at(values: Float[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+def top_against_others(
+    readout: Readout,
+    effect: SingleErasures,
+    scores: Float[Tensor, "batch seq"],
+    noise: Float[Tensor, "batch seq"],
+) -> dict[str, Float[Tensor, "batch"]]:
+    """The metrics of one importance: its top item against all others, and against a drawn one.
+
+    Args:
+        readout: the texts.
+        effect: of erasing each item.
+        scores: of the importance.
+        noise: the other item with the most noise is the drawn one.
+    """
+    content = readout.content
+    top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
+    js_top = _at(effect.divergence, top)
+    flip_top = _at(effect.flips, top)
+
+    others = content.scatter(-1, top.unsqueeze(-1), False)
+    count = torch.where(others.any(-1), others.sum(-1), torch.nan)
+
+    def mean_of_others(values: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
+        return torch.where(others, values, 0).sum(-1) / count
+
+    is_undefined = (effect.divergence + js_top.unsqueeze(-1)).isnan()
+    does_more = (effect.divergence > js_top.unsqueeze(-1)).double()
+    does_more = does_more.masked_fill(is_undefined, torch.nan)
+    js_random = mean_of_others(effect.divergence)
+
+    drawn = noise.masked_fill(~others, -1).argmax(-1)
+    delta_drawn = js_top - _at(effect.divergence, drawn)
+    attention_drawn = _at(readout.attention, top) - _at(readout.attention, drawn)
+    has_no_other = count.isnan()
+    return {
+        "js_top": js_top,
+        "flip_top": flip_top,
+        "js_random": js_random,
+        "flip_random": mean_of_others(effect.flips),
+        "delta_js": js_top - js_random,
+        "delta_js_negative": mean_of_others(does_more),
+        "drawn_delta_js": delta_drawn.masked_fill(has_no_other, torch.nan),
+        "drawn_delta_attention": attention_drawn.masked_fill(has_no_other, torch.nan),
+        "drawn_flip": _at(effect.flips, drawn).double().masked_fill(has_no_other, torch.nan),
+    }
+
+
+def second_item(readout: Readout) -> Int[Tensor, "batch"]:
+    """The item with the second largest weight; some position in a text of one item."""
+    return _by_attention(readout)[:, min(1, readout.content.shape[1] - 1)]
+
+
+def lowest_item(readout: Readout) -> Int[Tensor, "batch"]:
+    """The item with the smallest weight."""
+    last = (readout.content.sum(-1) - 1).clamp(max=readout.content.shape[1] - 1)
+    return _at(_by_attention(readout), last)
+
+
+def _by_attention(readout: Readout) -> Int[Tensor, "batch seq"]:
+    weights = readout.attention.masked_fill(~readout.content, -torch.inf)
+    return weights.argsort(dim=-1, descending=True, stable=True)
+
+
+def _at(values: Shaped[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Shaped[Tensor, "batch"]:
     return values.gather(-1, item.unsqueeze(-1)).squeeze(-1)
 
 
 SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
+LOWEST_DELTA = -0.1
+HIGHEST_DELTA = 0.8
+"""Ends of the figure's axis of ΔJS, nats."""
 FLIPS = ("flip_top_attention", "flip_random_attention")
 CELLS = ("both", "top only", "random only", "neither")
 SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.linspace(0.3, 1, 64)))
@@ -212,97 +238,112 @@ SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.lin
 
 
 def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """ΔJS = JS(most attended item erased) − JS(a random other one erased). Across: the difference
-    of their weights. One other item per example; darker where there are more examples. How many
-    stand above each quarter, and the share of them below 0.
+    """ΔJS = JS(most attended item erased) − JS(a random other one erased).
 
-    Serrano & Smith's figure 3.
+    Across: the difference of their weights. One other item per example; darker where there are more
+    examples. How many stand above each quarter, and the share of them below 0. Serrano & Smith's
+    figure 3.
     """
     figure, panels = facet_grid(results, "single_weight", SCATTER, panel_height=1.9, columns=2)
-    low = -0.1
-    high = 0.8
-    drawn = []
+    hexagons = []
     for panel, facet in panels:
         js, weight = facet.rows[list(SCATTER)].dropna().to_numpy().T
         if len(js):
-            hexagons = panel.hexbin(
-                weight,
-                np.clip(js, low, high),
-                gridsize=(32, 20),
-                extent=(0, 1, low, high),
-                mincnt=1,
-                cmap=SHADES,
-                edgecolors="none",
-            )
-            drawn.append(hexagons)
+            hexagons.append(_hexagons(panel, weight, js))
         panel.axhline(0, lw=0.5, color=INK)
-        inside = [js[max_attention_bin(weight) == quarter] for quarter in range(4)]
-        below = [f"\n{100 * (some < 0).mean():.1f} % < 0" if len(some) else "" for some in inside]
-        quarters(
-            panel,
-            high,
-            [f"n = {len(some):,}{share}" for some, share in zip(inside, below, strict=True)],
-        )
-        panel.set_ylim(low, high)
+        notes = []
+        for quarter in range(4):
+            values = js[max_attention_bin(weight) == quarter]
+            share = f"\n{100 * (values < 0).mean():.1f} % < 0" if len(values) else ""
+            notes.append(f"n = {len(values):,}{share}")
+        quarters(panel, HIGHEST_DELTA, notes)
+        panel.set_ylim(LOWEST_DELTA, HIGHEST_DELTA)
         title(panel, facet.title)
     around(figure, x="difference of the attention weights", y="ΔJS (nats)")
-    if drawn:
-        # one scale for all panels
-        most = max(2, *(int(np.max(np.asarray(hexagons.get_array()))) for hexagons in drawn))
-        scale = LogNorm(1, most)
-        for hexagons in drawn:
-            hexagons.set_norm(scale)
-        bar = figure.colorbar(drawn[0], ax=[panel for panel, _ in panels], aspect=30, pad=0.02)
-        ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most]
-        bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
-        bar.set_ticks([], minor=True)
-        bar.set_label("examples")
+    if hexagons:
+        _share_colours(figure, hexagons, [panel for panel, _ in panels])
     return figure
 
 
-def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
-    """The 2×2 table of decision flips per data set, model and importance, in shares of the `n`
-    examples of two items or more. A random other item counts as flipping in as large a part as
-    there are other items that do."""
+def _hexagons(
+    panel: Axes, weight: Float[np.ndarray, " examples"], js: Float[np.ndarray, " examples"]
+) -> PolyCollection:
+    """How many examples have which difference of weights and which ΔJS."""
+    return panel.hexbin(
+        weight,
+        np.clip(js, LOWEST_DELTA, HIGHEST_DELTA),
+        gridsize=(32, 20),
+        extent=(0, 1, LOWEST_DELTA, HIGHEST_DELTA),
+        mincnt=1,
+        cmap=SHADES,
+        edgecolors="none",
+    )
 
-    one = {only: facts_of(only, results, "single_weight")} if only else {}
-    importances = one or importances_in(results, "single_weight", "flip_top_")
+
+def _share_colours(figure: Figure, hexagons: list[PolyCollection], panels: list[Axes]) -> None:
+    """One scale of colours for all panels, with its bar."""
+    largest = [int(np.max(np.asarray(panel_hexagons.get_array()))) for panel_hexagons in hexagons]
+    most = max(2, *largest)
+    scale = LogNorm(1, most)
+    for panel_hexagons in hexagons:
+        panel_hexagons.set_norm(scale)
+    bar = figure.colorbar(hexagons[0], ax=panels, aspect=30, pad=0.02)
+    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most]
+    bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
+    bar.set_ticks([], minor=True)
+    bar.set_label("examples")
+
+
+def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
+    """The 2×2 table of decision flips per data set, model and importance.
+
+    In shares of the `n` examples of two items or more. A random other item counts as flipping in as
+    large a part as there are other items that do.
+
+    Args:
+        results: a long table.
+        only: the one importance that is asked about; empty: all that have numbers.
+    """
+    importances = importances_in(results, "single_weight", "flip_top_")
+    if only:
+        importances = {only: facts_of(only, results, "single_weight")}
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name, facts in importances.items():
-            first, other = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna().to_numpy().T
-            shares = (
-                first * other,
-                first * (1 - other),
-                (1 - first) * other,
-                (1 - first) * (1 - other),
-            )
-            means = [float(share.mean()) if len(share) else np.nan for share in shares]
-            yield {
-                "top by": facts.ascii_title,
-                **dict(zip(CELLS, means, strict=True)),
-                "n": len(first),
+            known = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna()
+            top, other = known.to_numpy().T
+            shares = {
+                "both": top * other,
+                "top only": top * (1 - other),
+                "random only": (1 - top) * other,
+                "neither": (1 - top) * (1 - other),
             }
+            line: dict[str, object] = {"top by": facts.ascii_title}
+            for cell in CELLS:
+                line[cell] = float(shares[cell].mean()) if len(known) else np.nan
+            yield line | {"n": len(known)}
 
-    metrics = [f"{kind}_{name}" for name in importances for kind in ("flip_top", "flip_random")]
+    metrics = []
+    for name in importances:
+        metrics += [f"flip_top_{name}", f"flip_random_{name}"]
     table = facet_table(results, "single_weight", metrics, lines)
-    return table if only or table.empty else table.query("n > 0").reset_index(drop=True)
+    if only or table.empty:
+        return table
+    return table.query("n > 0").reset_index(drop=True)
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """How often does the decision flip, in percent? The most attended item erased against a random
-    other one.
+    """How often the decision flips, in percent: the most attended item against a random other one.
 
     Serrano & Smith's table 2.
     """
     table = flip_table(results, "attention")
-    figure, axes = grid(len(table), panel_height=1.5)
+    figure, panels = grid(len(table), panel_height=1.5)
     records: list[Any] = table.to_dict("records")
-    for panel, row in zip(axes, records, strict=True):
-        shares = np.array([row[name] for name in CELLS]).reshape(2, 2)
+    for panel, row in zip(panels, records, strict=True):
         cells(
             panel,
-            shares,
+            np.array([row[name] for name in CELLS]).reshape(2, 2),
             lambda share: f"{100 * share:.1f}",
             size=8,
             cmap="Blues",
@@ -324,6 +365,15 @@ IN_ORDER = 0.5
 """Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a
 weight near 0 can do nothing, so that its effect is small by construction."""
 
+
+def _is_near_zero(
+    delta: Float[np.ndarray, " examples"], weight: Float[np.ndarray, " examples"]
+) -> Float[np.ndarray, " examples"]:
+    """1 where ΔJS is near 0, 0 where not, NaN where the weights differ by too much."""
+    is_asked = (weight < SMALL_DIFFERENCE) & ~np.isnan(delta)
+    return np.where(is_asked, np.abs(delta) < NEAR_ZERO, np.nan)
+
+
 claim = partial(Claim, criterion="erasure", level="state")
 CLAIMS = (
     claim(
@@ -342,7 +392,9 @@ CLAIMS = (
     ),
     claim(
         name="delta_js_is_positive",
-        statement="Erasing the top item moves the prediction farther than erasing a random other one",
+        statement=(
+            "Erasing the top item moves the prediction farther than erasing a random other one"
+        ),
         source=f"{SOURCE} (figure 3)",
         measure=mean_of("delta_js_attention", ends=(-LN2, LN2)),
         quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
@@ -351,7 +403,9 @@ CLAIMS = (
     ),
     claim(
         name="effects_follow_attention",
-        statement="The order of the weights is by and large the order of what erasing each of them does",
+        statement=(
+            "The order of the weights is by and large the order of what erasing each of them does"
+        ),
         source=f"{SOURCE}, asked of every item and not of the top one alone",
         measure=mean_of("tau_attention_effect", ends=(-1, 1)),
         quantity=(
@@ -378,13 +432,10 @@ CLAIMS = (
             f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which "
             "of them is erased"
         ),
-        measure=share_of(
-            *SCATTER,
-            value=lambda delta, weight: np.where(
-                (weight < SMALL_DIFFERENCE) & ~np.isnan(delta), np.abs(delta) < NEAR_ZERO, np.nan
-            ),
+        measure=share_of(*SCATTER, value=_is_near_zero),
+        quantity=(
+            f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for"
         ),
-        quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
     ),
 )
 

@@ -1,5 +1,4 @@
-"""Is the most attended item the one that decides? Compared with the model's attention at random and
-at its best."""
+"""Is the most attended item the one that decides? Compared with chance and with the best."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +12,21 @@ from torch import Tensor
 
 from attnprobe.core.metrics import P_VALUE, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import LEAST_GAIN, skill_of
 from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact import nulls
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.models.base import Unit
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
+from attnprobe.probes.base import (
+    DESCRIPTION,
+    Measurement,
+    Note,
+    Probe,
+    Subject,
+    undefined_in,
+)
 from attnprobe.probes.leave_one_out import checked
 
 NULL = "the same with the own weights in random order, mean of the orders"
@@ -86,12 +93,13 @@ METRICS = (
 
 @dataclass
 class Skill(Probe):
-    """What erasing the top item does, and what it does where the attention means nothing. Skill is
-    read off the table: (own − null) / (best − null) of the means over the texts.
+    """What erasing the top item does, and what it does where the attention means nothing.
 
-    At the state level the top item's state is erased, the other weights renormalised; at the word
-    level the top word is deleted from the text, which is encoded again (leave-one-out). Of several
-    top items that are level `own` is their mean.
+    Skill is read off the table: (own − null) / (best − null) of the means over the texts.
+
+    At the state level the top item's state is erased and the other weights are renormalised; at the
+    word level the top word is deleted from the text, which is encoded again (leave-one-out). Of
+    several top items that are level `own` is their mean.
 
     Attributes:
         samples: random attentions per text.
@@ -107,64 +115,88 @@ class Skill(Probe):
     words: bool = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        readout = subject.readout
+        """Yield the numbers of the state level and, where it is asked for, of the word level."""
+        yield from self._state_level(subject.readout, draws)
+        if self.words and subject.classifier.unit is Unit.WORD:
+            yield from self._word_level(subject)
+
+    def _state_level(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        content = readout.content
+        level_tops = nulls.is_top(readout.attention, content)
+        erased = self._erased_states(readout, draws)
+
+        own_drop = nulls.over_ties(erased["own"].drop, level_tops)
+        as_large = (erased["null"].drop >= own_drop - 1e-12).sum(0)
+        p = (1 + as_large) / (1 + self.samples)
+        yield Measurement("state_drop_p", torch.where(own_drop.isnan(), torch.nan, p))
+        for name in ("drop", "flip"):
+            effect = {kind: getattr(result, name) for kind, result in erased.items()}
+            numbers = {
+                "own": nulls.over_ties(effect["own"], level_tops),
+                "null": effect["null"].mean(0),
+                "spread": effect["null"].std(0),
+                "best": _largest(effect["best"], content),
+                "random": effect["random"].nanmean(0),
+                "uniform": nulls.over_ties(effect["uniform"], content),
+            }
+            for kind, value in numbers.items():
+                yield Measurement(f"state_{name}_{kind}", value)
+
+    def _erased_states(self, readout: Readout, draws: Draws) -> dict[str, nulls.Erased]:
+        """Kind of attention → what erasing its top state does, or any state."""
         content = readout.content
         attention = readout.attention
-        examples = readout.example_id
-        noise, ties = draws.uniform(2 * self.samples, content, examples).split(self.samples)
-        normal = draws.normal(self.samples, content, examples)
-        own = nulls.each_erased(readout, attention)
-        level = nulls.is_top(attention, content)
+        uniform_noise = draws.uniform(2 * self.samples, content, readout.example_id)
+        noise, ties = uniform_noise.split(self.samples)
+        normal = draws.normal(self.samples, content, readout.example_id)
         top = nulls.top_of(attention.unsqueeze(0), content, ties[:1])[0]
-        best = nulls.each_erased(readout, attention, top)
-        null = nulls.erased(readout, *nulls.permuted(attention, content, noise, ties))
-        random = nulls.erased(readout, *nulls.random_like(attention, content, normal))
-        uniform = nulls.each_erased(readout, nulls.even(content))
-        mine = nulls.over_ties(own.drop, level)
-        p = (1 + (null.drop >= mine - 1e-12).sum(0)) / (1 + len(null.drop))
-        yield Measurement("state_drop_p", torch.where(mine.isnan(), torch.nan, p))
-        for name in ("drop", "flip"):
-            yield Measurement(f"state_{name}_own", nulls.over_ties(getattr(own, name), level))
-            yield Measurement(f"state_{name}_null", getattr(null, name).mean(0))
-            yield Measurement(f"state_{name}_spread", getattr(null, name).std(0))
-            yield Measurement(f"state_{name}_best", _largest(getattr(best, name), content))
-            yield Measurement(f"state_{name}_random", getattr(random, name).nanmean(0))
-            yield Measurement(
-                f"state_{name}_uniform", nulls.over_ties(getattr(uniform, name), content)
-            )
-        if not (self.words and subject.classifier.unit is Unit.WORD):
-            return
+        return {
+            "own": nulls.each_erased(readout, attention),
+            "best": nulls.each_erased(readout, attention, top),
+            "null": nulls.erased(readout, *nulls.permuted(attention, content, noise, ties)),
+            "random": nulls.erased(readout, *nulls.random_like(attention, content, normal)),
+            "uniform": nulls.each_erased(readout, nulls.even(content)),
+        }
+
+    def _word_level(self, subject: Subject) -> Iterator[Measurement | Note]:
+        content = subject.readout.content
+        attention = subject.readout.attention
+        level_tops = nulls.is_top(attention, content)
         importance = subject.importance("leave_one_out")
         assert isinstance(importance, LeaveOneOut)
         removals = subject.cached(importance.removals)
-        distance = removals.distance
-        for name, values in (("word_distance", distance), ("word_flip", removals.flips)):
-            middle = nulls.over_ties(values, content)
-            yield Measurement(f"{name}_own", nulls.over_ties(values, level))
-            yield Measurement(f"{name}_null", middle)
-            spread = nulls.over_ties((values - middle.unsqueeze(-1)).square(), content).sqrt()
-            yield Measurement(f"{name}_spread", spread)
+        effects = {"word_distance": removals.distance, "word_flip": removals.flips}
+        for name, values in effects.items():
+            mean = nulls.over_ties(values, content)
+            variance = nulls.over_ties((values - mean.unsqueeze(-1)).square(), content)
+            yield Measurement(f"{name}_own", nulls.over_ties(values, level_tops))
+            yield Measurement(f"{name}_null", mean)
+            yield Measurement(f"{name}_spread", variance.sqrt())
             yield Measurement(f"{name}_best", _largest(values, content))
-        yield Measurement("word_mass_own", torch.where(content, attention * distance, 0).sum(-1))
-        yield Measurement("word_mass_null", nulls.over_ties(distance, content))
-        yield Measurement("word_mass_best", _largest(distance, content))
+
+        attended = torch.where(content, attention * removals.distance, 0).sum(-1)
+        yield Measurement("word_mass_own", attended)
+        yield Measurement("word_mass_null", nulls.over_ties(removals.distance, content))
+        yield Measurement("word_mass_best", _largest(removals.distance, content))
         yield from importance.notes(subject)
 
 
 def _largest(
     values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
+    """The largest value of each text; NaN where one is undefined, or the text is empty."""
     maximum = torch.where(content, values, -torch.inf).amax(-1)
-    return torch.where((values.isnan() & content).any(-1) | ~content.any(-1), torch.nan, maximum)
+    is_undefined = undefined_in(values, content) | ~content.any(-1)
+    return torch.where(is_undefined, torch.nan, maximum)
 
 
-SMALLEST = 0.1
+LEAST_SKILL = 0.1
 """Smallest relevant skill: a tenth of the way from permuted weights to the best attention."""
-SMALLEST_OF_WORDS = 0.2
-"""The same for all weights at the level of words: the least tenth at which no wrong attention got a
-yes in the first calibration. It fails where words are redundant, where places count and where many
-vote (docs/results/calibration.md), so that the verdict on words goes by
-`attnprobe.probes.swaps`."""
+LEAST_SKILL_OF_WORDS = 0.2
+"""The same for all weights at the level of words: the smallest tenth at which no wrong attention
+got a yes in the first calibration. Skill fails where words are redundant, where places count and
+where many vote (docs/results/calibration.md), so that the verdict on words goes by
+`attnprobe.evidence.deciding_words`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "Leave-one-out, beside the same weights in random order and at best (attnprobe)"
 
@@ -173,15 +205,19 @@ QUANTITY = (
     f"relevant difference, and it is not asked where the best is not ahead by {LEAST_GAIN}"
 )
 claim = partial(
-    Claim, criterion="erasure", speaks="for", smallest=SMALLEST, quantity=QUANTITY.format(SMALLEST)
+    Claim,
+    criterion="erasure",
+    speaks="for",
+    smallest=LEAST_SKILL,
+    quantity=QUANTITY.format(LEAST_SKILL),
 )
 of_state = partial(claim, level="state", source=STATE)
 of_word = partial(claim, level="word", source=WORD)
 CLAIMS = (
     of_state(
         name="top_state_decides",
-        measure=skill_of("state_drop", reach=2.0),
-        primary=True,  # a difference, from −1 to 1
+        measure=skill_of("state_drop", reach=2.0),  # a difference, from −1 to 1
+        primary=True,
         statement=(
             "Erasing the most attended state costs the decision more than it does under an "
             "attention without meaning"
@@ -198,8 +234,10 @@ CLAIMS = (
     of_state(
         name="top_state_flips",
         measure=skill_of("state_flip"),
-        statement="Erasing the most attended state flips the decision more often than it does under an "
-        "attention without meaning",
+        statement=(
+            "Erasing the most attended state flips the decision more often than it does under an "
+            "attention without meaning"
+        ),
     ),
     of_word(
         name="top_word_flips",
@@ -212,8 +250,8 @@ CLAIMS = (
     of_word(
         name="weights_follow_words",
         measure=skill_of("word_mass"),
-        smallest=SMALLEST_OF_WORDS,
-        quantity=QUANTITY.format(SMALLEST_OF_WORDS),
+        smallest=LEAST_SKILL_OF_WORDS,
+        quantity=QUANTITY.format(LEAST_SKILL_OF_WORDS),
         statement="Words weigh more the farther the prediction moves without them",
     ),
 )

@@ -1,20 +1,20 @@
-"""Does the prediction rest on words as much as an importance says, when every word loses part of
-itself? (Zhao & Aletras 2023)"""
+"""Does the prediction rest on words as much as an importance says? (Zhao & Aletras 2023)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 from torch import Tensor
 
-from attnprobe.core.batch import probabilities
+from attnprobe.core.batch import Batch, probabilities
 from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
+from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject
 
 SOURCE = "Zhao & Aletras 2023"
@@ -46,8 +46,10 @@ METRICS = (
 
 @dataclass
 class SoftErasure(RankingProbe):
-    """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the
-    word's place in the order of the text's scores, 0 to 1, as its probability.
+    """Every word loses part of itself: the more important it is, the more of it goes, or stays.
+
+    Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's
+    place in the order of the text's scores, 0 to 1, as its probability.
 
     With p the probability of the class predicted for the whole text, `soft_comprehensiveness_X` is
     max(0, p − p') / max(0, p − p(no word)), at most 1, and `soft_sufficiency_X` 1 − the same of the
@@ -67,67 +69,136 @@ class SoftErasure(RankingProbe):
 
     name = "soft_erasure"
     metrics = METRICS
-    of_words = one_decision = True
+    of_words = True
+    one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
     samples: Count = 20
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        model = subject.classifier
+        """Yield p, its fall without any word, and both numbers of each importance."""
         batch = subject.batch
-        whole = subject.readout.prediction()
-        decision = whole.argmax(-1, keepdim=True)
-        probability = whole.gather(-1, decision)[:, 0].double()
-        word = model.word_of(batch)
-        scores = self.scores(subject)
-        with torch.no_grad():
-            inputs = model.inputs(batch)
-
-        def predicted(kept: Tensor) -> Float[Tensor, "batch"]:
-            with torch.no_grad():
-                logits = model.outputs_from(batch, inputs * kept.to(inputs.dtype)).logits
-            return probabilities(logits, model.task).gather(-1, decision)[:, 0].double()
-
-        nothing = probability - predicted((word < 0).unsqueeze(-1))
-        shares = {name: places_in_order(one, batch.content) for name, one in scores.items()}
-        falls = {
-            name: torch.zeros(2, len(probability), dtype=torch.float64, device=word.device)
-            for name in scores
+        eraser = VectorEraser.of(subject)
+        rates = {
+            name: places_in_order(scores, batch.content)
+            for name, scores in self.scores(subject).items()
         }
-        generators = [draws.generator(number) for number in batch.example_id.tolist()]
+        gone = {name: torch.zeros_like(eraser.whole) for name in rates}
+        kept = {name: torch.zeros_like(eraser.whole) for name in rates}
+        generators = [draws.generator(example) for example in batch.example_id.tolist()]
         for _ in range(self.samples):
-            # U(0, 1) numbers for each number of each word, 1 elsewhere; a text's are its own,
-            # whatever its padding
-            drawn = torch.ones(*word.shape, inputs.shape[-1], dtype=torch.float64)
-            for row, generator in enumerate(generators):
-                of_words = (word[row] >= 0).cpu()
-                size = int(of_words.sum()), inputs.shape[-1]
-                drawn[row, of_words] = torch.rand(*size, generator=generator, dtype=torch.float64)
-            drawn = drawn.to(word.device)
-            for name, share in shares.items():
-                rate = share.nan_to_num(nan=0).gather(1, word.clamp(min=0)).unsqueeze(-1)
-                for kind, stays in enumerate((1 - rate, rate)):
-                    kept = (drawn < stays) | (word < 0).unsqueeze(-1)
-                    falls[name][kind] += (probability - predicted(kept)).clamp(min=0) / self.samples
-        yield Measurement("probability", probability)
-        yield Measurement("drop_of_nothing", nothing)
-        for name, (gone, left) in falls.items():
-            scale = nothing.where((nothing > 0) & ~shares[name].isnan().any(-1), torch.nan)
+            uniform = eraser.uniform(generators)
+            for name, rate in rates.items():
+                gone[name] += eraser.soft_fall(uniform, 1 - rate) / self.samples
+                kept[name] += eraser.soft_fall(uniform, rate) / self.samples
+
+        fall_without_words = eraser.whole - eraser.probability(~eraser.is_word.unsqueeze(-1))
+        yield Measurement("probability", eraser.whole)
+        yield Measurement("drop_of_nothing", fall_without_words)
+        for name, rate in rates.items():
+            is_defined = (fall_without_words > 0) & ~rate.isnan().any(-1)
+            scale = fall_without_words.where(is_defined, torch.nan)
             # where hardly anything is lost without any word, a share of that would be of any size
-            yield Measurement(f"soft_comprehensiveness_{name}", (gone / scale).clamp(max=1))
-            yield Measurement(f"soft_sufficiency_{name}", (1 - left / scale).clamp(min=0))
+            comprehensiveness = (gone[name] / scale).clamp(max=1)
+            sufficiency = (1 - kept[name] / scale).clamp(min=0)
+            yield Measurement(f"soft_comprehensiveness_{name}", comprehensiveness)
+            yield Measurement(f"soft_sufficiency_{name}", sufficiency)
         yield from self.notes(subject)
+
+
+@dataclass(frozen=True)
+class VectorEraser:
+    """Predicts the decision from texts whose vectors have lost some of their numbers.
+
+    Attributes:
+        inputs: the vectors of the texts.
+        word: position of the word that each vector is of, negative where it is of none.
+        decision: the class predicted for each whole text.
+        whole: its probability, 0 to 1; float64.
+    """
+
+    model: Model
+    batch: Batch
+    inputs: Float[Tensor, "batch parts features"]
+    word: Int[Tensor, "batch parts"]
+    decision: Int[Tensor, "batch one"]
+    whole: Float[Tensor, "batch"]
+
+    @classmethod
+    def of(cls, subject: Subject) -> "VectorEraser":
+        """The vectors and the decisions of a batch."""
+        model = subject.classifier
+        prediction = subject.readout.prediction()
+        decision = prediction.argmax(-1, keepdim=True)
+        with torch.no_grad():
+            inputs = model.inputs(subject.batch)
+        return cls(
+            model,
+            subject.batch,
+            inputs,
+            word=model.word_of(subject.batch),
+            decision=decision,
+            whole=prediction.gather(-1, decision)[:, 0].double(),
+        )
+
+    @property
+    def is_word(self) -> Bool[Tensor, "batch parts"]:
+        """Which vectors are of a word."""
+        return self.word >= 0
+
+    def probability(self, stays: Bool[Tensor, "batch parts #features"]) -> Float[Tensor, "batch"]:
+        """Probability of the decision with the numbers that stay, all others 0; float64."""
+        inputs = self.inputs * stays.to(self.inputs.dtype)
+        with torch.no_grad():
+            logits = self.model.outputs_from(self.batch, inputs).logits
+        probability = probabilities(logits, self.model.task)
+        return probability.gather(-1, self.decision)[:, 0].double()
+
+    def soft_fall(
+        self, uniform: Float[Tensor, "batch parts features"], rate: Float[Tensor, "batch seq"]
+    ) -> Float[Tensor, "batch"]:
+        """Fall of the probability, 0 or more, when each number of a word stays at the word's rate.
+
+        Args:
+            uniform: a number stays where this is below its rate.
+            rate: of each word, 0 to 1; NaN stands for 0 or 1, for the result is not used.
+        """
+        rate_of_word = rate.nan_to_num(nan=0).gather(1, self.word.clamp(min=0))
+        stays = (uniform < rate_of_word.unsqueeze(-1)) | ~self.is_word.unsqueeze(-1)
+        return (self.whole - self.probability(stays)).clamp(min=0)
+
+    def uniform(
+        self, generators: Sequence[torch.Generator]
+    ) -> Float[Tensor, "batch parts features"]:
+        """U(0, 1) for each number of each word's vector, 1 elsewhere.
+
+        Args:
+            generators: one of each text, whose numbers do not depend on its padding.
+        """
+        features = self.inputs.shape[-1]
+        uniform = torch.ones(*self.word.shape, features, dtype=torch.float64)
+        for row, generator in enumerate(generators):
+            is_word = self.is_word[row].cpu()
+            uniform[row, is_word] = torch.rand(
+                int(is_word.sum()), features, generator=generator, dtype=torch.float64
+            )
+        return uniform.to(self.word.device)
 
 
 def places_in_order(
     scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch seq"]:
-    """(rank − ½) / n of each text's words, the highest score last and equal ones sharing their mean
-    rank; 0 outside, NaN in a text with a score that is NaN. The mean over a text's words is ½
-    whatever the scores are."""
+    """(rank − ½) / n of each of a text's words, the highest score last.
+
+    Equal scores share their mean rank. The mean over a text's words is ½, whatever the scores are.
+
+    Returns:
+        The places, 0 to 1; 0 outside the content, NaN in a text with a score that is NaN.
+    """
     places = torch.zeros(scores.shape, dtype=torch.float64)
     for row, words in enumerate(content.cpu()):
-        own = scores[row, words.to(scores.device)].double().cpu()
-        places[row, words] = torch.from_numpy((rankdata(own) - 0.5) / max(len(own), 1))
+        text_scores = scores[row, words.to(scores.device)].double().cpu()
+        rank = rankdata(text_scores)
+        places[row, words] = torch.from_numpy((rank - 0.5) / max(len(text_scores), 1))
     return places.to(scores.device)
 
 

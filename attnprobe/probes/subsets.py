@@ -1,5 +1,4 @@
-"""Every subset of a short text's words: the truth that sampled attributions and single orders are
-measured against."""
+"""Every subset of a short text's words: the exact answer behind attributions and orders."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from typing import Annotated
 import pandas as pd
 import torch
 from annotated_types import Ge, Le
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -27,13 +26,14 @@ from attnprobe.evidence.reading import (
     means_by_importance,
 )
 from attnprobe.exact.subsets import (
+    PrefixLimits,
     complement,
     minimal_sets,
     prefix_limits,
     shapley_values,
     smallest_set,
 )
-from attnprobe.importance.attribution import Attribution
+from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
@@ -103,8 +103,9 @@ METRICS = (
 
 @dataclass
 class Subsets(RankingProbe):
-    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what
-    others search or sample for.
+    """Predict all 2^n texts in which some of the n words are replaced.
+
+    From these follows exactly what others search or sample for.
 
     What is explained, and what replaces a word, are `target` and `baseline` of the importance
     `shapley_sampling`. Texts of more than `most_words` words are left out (NaN), and no importance
@@ -120,7 +121,8 @@ class Subsets(RankingProbe):
 
     name = "subsets"
     metrics = METRICS
-    of_words = one_decision = True
+    of_words = True
+    one_decision = True
     published = (
         "attention",
         "random",
@@ -134,73 +136,119 @@ class Subsets(RankingProbe):
     most_words: Annotated[int, Ge(1), Le(16)] = 12
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        game = subject.importance("shapley_sampling")
+        """Yield the exact numbers of the short texts, and how each importance compares."""
         content = subject.batch.content
-        assert isinstance(game, Attribution)
-        # every batch has the same metrics, NaN where it has no short text
-        metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
-        for name in (name for name in self.uses if subject.importance(name).is_defined(subject)):
-            metrics += [
-                f"{kind}_{name}"
-                for kind in KINDS
-                if kind != "shapley_error" or subject.importance(name).complete
-            ]
-        by_metric = {
-            one: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for one in metrics
+        numbers = {
+            metric: torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
+            for metric in self._metrics(subject)
         }
-        short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+        short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         if len(short):
-            # what other probes have computed of these texts is there, unless some are left out
-            some = subject
-            if len(short) < len(content):
-                batch = subject.batch.rows(short)
-                outputs = subject.outputs.rows(short)
-                readout = subject.classifier.readout(batch, outputs)
-                some = replace(subject, batch=batch, outputs=outputs, readout=readout, _results={})
-            explained = some.cached(game.explained)
-            scores = self.scores(some)
-            for row, place in enumerate(short.tolist()):
-                inside = content[place]
-                # by the bit mask of the words kept: what is explained, the probability of the class
-                # predicted for the whole text, and whether that class is predicted
-                words = int(inside.sum())
-                alone = explained.alone(row)
-                masks = torch.arange(2**words, device=alone.inputs.device)
-                kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
-                logits = alone.logits_keeping(kept.double()).double()
-                value = alone.number_of(logits, torch.zeros_like(masks))
-                decision = logits[-1].argmax()
-                probability = probabilities(logits, alone.model.task)[:, decision]
-                same = logits.argmax(-1) == decision
-                fall = probability[-1] - complement(probability)  # by the words removed
-                exact = shapley_values(value[None])[0]
-                shapley[place, inside] = exact
-                flipped = ~complement(same)[None]
-                limits = prefix_limits(fall[None])
-                size = smallest_set(flipped).size[0].double()
-                numbers = {
-                    "aopc_lower": limits.lower[0],
-                    "aopc_upper": limits.upper[0],
-                    "input_set": torch.where(size < 0, torch.nan, size),
-                    "necessary_sets": minimal_sets(flipped).sum().double(),
-                    "sufficient_sets": minimal_sets(same[None]).sum().double(),
-                }
+            short_texts = _part_of(subject, short)
+            game = subject.importance("shapley_sampling")
+            assert isinstance(game, Attribution)
+            explained = short_texts.cached(game.explained)
+            scores = self.scores(short_texts)
+            for number, row in enumerate(short.tolist()):
+                is_word = content[row]
+                subsets = AllSubsets.of(explained.alone(number), words=int(is_word.sum()))
+                shapley[row, is_word] = subsets.shapley
+                text_numbers = subsets.numbers()
                 for name, values in scores.items():
-                    one = subject.importance(name)
-                    own = values[row][inside].double()
-                    aopc = fall[(1 << own.argsort(descending=True, stable=True)).cumsum(0)].mean()
-                    aopc = torch.where(own.isnan().any(), torch.nan, aopc)
-                    width = limits.upper[0] - limits.lower[0]
-                    numbers[f"aopc_{name}"] = aopc
-                    numbers[f"aopc_normalised_{name}"] = (aopc - limits.lower[0]) / _nonzero(width)
-                    numbers |= against(name, own, exact, one.signed, one.complete)
-                for metric, number in numbers.items():
-                    by_metric[metric][place] = number
-            yield from self.notes(some)
-        for metric, values in by_metric.items():
+                    importance = subject.importance(name)
+                    text_scores = values[number][is_word].double()
+                    text_numbers |= subsets.order_numbers(name, text_scores)
+                    text_numbers |= against(
+                        name, text_scores, subsets.shapley, importance.signed, importance.complete
+                    )
+                for metric, value in text_numbers.items():
+                    numbers[metric][row] = value
+            yield from self.notes(short_texts)
+
+        for metric, values in numbers.items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
+
+    def _metrics(self, subject: Subject) -> list[str]:
+        """Those of every batch, whether or not it has a short text."""
+        metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
+        for name in self.uses:
+            importance = subject.importance(name)
+            if importance.is_defined(subject):
+                kinds = [kind for kind in KINDS if kind != "shapley_error" or importance.complete]
+                metrics += [f"{kind}_{name}" for kind in kinds]
+        return metrics
+
+
+def _part_of(subject: Subject, rows: Int[Tensor, "rows"]) -> Subject:
+    """Some of the texts; the subject itself, with all that is known of it, where these are all."""
+    if len(rows) == len(subject.batch.content):
+        return subject
+    batch = subject.batch.rows(rows)
+    outputs = subject.outputs.rows(rows)
+    readout = subject.classifier.readout(batch, outputs)
+    return replace(subject, batch=batch, outputs=outputs, readout=readout, _results={})
+
+
+@dataclass(frozen=True)
+class AllSubsets:
+    """What the model makes of one text with every set of its words, by the bit mask of the set.
+
+    Attributes:
+        keeps_decision: whether the class predicted for the whole text is predicted with these words
+            alone.
+        fall: by how much the probability of that class falls *without* these words.
+        limits: the mean fall in the worst and in the best of all orders of removal.
+        shapley: the exact Shapley value of each word, in the unit of what is explained.
+    """
+
+    keeps_decision: Bool[Tensor, "subsets"]
+    fall: Float[Tensor, "subsets"]
+    limits: PrefixLimits
+    shapley: Float[Tensor, "words"]
+
+    @classmethod
+    def of(cls, text: Explained, words: int) -> "AllSubsets":
+        """Predict the text with every set of its words."""
+        masks = torch.arange(2**words, device=text.inputs.device)
+        is_kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
+        logits = text.logits_keeping(is_kept.double()).double()
+        value = text.number_of(logits, torch.zeros_like(masks))
+        decision = logits[-1].argmax()
+        probability = probabilities(logits, text.model.task)[:, decision]
+        fall = probability[-1] - complement(probability)
+        return cls(
+            keeps_decision=logits.argmax(-1) == decision,
+            fall=fall,
+            limits=prefix_limits(fall[None]),
+            shapley=shapley_values(value[None])[0],
+        )
+
+    def numbers(self) -> dict[str, Tensor]:
+        """The metrics that are about the text and no importance."""
+        flips_without = ~complement(self.keeps_decision)[None]
+        size = smallest_set(flips_without).size[0].double()
+        return {
+            "aopc_lower": self.limits.lower[0],
+            "aopc_upper": self.limits.upper[0],
+            "input_set": torch.where(size < 0, torch.nan, size),
+            "necessary_sets": minimal_sets(flips_without).sum().double(),
+            "sufficient_sets": minimal_sets(self.keeps_decision[None]).sum().double(),
+        }
+
+    def order_numbers(self, name: str, scores: Float[Tensor, "words"]) -> dict[str, Tensor]:
+        """The metrics of an importance's order, the highest score removed first; NaN with a NaN."""
+        order = scores.argsort(descending=True, stable=True)
+        removed_masks = (1 << order).cumsum(0)
+        aopc = self.fall[removed_masks].mean()
+        aopc = torch.where(scores.isnan().any(), torch.nan, aopc)
+        lower = self.limits.lower[0]
+        width = self.limits.upper[0] - lower
+        return {
+            f"aopc_{name}": aopc,
+            f"aopc_normalised_{name}": (aopc - lower) / _nonzero(width),
+        }
 
 
 def against(
@@ -210,23 +258,30 @@ def against(
     signed: bool,
     complete: bool,
 ) -> dict[str, Tensor]:
-    """How far the scores of an importance are from the Shapley values."""
+    """How far the scores of an importance are from the Shapley values, by the metric's name.
+
+    Args:
+        name: of the importance.
+        scores: its scores.
+        exact: the Shapley values.
+        signed: the scores have a sign; without, they are compared with the values' sizes.
+        complete: the scores should add up as the values do.
+    """
     wanted = exact if signed else exact.abs()
+    all_words = torch.ones_like(scores[None]).bool()
+    tau = kendall_tau(scores[None], wanted[None], all_words)[0]
+    is_top = scores == scores.max()
+    same_top = (wanted[is_top] == wanted.max()).double().mean()
     share = scores / _nonzero(scores.abs().sum())
-    top = scores == scores.max()
-    same_top = (wanted[top] == wanted.max()).double().mean()
+    wanted_share = wanted / _nonzero(wanted.abs().sum())
     numbers = {
-        f"shapley_tau_{name}": kendall_tau(
-            scores[None], wanted[None], torch.ones_like(scores[None]).bool()
-        )[0],
+        f"shapley_tau_{name}": tau,
         f"shapley_top_{name}": torch.where(scores.isnan().any(), torch.nan, same_top),
-        f"shapley_share_error_{name}": (share - wanted / _nonzero(wanted.abs().sum())).abs().sum()
-        / 2,
+        f"shapley_share_error_{name}": (share - wanted_share).abs().sum() / 2,
     }
     if complete:
-        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / _nonzero(
-            exact.abs().sum()
-        )
+        error = (scores - exact).abs().sum() / _nonzero(exact.abs().sum())
+        numbers[f"shapley_error_{name}"] = error
     return numbers
 
 
@@ -247,8 +302,10 @@ subsets_table = partial(means_by_importance, probe="subsets", mark=MARK, kinds=K
 
 
 def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means
-    with 95 % bootstrap intervals, one panel per data set and model."""
+    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders.
+
+    Means with 95 % bootstrap intervals, one panel per data set and model.
+    """
     figure, panels = interval_figure(
         subsets_table(results),
         "data and model",

@@ -1,5 +1,4 @@
-"""How far is this run from another one, example by example? (Wiegreffe & Pinter 2019, sections 3.3
-and 4)"""
+"""How far is this run from another one, example by example? (Wiegreffe & Pinter 2019)"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +24,14 @@ METRICS = (
 
 @dataclass
 class AgainstTeacher(Probe):
-    """Distance to the predictions and the attention of the run named as teacher: another seed of
-    the same model, or the model that an adversary imitates. `teacher` is that run's id, kept with
-    the table; the batches bring what the run says."""
+    """Distance to the predictions and the attention of the run named as teacher.
+
+    It is another seed of the same model, or the model that an adversary imitates. The batches bring
+    what that run says.
+
+    Attributes:
+        teacher: the run's id, kept with the table.
+    """
 
     name = "teacher"
     metrics = METRICS
@@ -41,22 +45,21 @@ class AgainstTeacher(Probe):
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the distances, and what figures group the teacher's texts by."""
         batch = subject.batch
         readout = subject.readout
         assert batch.teacher_attention is not None
         assert batch.teacher_probability is not None
-        theirs = batch.teacher_attention.to(readout.attention)
-        # stored in float32: without this a sum of 1 + 1e-7 would show in the last digits of small
-        # divergences
-        theirs = theirs / theirs.sum(-1, keepdim=True)
+        attention = batch.teacher_attention.to(readout.attention)
+        # stored in float32: a sum of 1 + 1e-7 would show in the last digits of small divergences
+        attention = attention / attention.sum(-1, keepdim=True)
         probability = batch.teacher_probability.to(readout.attention)
         prediction = readout.prediction()
+        same_decision = prediction.argmax(-1) == probability.argmax(-1)
         yield Measurement("tvd", prediction_distance(prediction, probability, readout.task))
-        yield Measurement("jsd", jensen_shannon(readout.attention, theirs, readout.content))
-        yield Measurement(
-            "same_decision", (prediction.argmax(-1) == probability.argmax(-1)).double()
-        )
-        yield Measurement("teacher_max_attention", theirs.amax(-1))
+        yield Measurement("jsd", jensen_shannon(readout.attention, attention, readout.content))
+        yield Measurement("same_decision", same_decision.double())
+        yield Measurement("teacher_max_attention", attention.amax(-1))
         yield Measurement("teacher_predicted_class", probability.argmax(-1))
 
 

@@ -14,7 +14,7 @@ from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.headlines import compare
 from attnprobe.findings.judgement import Findings, table_of
 from attnprobe.findings.table import decide
-from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
+from attnprobe.probes.words import FEWEST_TEXTS, PROBE, STEPS, word_table
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder
@@ -244,7 +244,7 @@ VERDICT_COLUMNS = [
 
 
 CAPTION = (
-    f"Every word that is in {FEWEST} texts or more: its attention in shares of an even one, the effect of leaving it out, "
+    f"Every word that is in {FEWEST_TEXTS} texts or more: its attention in shares of an even one, the effect of leaving it out, "
     "beyond that of its texts' other words, flips of the decision and direction, with Student's 95 % intervals over the "
     "texts and p-values adjusted by Benjamini and Hochberg; kind says which words matter and are hidden, or are attended "
     "to and idle."

@@ -1,14 +1,14 @@
 import re
 from pathlib import Path
 
-from attnprobe.evidence import claims
+from attnprobe.evidence import claims, deciding_words
 from attnprobe.evidence import statistics as rare
 from attnprobe.evidence.evidence import LEAST_GAIN
 from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.studies import wiegreffe
-from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill, swaps
+from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_every_threshold_on_the_page_is_the_codes():
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
         (
             "Erasure",
-            f"skill above {skill.SMALLEST} for states; placement above {swaps.SMALLEST} for words",
+            f"skill above {skill.LEAST_SKILL} for states; placement above {deciding_words.LEAST_PLACEMENT} for words",
         ),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnprobe.core.readout import Readout
-from attnprobe.probes.near_ties import NearTies, ties
+from attnprobe.probes.near_ties import NearTies
 from tests.probes.tables import values
 
 
@@ -24,7 +24,8 @@ def test_all_pairs_one_by_one():
         ~content, -torch.inf
     )
     attention = attention.softmax(-1)
-    near, gap = ties(attention, content, 0.05)
+    near = near_ties(attention, content, 0.05)
+    gap = top_gap(attention, content)
     for row in range(30):
         weights = attention[row, content[row]].tolist()
         pairs = list(combinations(weights, 2))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.probes.novelty import Known, Novelty, novelty_table
+from attnprobe.probes.novelty import Novelty, novelty_table
 from tests.importance.subjects import subject_of
 from tests.probes import tables
 from tests.probes.tables import NAN, table, values
@@ -16,7 +16,7 @@ def normal(count, seed, shift=0.0):
 
 
 def test_p_values_of_texts_like_the_others_are_even_and_of_unlike_ones_are_the_least():
-    known = Known.of(normal(400, 0))
+    known = KnownTexts.of(normal(400, 0))
     found = known.p_values(normal(400, 1))
     assert stats.kstest(found.numpy(), "uniform").pvalue > 0.01
     assert (known.p_values(normal(20, 2, shift=40)) == 1 / 401).all()
@@ -40,7 +40,7 @@ def test_by_a_plain_loop():
         (1 + sum(one >= min(apart(text, other) for other in others) for one in own)) / 8
         for text in texts
     ]
-    assert Known.of(others).p_values(texts).tolist() == pytest.approx(expected)
+    assert KnownTexts.of(others).p_values(texts).tolist() == pytest.approx(expected)
 
 
 class Split:
