@@ -222,8 +222,8 @@ def _barest_class(table: pd.DataFrame) -> Evidence | None:
         Evidence.of_share(movable[predicted_class == number])
         for number in np.unique(predicted_class)
     ]
-    known = [share for share in shares if share.n]
-    return min(known, key=lambda share: share.value, default=None)
+    with_texts = [share for share in shares if share.n]
+    return min(with_texts, key=lambda share: share.value, default=None)
 
 
 # The claims.

@@ -4,7 +4,7 @@ Words keep their places, and a text its length in words. What comes in is near t
 each as common at its place as it is there. No mask, no gap, and no text closes up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -140,34 +140,28 @@ class Swapper:
         Of a variant that is longer than the model reads the last words lose pieces; the special
         tokens at its end stay.
         """
-        stretches = stretches_of(self.text)
+        words, closing = _without_closing(stretches_of(self.text))
+        closing_lines = [line for stretch in closing for line in stretch.lines()]
+        room = None if self.longest is None else max(0, self.longest - len(closing_lines))
         lent_pieces = pieces_by_word(self.donors)
-        last_word = max(
-            (place for place, stretch in enumerate(stretches) if stretch.number != NOT_REPLACED),
-            default=-1,
-        )
-        closing = [line for stretch in stretches[last_word + 1 :] for line in stretch.lines()]
-        room = None if self.longest is None else max(0, self.longest - len(closing))
-
         rows = []
         for is_replaced, lender, source_words in zip(
             replaced.tolist(), donor.tolist(), source.tolist(), strict=True
         ):
             lines = []
-            for stretch in stretches[: last_word + 1]:
+            for stretch in words:
                 if stretch.number != NOT_REPLACED and is_replaced[stretch.number]:
                     pieces = lent_pieces[lender].get(source_words[stretch.number], [])
-                    lines += [(piece, stretch.word, stretch.kind) for piece in pieces]
+                    lines += stretch.lines(pieces)
                 else:
                     lines += stretch.lines()
-            rows.append(torch.tensor(lines[:room] + closing, dtype=torch.long).view(-1, 3))
-
-        def column(field: int, padding: int) -> Int[Tensor, "variants pieces"]:
-            values = [row[:, field] for row in rows]
-            return pad_sequence(values, batch_first=True, padding_value=padding).to(donor.device)
-
+            row = torch.tensor(lines[:room] + closing_lines, dtype=torch.long)
+            rows.append(row.view(-1, 3))
         return replace(
-            variants, pieces=column(0, 0), piece_word=column(1, -2), piece_kind=column(2, 0)
+            variants,
+            pieces=_padded_column(rows, 0, padding=0).to(donor.device),
+            piece_word=_padded_column(rows, 1, padding=-2).to(donor.device),
+            piece_kind=_padded_column(rows, 2, padding=0).to(donor.device),
         )
 
     def probability(
@@ -226,9 +220,11 @@ class Stretch:
     kind: int
     number: int
 
-    def lines(self) -> list[tuple[int, int, int]]:
-        """Each piece with its word and its kind."""
-        return [(piece, self.word, self.kind) for piece in self.pieces]
+    def lines(self, pieces: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
+        """Each piece with its word and its kind; `pieces` are others in the place of its own."""
+        if pieces is None:
+            pieces = self.pieces
+        return [(piece, self.word, self.kind) for piece in pieces]
 
 
 def stretches_of(text: Batch) -> list[Stretch]:
@@ -251,6 +247,21 @@ def stretches_of(text: Batch) -> list[Stretch]:
             number = number_of_place.get(word, NOT_REPLACED)
             stretches.append(Stretch([piece], word, kind, number))
     return stretches
+
+
+def _without_closing(stretches: list[Stretch]) -> tuple[list[Stretch], list[Stretch]]:
+    """The stretches up to the last word that may be replaced, and those after it."""
+    after = 0
+    for place, stretch in enumerate(stretches):
+        if stretch.number != NOT_REPLACED:
+            after = place + 1
+    return stretches[:after], stretches[after:]
+
+
+def _padded_column(
+    rows: list[Int[Tensor, "pieces 3"]], column: int, padding: int
+) -> Int[Tensor, "variants pieces"]:
+    return pad_sequence([row[:, column] for row in rows], batch_first=True, padding_value=padding)
 
 
 def pieces_by_word(batch: Batch) -> list[dict[int, list[int]]]:

@@ -103,8 +103,8 @@ class Novelty(RankingProbe):
         with torch.no_grad():
             if self._known is None:
                 self._known = self._held_out_texts(subject.classifier, content.device)
-            known = self._known
-            yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
+            held_out = self._known
+            yield Measurement("novelty_p", held_out.p_values(_represented(subject.outputs)))
 
             for name, scores in self.scores(subject).items():
                 undefined = undefined_in(scores, content)
@@ -118,7 +118,7 @@ class Novelty(RankingProbe):
                             removed & ~is_empty.unsqueeze(-1),
                             operator,
                         )
-                        p = known.p_values(_represented(outputs))
+                        p = held_out.p_values(_represented(outputs))
                         p = p.masked_fill(is_empty | undefined, torch.nan)
                         yield Measurement(f"novelty_p_{kind}_{name}_by_{operator}", p)
         yield from self.notes(subject)

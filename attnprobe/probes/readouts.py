@@ -1,6 +1,6 @@
 """Is attention needed, and do its weights carry the label? Convex read-outs, nothing retrained."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
+from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
 from attnprobe.core.errors import UserError
@@ -106,16 +107,12 @@ class Readouts(Probe):
         self, model: Callable[[Batch], Outputs], split: TextSplit, device: torch.device
     ) -> dict[str, Float[np.ndarray, " rows"]]:
         """Metric → its number for each text of the split, NaN where the text does not take part."""
-        # repeats of a text share a fold, so that none is predicted by itself
-        first_row: dict[bytes, int] = {}
-        first = np.array(
-            [first_row.setdefault(split.words[row].tobytes(), row) for row in range(len(split))]
-        )
         labels = np.asarray(split.labels)
+        first_copy = first_copies(split)
         is_sampled = np.zeros(len(split), bool)
         places = np.linspace(0, len(split) - 1, min(self.texts, len(split)))
         is_sampled[places.round().astype(int)] = True
-        is_distinct = is_sampled & (first == np.arange(len(split)))
+        is_distinct = is_sampled & (first_copy == np.arange(len(split)))
         classes, counts = np.unique(labels[is_distinct], return_counts=True)
         classes = classes[counts >= FEWEST_TEXTS]
 
@@ -128,9 +125,19 @@ class Readouts(Probe):
         weight_of_class = len(rows) / (len(classes) * np.bincount(class_number))
         numbers["readout_weight"][rows] = weight_of_class[class_number]
         for kind, features in features_of(model, split, rows, device).items():
-            prediction = out_of_fold(features, class_number, first[rows], self.penalty)
+            prediction = out_of_fold(features, class_number, first_copy[rows], self.penalty)
             numbers[f"readout_{kind}"][rows] = prediction == class_number
         return numbers
+
+
+def first_copies(split: TextSplit) -> Int[np.ndarray, " rows"]:
+    """The first row with the same text, for each row: its copies share a fold.
+
+    Otherwise a text would be predicted by itself.
+    """
+    first_row: dict[bytes, int] = {}
+    copies = [first_row.setdefault(split.words[row].tobytes(), row) for row in range(len(split))]
+    return np.array(copies)
 
 
 def features_of(
@@ -140,52 +147,74 @@ def features_of(
     device: torch.device,
 ) -> dict[str, sparse.csr_matrix]:
     """Each of `KINDS` → a row of features for each of these texts."""
-    words = {"attention": WordWeights(), "equal": WordWeights()}
-    states: dict[str, list[np.ndarray]] = {"attention": [], "equal": []}
-    order = []
+    by_attention = WeightedTexts()
+    equal = WeightedTexts()
     for part in short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE):
         with torch.no_grad():
             outputs = model(split[rows[part].tolist()].to(device))
-        order += list(part)
-        content = outputs.content.cpu()
-        weights = {"attention": outputs.attention.double(), "equal": even(outputs.content).double()}
-        for kind, weight in weights.items():
-            attended = torch.einsum("bs,bsh->bh", weight, outputs.hidden.double())
-            states[kind].append(attended.cpu().numpy())
-            weight_on_cpu = weight.cpu()
-            for number, place in enumerate(part):
-                text_words = split.words[rows[place]]
-                word_weights = weight_on_cpu[number][content[number]].numpy()
-                words[kind].add(place, text_words, word_weights[: len(text_words)])
-
-    features = {f"words_{kind}": table.matrix(len(rows)) for kind, table in words.items()}
-    row_order = np.argsort(order)  # the texts were read by length
-    for kind, vectors in states.items():
-        features[f"states_{kind}"] = sparse.csr_matrix(np.concatenate(vectors)[row_order])
-    return features
+        words = [split.words[row] for row in rows[part]]
+        by_attention.add(part, words, outputs, outputs.attention.double())
+        equal.add(part, words, outputs, even(outputs.content).double())
+    return {
+        "words_attention": by_attention.words(),
+        "words_equal": equal.words(),
+        "states_attention": by_attention.states(),
+        "states_equal": equal.states(),
+    }
 
 
 @dataclass
-class WordWeights:
-    """The weight of each word in each text, on its way into a sparse matrix."""
+class WeightedTexts:
+    """Texts under one kind of weights, on their way into matrices with a row per text.
 
-    texts: list[Int[np.ndarray, " words"]] = field(default_factory=list)
-    words: list[Int[np.ndarray, " words"]] = field(default_factory=list)
-    weights: list[Float[np.ndarray, " words"]] = field(default_factory=list)
+    Attributes:
+        text: number of the text that each word is in.
+        word: its number in the vocabulary.
+        weight: its weight.
+        order: the texts in the order in which they came.
+        state: the weighted mean of each text's states, in this order.
+    """
+
+    text: list[Int[np.ndarray, " words"]] = field(default_factory=list)
+    word: list[Int[np.ndarray, " words"]] = field(default_factory=list)
+    weight: list[Float[np.ndarray, " words"]] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    state: list[Float[np.ndarray, "batch features"]] = field(default_factory=list)
 
     def add(
-        self, text: int, words: Int[np.ndarray, " words"], weights: Float[np.ndarray, " words"]
+        self,
+        numbers: Sequence[int],
+        words: Sequence[Int[np.ndarray, " words"]],
+        outputs: Outputs,
+        weights: Float[Tensor, "batch seq"],
     ) -> None:
-        """The words of one text with their weights."""
-        self.texts.append(np.full(len(words), text))
-        self.words.append(words)
-        self.weights.append(weights)
+        """A batch of texts.
 
-    def matrix(self, texts: int) -> sparse.csr_matrix:
-        """A row per text, a column per word of the vocabulary; a word's weights add up."""
-        vocabulary, column = np.unique(np.concatenate(self.words), return_inverse=True)
-        places = (np.concatenate(self.texts), column)
-        return sparse.csr_matrix((np.concatenate(self.weights), places), (texts, len(vocabulary)))
+        Args:
+            numbers: of the texts, each once.
+            words: of each text.
+            outputs: the model's.
+            weights: of each position.
+        """
+        self.order += numbers
+        attended = torch.einsum("bs,bsh->bh", weights, outputs.hidden.double())
+        self.state.append(attended.cpu().numpy())
+        texts = zip(numbers, words, weights.cpu(), outputs.content.cpu(), strict=True)
+        for number, text_words, row, content in texts:
+            self.text.append(np.full(len(text_words), number))
+            self.word.append(text_words)
+            self.weight.append(row[content].numpy()[: len(text_words)])
+
+    def words(self) -> sparse.csr_matrix:
+        """A column per word of the vocabulary; the weights of a repeated word add up."""
+        vocabulary, column = np.unique(np.concatenate(self.word), return_inverse=True)
+        places = (np.concatenate(self.text), column)
+        shape = (len(self.order), len(vocabulary))
+        return sparse.csr_matrix((np.concatenate(self.weight), places), shape)
+
+    def states(self) -> sparse.csr_matrix:
+        """A column per number of a state."""
+        return sparse.csr_matrix(np.concatenate(self.state)[np.argsort(self.order)])
 
 
 def out_of_fold(

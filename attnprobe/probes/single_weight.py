@@ -179,18 +179,18 @@ def top_against_others(
     js_top = _at(effect.divergence, top)
     flip_top = _at(effect.flips, top)
 
-    others = content.scatter(-1, top.unsqueeze(-1), False)
-    count = torch.where(others.any(-1), others.sum(-1), torch.nan)
+    is_other = content.scatter(-1, top.unsqueeze(-1), False)
+    count = torch.where(is_other.any(-1), is_other.sum(-1), torch.nan)
 
     def mean_of_others(values: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
-        return torch.where(others, values, 0).sum(-1) / count
+        return torch.where(is_other, values, 0).sum(-1) / count
 
     is_undefined = (effect.divergence + js_top.unsqueeze(-1)).isnan()
     does_more = (effect.divergence > js_top.unsqueeze(-1)).double()
     does_more = does_more.masked_fill(is_undefined, torch.nan)
     js_random = mean_of_others(effect.divergence)
 
-    drawn = noise.masked_fill(~others, -1).argmax(-1)
+    drawn = noise.masked_fill(~is_other, -1).argmax(-1)
     delta_drawn = js_top - _at(effect.divergence, drawn)
     attention_drawn = _at(readout.attention, top) - _at(readout.attention, drawn)
     has_no_other = count.isnan()
@@ -310,18 +310,18 @@ def flip_table(results: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name, facts in importances.items():
-            known = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna()
-            top, other = known.to_numpy().T
+            flips_of_items = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna()
+            top, random = flips_of_items.to_numpy().T
             shares = {
-                "both": top * other,
-                "top only": top * (1 - other),
-                "random only": (1 - top) * other,
-                "neither": (1 - top) * (1 - other),
+                "both": top * random,
+                "top only": top * (1 - random),
+                "random only": (1 - top) * random,
+                "neither": (1 - top) * (1 - random),
             }
             line: dict[str, object] = {"top by": facts.ascii_title}
             for cell in CELLS:
-                line[cell] = float(shares[cell].mean()) if len(known) else np.nan
-            yield line | {"n": len(known)}
+                line[cell] = float(shares[cell].mean()) if len(top) else np.nan
+            yield line | {"n": len(top)}
 
     metrics = []
     for name in importances:

@@ -82,14 +82,14 @@ class SoftErasure(RankingProbe):
             name: places_in_order(scores, batch.content)
             for name, scores in self.scores(subject).items()
         }
-        gone = {name: torch.zeros_like(eraser.whole) for name in rates}
-        kept = {name: torch.zeros_like(eraser.whole) for name in rates}
+        falls_with_rest = {name: torch.zeros_like(eraser.whole) for name in rates}
+        falls_with_words = {name: torch.zeros_like(eraser.whole) for name in rates}
         generators = [draws.generator(example) for example in batch.example_id.tolist()]
         for _ in range(self.samples):
             uniform = eraser.uniform(generators)
             for name, rate in rates.items():
-                gone[name] += eraser.soft_fall(uniform, 1 - rate) / self.samples
-                kept[name] += eraser.soft_fall(uniform, rate) / self.samples
+                falls_with_rest[name] += eraser.soft_fall(uniform, 1 - rate) / self.samples
+                falls_with_words[name] += eraser.soft_fall(uniform, rate) / self.samples
 
         fall_without_words = eraser.whole - eraser.probability(~eraser.is_word.unsqueeze(-1))
         yield Measurement("probability", eraser.whole)
@@ -98,8 +98,8 @@ class SoftErasure(RankingProbe):
             is_defined = (fall_without_words > 0) & ~rate.isnan().any(-1)
             scale = fall_without_words.where(is_defined, torch.nan)
             # where hardly anything is lost without any word, a share of that would be of any size
-            comprehensiveness = (gone[name] / scale).clamp(max=1)
-            sufficiency = (1 - kept[name] / scale).clamp(min=0)
+            comprehensiveness = (falls_with_rest[name] / scale).clamp(max=1)
+            sufficiency = (1 - falls_with_words[name] / scale).clamp(min=0)
             yield Measurement(f"soft_comprehensiveness_{name}", comprehensiveness)
             yield Measurement(f"soft_sufficiency_{name}", sufficiency)
         yield from self.notes(subject)

@@ -1,6 +1,6 @@
 """Every subset of a short text's words: the exact answer behind attributions and orders."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -154,14 +154,10 @@ class Subsets(RankingProbe):
                 is_word = content[row]
                 subsets = AllSubsets.of(explained.alone(number), words=int(is_word.sum()))
                 shapley[row, is_word] = subsets.shapley
-                text_numbers = subsets.numbers()
-                for name, values in scores.items():
-                    importance = subject.importance(name)
-                    text_scores = values[number][is_word].double()
-                    text_numbers |= subsets.order_numbers(name, text_scores)
-                    text_numbers |= against(
-                        name, text_scores, subsets.shapley, importance.signed, importance.complete
-                    )
+                text_scores = {
+                    name: values[number][is_word].double() for name, values in scores.items()
+                }
+                text_numbers = subsets.numbers() | _compared(subject, subsets, text_scores)
                 for metric, value in text_numbers.items():
                     numbers[metric][row] = value
             yield from self.notes(short_texts)
@@ -189,6 +185,20 @@ def _part_of(subject: Subject, rows: Int[Tensor, "rows"]) -> Subject:
     outputs = subject.outputs.rows(rows)
     readout = subject.classifier.readout(batch, outputs)
     return replace(subject, batch=batch, outputs=outputs, readout=readout, _results={})
+
+
+def _compared(
+    subject: Subject, subsets: "AllSubsets", scores: Mapping[str, Float[Tensor, "words"]]
+) -> dict[str, Tensor]:
+    """The metrics of each importance in one text (name → its scores)."""
+    numbers: dict[str, Tensor] = {}
+    for name, text_scores in scores.items():
+        importance = subject.importance(name)
+        numbers |= subsets.order_numbers(name, text_scores)
+        numbers |= against(
+            name, text_scores, subsets.shapley, importance.signed, importance.complete
+        )
+    return numbers
 
 
 @dataclass(frozen=True)

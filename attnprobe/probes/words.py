@@ -109,9 +109,9 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     texts = places.groupby(["word", "example_id"], observed=True)[[*STEPS, "beyond"]].mean()
     lines = []
     for word, rows in texts.reset_index().groupby("word", observed=True):
-        known = rows[rows["effect"].notna()]
-        if len(known) >= FEWEST_TEXTS:
-            lines.append(_line_of(str(word), known))
+        measured = rows[rows["effect"].notna()]
+        if len(measured) >= FEWEST_TEXTS:
+            lines.append(_line_of(str(word), measured))
     table = pd.DataFrame(lines)
     if table.empty:
         return table
