@@ -259,7 +259,7 @@ def _without_closing(stretches: list[Stretch]) -> tuple[list[Stretch], list[Stre
 
 
 def _padded_column(
-    rows: list[Int[Tensor, "pieces 3"]], column: int, padding: int
+    rows: list[Int[Tensor, "_ 3"]], column: int, padding: int
 ) -> Int[Tensor, "variants pieces"]:
     return pad_sequence([row[:, column] for row in rows], batch_first=True, padding_value=padding)
 

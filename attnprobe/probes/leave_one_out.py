@@ -75,8 +75,8 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
         for name, value in note.items():
             total[name] += int(value)
             largest[name] = max(largest[name], value)
-    error = _short(largest["largest_error"])
-    error_before = _short(largest["largest_error_before"])
+    error = _short(float(largest["largest_error"]))
+    error_before = _short(float(largest["largest_error_before"]))
 
     sentences = []
     if total["removals_checked"]:

@@ -184,7 +184,7 @@ class WeightedTexts:
     def add(
         self,
         numbers: Sequence[int],
-        words: Sequence[Int[np.ndarray, " words"]],
+        words: Sequence[Int[np.ndarray, " _"]],
         outputs: Outputs,
         weights: Float[Tensor, "batch seq"],
     ) -> None:

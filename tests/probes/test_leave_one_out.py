@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -5,19 +6,42 @@ from attnprobe.probes.leave_one_out import LeaveOneOut
 from tests.probes.tables import measured, subject_of
 from tests.toys import toy_batch, toy_classifier
 
+LENGTHS = [5, 1, 8, 6, 7, 3, 4]
 
-def test_yields_every_token_its_largest_and_the_share_that_decides():
-    classifier = toy_classifier("average", spread=6)
-    batch = toy_batch([5, 1, 8, 6, 7, 3, 4])
-    subject = subject_of(classifier, batch)
-    found = measured(LeaveOneOut(), subject)
-    expected = leave_one_out(classifier, batch, subject.outputs)
-    torch.testing.assert_close(found["leave_one_out"].value, expected.distance, equal_nan=True)
-    assert torch.equal(~found["leave_one_out"].step.isnan(), batch.content)
-    for row in (0, 2, 3, 4, 5, 6):
-        content = batch.content[row]
-        assert found["max_leave_one_out"].value[row] == expected.distance[row][content].max()
-        assert found["decisive_tokens"].value[row] == expected.flips[row][content].mean()
-    assert found["decisive_tokens"].value[1:].nan_to_num().max() > 0
-    assert found["max_leave_one_out"].value[1].isnan()
-    assert found["decisive_tokens"].value[1].isnan()
+
+@pytest.fixture(scope="module")
+def subject():
+    return subject_of(toy_classifier("average", spread=6), toy_batch(LENGTHS))
+
+
+@pytest.fixture(scope="module")
+def measurements(subject):
+    return measured(LeaveOneOut(), subject)
+
+
+@pytest.fixture(scope="module")
+def removals(subject):
+    return leave_one_out(subject.classifier, subject.batch, subject.outputs)
+
+
+def test_every_token_has_its_distance(subject, measurements, removals):
+    measurement = measurements["leave_one_out"]
+    torch.testing.assert_close(measurement.value, removals.distance, equal_nan=True)
+    assert torch.equal(~measurement.step.isnan(), subject.batch.content)
+
+
+@pytest.mark.parametrize("row", [row for row, length in enumerate(LENGTHS) if length > 1])
+def test_the_largest_and_the_share_that_decides_are_those_of_the_text(
+    subject, measurements, removals, row
+):
+    content = subject.batch.content[row]
+    largest = removals.distance[row][content].max()
+    assert measurements["max_leave_one_out"].value[row] == largest
+    share = removals.flips[row][content].mean()
+    assert measurements["decisive_tokens"].value[row] == share
+
+
+def test_some_tokens_decide_alone_and_a_text_of_one_word_has_no_number(measurements):
+    assert measurements["decisive_tokens"].value[1:].nan_to_num().max() > 0
+    assert measurements["max_leave_one_out"].value[1].isnan()
+    assert measurements["decisive_tokens"].value[1].isnan()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnprobe.core.readout import Readout
-from attnprobe.probes.near_ties import NearTies
+from attnprobe.probes.near_ties import NearTies, near_ties, top_gap
 from tests.probes.tables import values
 
 
@@ -20,10 +20,8 @@ def readout_of(*weights):
 def test_all_pairs_one_by_one():
     generator = torch.Generator().manual_seed(3)
     content = torch.rand(30, 12, generator=generator) < 0.8
-    attention = (torch.randn(30, 12, generator=generator, dtype=torch.float64) * 0.1).masked_fill(
-        ~content, -torch.inf
-    )
-    attention = attention.softmax(-1)
+    scores = torch.randn(30, 12, generator=generator, dtype=torch.float64) * 0.1
+    attention = scores.masked_fill(~content, -torch.inf).softmax(-1)
     near = near_ties(attention, content, 0.05)
     gap = top_gap(attention, content)
     for row in range(30):
@@ -31,32 +29,31 @@ def test_all_pairs_one_by_one():
         pairs = list(combinations(weights, 2))
         level = sum(abs(a - b) <= 0.05 * max(a, b) for a, b in pairs)
         assert near[row] == pytest.approx(level / len(pairs))
-        first = sorted(weights)[-1]
-        second = sorted(weights)[-2]
+        second, first = sorted(weights)[-2:]
         assert gap[row] == pytest.approx((first - second) / first)
 
 
 def test_equal_weights_are_all_level_and_far_ones_never():
-    found = values(
+    numbers = values(
         NearTies(samples=200), readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01])
     )
-    assert found["near_ties"].tolist() == [1, 0]
-    assert found["top_gap"].tolist() == pytest.approx([0, 0.8125])
-    assert found["tau_moved"][0].isnan()
-    assert found["tau_moved"][1] == 1
-    assert found["top_stays"][0] == pytest.approx(0.25, abs=0.1)  # by chance
-    assert found["top_stays"][1] == 1
+    assert numbers["near_ties"].tolist() == [1, 0]
+    assert numbers["top_gap"].tolist() == pytest.approx([0, 0.8125])
+    assert numbers["tau_moved"][0].isnan()
+    assert numbers["tau_moved"][1] == 1
+    assert numbers["top_stays"][0] == pytest.approx(0.25, abs=0.1)  # by chance
+    assert numbers["top_stays"][1] == 1
 
 
 def test_two_of_three_weights_that_noise_exchanges_half_of_the_time():
-    found = values(NearTies(samples=2000), readout_of([0.4, 0.4 * (1 - 1e-7), 0.2]))
+    numbers = values(NearTies(samples=2000), readout_of([0.4, 0.4 * (1 - 1e-7), 0.2]))
     # τ is 1 in one order of the two and 1/3 in the other
-    assert float(found["tau_moved"]) == pytest.approx(2 / 3, abs=0.03)
-    assert float(found["top_stays"]) == pytest.approx(0.5, abs=0.05)
+    assert float(numbers["tau_moved"]) == pytest.approx(2 / 3, abs=0.03)
+    assert float(numbers["top_stays"]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_weights_of_nothing_are_level_and_a_text_of_one_word_has_no_pairs():
-    found = values(NearTies(), readout_of([0.5, 0.5, 0, 0], [1.0, -1, -1, -1]))
-    assert found["near_ties"][0] == pytest.approx(2 / 6)
-    assert found["near_ties"][1].isnan()
-    assert found["top_gap"][1].isnan()
+    numbers = values(NearTies(), readout_of([0.5, 0.5, 0, 0], [1.0, -1, -1, -1]))
+    assert numbers["near_ties"][0] == pytest.approx(2 / 6)
+    assert numbers["near_ties"][1].isnan()
+    assert numbers["top_gap"][1].isnan()

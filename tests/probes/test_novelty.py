@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.probes.novelty import Novelty, novelty_table
+from attnprobe.probes.novelty import KnownTexts, Novelty, novelty_table
 from tests.importance.subjects import subject_of
 from tests.probes import tables
 from tests.probes.tables import NAN, table, values
@@ -15,32 +15,36 @@ def normal(count, seed, shift=0.0):
     )
 
 
-def test_p_values_of_texts_like_the_others_are_even_and_of_unlike_ones_are_the_least():
-    known = KnownTexts.of(normal(400, 0))
-    found = known.p_values(normal(400, 1))
-    assert stats.kstest(found.numpy(), "uniform").pvalue > 0.01
-    assert (known.p_values(normal(20, 2, shift=40)) == 1 / 401).all()
+def test_p_values_of_texts_like_the_held_out_ones_are_even_and_of_unlike_ones_are_the_least():
+    held_out = KnownTexts.of(normal(400, 0))
+    p = held_out.p_values(normal(400, 1))
+    assert stats.kstest(p.numpy(), "uniform").pvalue > 0.01
+    assert (held_out.p_values(normal(20, 2, shift=40)) == 1 / 401).all()
 
 
-def test_by_a_plain_loop():
-    others = normal(7, 3)
+def test_p_values_are_those_of_a_plain_loop():
+    held_out = normal(7, 3)
     texts = normal(5, 4)
-    others[:, 3] = 1.0  # of no deviation
+    held_out[:, 3] = 1.0  # of no deviation
     texts[:, 3] = 1.0
-    scale = [float(column.std()) or 1.0 for column in others.T]
+    scale = [float(column.std()) or 1.0 for column in held_out.T]
 
-    def apart(a, b):
-        return (
-            sum(((float(x) - float(y)) / s) ** 2 for x, y, s in zip(a, b, scale, strict=True))
-            ** 0.5
-        )
+    def nearest(text, neighbours):
+        distances = []
+        for neighbour in neighbours:
+            steps = zip(text.tolist(), neighbour.tolist(), scale, strict=True)
+            distances.append(sum(((a - b) / unit) ** 2 for a, b, unit in steps) ** 0.5)
+        return min(distances)
 
-    own = [min(apart(a, b) for j, b in enumerate(others) if j != i) for i, a in enumerate(others)]
-    expected = [
-        (1 + sum(one >= min(apart(text, other) for other in others) for one in own)) / 8
-        for text in texts
+    neighbour_distances = [
+        nearest(held_out[row], torch.cat([held_out[:row], held_out[row + 1 :]]))
+        for row in range(len(held_out))
     ]
-    assert KnownTexts.of(others).p_values(texts).tolist() == pytest.approx(expected)
+    p = KnownTexts.of(held_out).p_values(texts).tolist()
+    for text, value in zip(texts, p, strict=True):
+        distance = nearest(text, held_out)
+        as_far = sum(neighbour >= distance for neighbour in neighbour_distances)
+        assert value == pytest.approx((1 + as_far) / 8)
 
 
 class Split:
@@ -57,9 +61,9 @@ def test_texts_without_words_and_whole_ones():
     probe = Novelty(importances=["attention"], operators=["delete", "zeros"])
     probe._held_out = Split()
     subject = subject_of(lengths=[5, 7, 1])
-    found = values(probe, subject)
-    assert ((found["novelty_p"] > 0) & (found["novelty_p"] <= 1)).all()
-    without = found["novelty_p_without_attention_by_delete"]
+    numbers = values(probe, subject)
+    assert ((numbers["novelty_p"] > 0) & (numbers["novelty_p"] <= 1)).all()
+    without = numbers["novelty_p_without_attention_by_delete"]
     assert without.isnan().tolist() == [False, False, True]  # no word would be left
     # a held-out text is its own nearest: nothing is less novel
     held_out = tables.subject_of(subject.classifier, Split()[list(range(4))])

@@ -34,15 +34,12 @@ def test_median_over_all_permutations_of_a_short_text_by_hand():
     for order in permutations(weights):
         attention = torch.zeros_like(readout.attention)
         attention[0, 1:4] = torch.tensor(order, dtype=torch.float64)
-        other = classifier.decoder.decode(outputs.hidden, attention).softmax(-1)
-        distances.append(float((other - original).abs().sum().detach()) / 2)
+        permuted = classifier.decoder.decode(outputs.hidden, attention).softmax(-1)
+        distances.append(float((permuted - original).abs().sum().detach()) / 2)
     # 6 equally likely outcomes: with 999 samples the sample median is one of the middle two
-    middle = sorted(distances)[2:4]
-    assert (
-        middle[0] - 1e-12
-        <= float(values(Permutation(999), readout)["median_tvd"])
-        <= middle[1] + 1e-12
-    )
+    low, high = sorted(distances)[2:4]
+    median = float(values(Permutation(999), readout)["median_tvd"])
+    assert low - 1e-12 <= median <= high + 1e-12
 
 
 @pytest.mark.parametrize("question", [False, True])

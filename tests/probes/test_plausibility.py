@@ -4,7 +4,7 @@ import torch
 
 from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
+from attnprobe.probes.plausibility import PERSON, Plausibility, plausibility_table, points
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.probes.tables import subject_of, table, values
@@ -17,103 +17,133 @@ def measured(batch):
     return subject, values(Plausibility(), subject)
 
 
-def test_each_importance_is_compared_with_the_rationale():
+@pytest.fixture(scope="module")
+def marked():
+    """Three texts, of which the first two have a rationale."""
     batch = toy_batch([6, 4, 5])
     batch.rationale = torch.zeros_like(batch.content)
     batch.rationale[0, 2:4] = True
     batch.rationale[1, 1] = True
-    subject, found = measured(batch)
-    removals = leave_one_out(subject.classifier, batch, subject.outputs).distance
-    for name, scores in {"attention": subject.readout.attention, "leave_one_out": removals}.items():
-        for row in range(2):
-            top = int(scores[row].nan_to_num(-1).argmax())
-            assert float(found[f"top_in_rationale_{name}"][row]) == float(batch.rationale[row, top])
-            shares = scores[row].nan_to_num(0) / scores[row].nan_to_num(0).sum()
-            inside = float(shares[batch.rationale[row]].sum())
-            assert float(found[f"mass_in_rationale_{name}"][row]) == pytest.approx(inside)
-    assert found["rationale_share"][:2].tolist() == pytest.approx([2 / 6, 1 / 4])
-    assert all(value[2].isnan() for value in found.values())  # no rationale was given
+    return measured(batch)
+
+
+@pytest.mark.parametrize("name", ["attention", "leave_one_out"])
+@pytest.mark.parametrize("row", [0, 1])
+def test_each_importance_is_compared_with_the_rationale(marked, name, row):
+    subject, numbers = marked
+    removals = leave_one_out(subject.classifier, subject.batch, subject.outputs)
+    scores = {"attention": subject.readout.attention, "leave_one_out": removals.distance}[name][row]
+    rationale = subject.batch.rationale[row]
+    top = int(scores.nan_to_num(-1).argmax())
+    assert float(numbers[f"top_in_rationale_{name}"][row]) == float(rationale[top])
+    shares = scores.nan_to_num(0) / scores.nan_to_num(0).sum()
+    inside = float(shares[rationale].sum())
+    assert float(numbers[f"mass_in_rationale_{name}"][row]) == pytest.approx(inside)
+
+
+def test_a_text_without_a_rationale_has_no_number_and_such_data_no_rows(marked):
+    _, numbers = marked
+    assert numbers["rationale_share"][:2].tolist() == pytest.approx([2 / 6, 1 / 4])
+    assert all(value[2].isnan() for value in numbers.values())
     assert measured(toy_batch([6, 4]))[1] == {}
 
 
 def test_the_human_ceiling_stands_beside_each_importance():
     people = [[True, False, True, False], [True, False, False, False], [False, True, False, False]]
+    marks = packed([np.array(person) for person in people])
     batch = toy_batch([4, 4])
     batch.rationale = torch.zeros_like(batch.content)
     batch.annotators = torch.zeros_like(batch.ids)
     batch.rationale[0, 1] = True
-    batch.annotators[0, batch.content[0]] = torch.from_numpy(
-        packed([np.array(one) for one in people])
-    ).long()
-    found = measured(batch)[1]
+    batch.annotators[0, batch.content[0]] = torch.from_numpy(marks).long()
+    _, numbers = measured(batch)
     # A: half right of two and two; B: its one word of three; C: nothing of what the others marked
-    assert float(found["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
-    assert found["human_f1"][1].isnan()
-    assert set(found) >= {"others_f1_attention", "others_auprc_gradient"}
-    numbers = table("plausibility", found)
-    lines = plausibility_table(numbers).set_index("importance")
-    row = lines.loc["one annotator against the others"]
+    assert float(numbers["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
+    assert numbers["human_f1"][1].isnan()
+    assert set(numbers) >= {"others_f1_attention", "others_auprc_gradient"}
+    results = table("plausibility", numbers)
+    row = plausibility_table(results).set_index("importance").loc[PERSON]
     assert row["f1 against the others"] == pytest.approx(1 / 3)
     assert np.isnan(row["f1 above chance"])
-    assert len(points(numbers, None).axes) == 1
+    assert len(points(results, None).axes) == 1
 
 
-def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():
+GOLD = [1, 3, 5]
+"""Of three texts: the first and the last word have a neighbour on one side only."""
+
+
+@pytest.fixture(scope="module")
+def aligned():
     batch = toy_batch([6, 4, 5, 5], question=True, classes=3)
     batch.rationale = torch.zeros_like(batch.content)
-    for row, place in enumerate(
-        [1, 3, 5]
-    ):  # the first and the last word have a neighbour on one side only
+    for row, place in enumerate(GOLD):
         batch.rationale[row, place] = True
     subject = subject_of(toy_classifier(spread=6, question="additive", classes=3), batch)
-    found = values(Plausibility(), subject)
-    for prefix, places in {"": 0, "left_": -1, "right_": 1}.items():
-        for row, place in enumerate([1, 3, 5]):
-            weights = subject.readout.attention[row].tolist()
-            words = range(1, 1 + int(batch.content[row].sum()))
-            gold = {place + places} & set(words)
-            links = {max(words, key=weights.__getitem__)}
-            error = 1 - 2 * len(links & gold) / (len(links) + len(gold))
-            beyond = sum(weights[one] for one in gold) - len(gold) / len(words)
-            assert float(found[f"{prefix}alignment_error_attention"][row]) == pytest.approx(error)
-            assert float(found[f"{prefix}mass_beyond_chance_attention"][row]) == pytest.approx(
-                beyond
-            )
-        assert found[f"{prefix}alignment_error_attention"][3].isnan()  # nothing is gold
+    return subject, values(Plausibility(), subject)
 
 
-@pytest.mark.parametrize(
-    ("attention", "shift", "beyond"),
-    [("rationale", "", 1.0), ("rationale_off", "right_", None), ("uniform", None, 0.0)],
-)
-def test_imposed_gold_has_no_error_and_equal_weights_are_at_chance(
-    attention, shift, beyond, tmp_path
+@pytest.mark.parametrize(("prefix", "places"), [("", 0), ("left_", -1), ("right_", 1)])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links(
+    aligned, prefix, places, row
 ):
-    mass = [] if attention == "uniform" else ["model.attention.mass=1.0"]
+    subject, numbers = aligned
+    weights = subject.readout.attention[row].tolist()
+    words = range(1, 1 + int(subject.batch.content[row].sum()))
+    gold = {GOLD[row] + places} & set(words)
+    links = {max(words, key=weights.__getitem__)}
+    error = 1 - 2 * len(links & gold) / (len(links) + len(gold))
+    beyond = sum(weights[place] for place in gold) - len(gold) / len(words)
+    alignment_error = float(numbers[f"{prefix}alignment_error_attention"][row])
+    mass_beyond_chance = float(numbers[f"{prefix}mass_beyond_chance_attention"][row])
+    assert alignment_error == pytest.approx(error)
+    assert mass_beyond_chance == pytest.approx(beyond)
+
+
+@pytest.mark.parametrize("prefix", ["", "left_", "right_"])
+def test_a_text_without_gold_links_has_no_alignment_error(aligned, prefix):
+    _, numbers = aligned
+    assert numbers[f"{prefix}alignment_error_attention"][3].isnan()
+
+
+def means_of(tmp_path, attention, *changes):
+    """Metric → its mean in a run with this attention imposed."""
     config = small_run(
         tmp_path,
         "task=qa",
         "data=transductions",
         "model/decoder=additive",
         f"model/attention={attention}",
-        *mass,
+        *changes,
         "data.source.train_size=40",
         "data.source.test_size=40",
         "probe.plausibility.importances=[attention]",
         probes="[plausibility]",
     )
     results = read_results(run(config), probe="plausibility")
-    mean = results.groupby("metric", observed=True)["value"].mean()
+    return results.groupby("metric", observed=True)["value"].mean()
+
+
+def test_equal_weights_are_at_chance(tmp_path):
+    mean = means_of(tmp_path, "uniform")
+    assert mean["mass_beyond_chance_attention"] == pytest.approx(0, abs=1e-6)
+    assert mean["alignment_error_attention"] == pytest.approx(1 - mean["rationale_share"])
+
+
+def test_imposed_gold_has_no_error(tmp_path):
+    mean = means_of(tmp_path, "rationale", "model.attention.mass=1.0")
     share = mean["rationale_share"]
-    if beyond is not None:
-        assert mean["mass_beyond_chance_attention"] == pytest.approx(
-            beyond - beyond * share, abs=1e-6
-        )
-    if shift is None:  # the null
-        assert mean["alignment_error_attention"] == pytest.approx(1 - share)
-    for prefix in () if shift is None else ("", "left_", "right_"):
-        error = mean[f"{prefix}alignment_error_attention"]
-        # a copy's last word has no neighbour to the right, and one step in as many as there are
-        # words is about it
-        expected = (share if shift else 0) if prefix == shift else 1
-        assert error == pytest.approx(expected, abs=1e-6 if prefix == shift else 0.1)
+    assert mean["mass_beyond_chance_attention"] == pytest.approx(1 - share, abs=1e-6)
+    assert mean["alignment_error_attention"] == pytest.approx(0, abs=1e-6)
+    assert mean["left_alignment_error_attention"] == pytest.approx(1, abs=0.1)
+    assert mean["right_alignment_error_attention"] == pytest.approx(1, abs=0.1)
+
+
+def test_gold_imposed_one_place_to_the_right_is_seen_there(tmp_path):
+    mean = means_of(tmp_path, "rationale_off", "model.attention.mass=1.0")
+    # a copy's last word has no neighbour to the right, and one step in as many as there are words
+    # is about it
+    expected = mean["rationale_share"]
+    assert mean["right_alignment_error_attention"] == pytest.approx(expected, abs=1e-6)
+    assert mean["alignment_error_attention"] == pytest.approx(1, abs=0.1)
+    assert mean["left_alignment_error_attention"] == pytest.approx(1, abs=0.1)

@@ -15,27 +15,25 @@ FILLER = 40
 TEXTS = 240
 
 
-def drawn(seed=0, repeats=1):
-    """Ten words, of which the one at a random place is of the label's kind; and one of each kind is
-    always there."""
+def texts_of(seed=0, repeats=1):
+    """Labels, texts of ten words, and the place of the word that decides.
+
+    That word is of the label's kind; one of each kind is always there.
+    """
     draw = np.random.default_rng(seed)
     labels = []
-    rows = []
+    texts = []
     places = []
     for _ in range(TEXTS // repeats):
-        row = draw.integers(0, FILLER, 10)
+        text = draw.integers(0, FILLER, 10)
         label = draw.integers(2)
-        decides, other = draw.permutation(10)[:2]
-        row[decides], row[other] = FILLER + label, FILLER + 1 - label
-        labels = [*labels, label]
-        rows = [*rows, row]
-        places = [*places, decides]
-    order = np.tile(np.arange(len(rows)), repeats)
-    return (
-        [labels[one] for one in order],
-        [rows[one] for one in order],
-        [places[one] for one in order],
-    )
+        deciding, rival = draw.permutation(10)[:2]
+        text[deciding] = FILLER + label
+        text[rival] = FILLER + 1 - label
+        labels.append(label)
+        texts.append(text)
+        places.append(deciding)
+    return labels * repeats, texts * repeats, places * repeats
 
 
 def model(places, weight):
@@ -53,34 +51,49 @@ def model(places, weight):
     return run
 
 
-def told(weight, repeats=1, relabelled=lambda labels: labels):
-    """The labels, and what of them is told by the read-outs."""
-    labels, rows, places = drawn(repeats=repeats)
+def read_out(weight, repeats=1, relabelled=lambda labels: labels):
+    """The labels, and metric → the number of each text."""
+    labels, texts, places = texts_of(repeats=repeats)
     labels = np.array(relabelled(labels))
-    words = Ragged.of([np.array(row) for row in rows], np.int64)
+    words = Ragged.of([np.array(text) for text in texts], np.int64)
     split = TextSplit(np.arange(TEXTS), words, np.arange(WORDS), {"labels": labels})
-    return labels, Readouts()._of_split(model(places, weight), split, torch.device("cpu"))
+    return labels, Readouts()._fit(model(places, weight), split, torch.device("cpu"))
 
 
-def test_weights_that_say_everything_and_weights_that_say_nothing():
-    everything, nothing = (told(weight)[1] for weight in (0.9, 0.1))
-    assert everything["readout_words_attention"].mean() == 1
-    assert everything["readout_states_attention"].mean() == 1
-    for found in (
-        everything,
-        nothing,
-    ):  # one word of each kind is in every text: alike, they say nothing
-        assert abs(found["readout_words_equal"].mean() - 0.5) < 0.15
-    for kind in ("words", "states"):
-        np.testing.assert_array_equal(
-            nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"]
-        )
+@pytest.fixture(scope="module")
+def everything():
+    """The weights say everything."""
+    return read_out(0.9)[1]
 
 
-def test_a_text_is_not_told_by_its_own_repeats():
+@pytest.fixture(scope="module")
+def nothing():
+    """The weights are equal."""
+    return read_out(0.1)[1]
+
+
+@pytest.mark.parametrize("kind", ["words", "states"])
+def test_weights_that_say_everything_are_always_right(everything, kind):
+    assert everything[f"readout_{kind}_attention"].mean() == 1
+
+
+@pytest.mark.parametrize("kind", ["words", "states"])
+def test_weights_that_say_nothing_are_equal_ones(nothing, kind):
+    np.testing.assert_array_equal(
+        nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"]
+    )
+
+
+@pytest.mark.parametrize("weights", ["everything", "nothing"])
+def test_one_word_of_each_kind_in_every_text_says_nothing_where_words_count_alike(weights, request):
+    numbers = request.getfixturevalue(weights)
+    assert abs(numbers["readout_words_equal"].mean() - 0.5) < 0.15
+
+
+def test_no_text_is_predicted_from_its_own_repeats():
     """With three copies of each text a fit that has seen one knows them all."""
-    _, found = told(0.1, repeats=3)
-    assert abs(found["readout_words_equal"].mean() - 0.5) < 0.3
+    _, numbers = read_out(0.1, repeats=3)
+    assert abs(numbers["readout_words_equal"].mean() - 0.5) < 0.3
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -96,19 +109,18 @@ def test_the_fit_is_the_optimum(classes):
         if classes == 2:  # one vector of weights, of the second class against the first
             weights = np.stack([np.zeros(5), weights[0]])
         logits = scaled @ weights[:, :4].T + weights[:, 4]
-        likelihood = (logits - scipy.special.logsumexp(logits, axis=1, keepdims=True))[
-            np.arange(90), labels
-        ]
+        log_probability = logits - scipy.special.logsumexp(logits, axis=1, keepdims=True)
+        likelihood = log_probability[np.arange(90), labels]
         return -2.0 * likelihood.sum() + (weights[:, :4] ** 2).sum() / 2
 
     best = scipy.optimize.minimize(
         loss, np.zeros(5 * classes), method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9}
     ).fun
     regression = ours[-1]
-    own = np.concatenate([regression.coef_, regression.intercept_[:, None]], 1)
-    flat = np.zeros((classes, 5))
-    flat[: len(own)] = own
-    assert loss(flat.ravel()) == pytest.approx(best, rel=1e-6)
+    coefficients = np.concatenate([regression.coef_, regression.intercept_[:, None]], 1)
+    weights = np.zeros((classes, 5))
+    weights[: len(coefficients)] = coefficients
+    assert loss(weights.ravel()) == pytest.approx(best, rel=1e-6)
 
 
 def test_folds_by_a_plain_loop():
@@ -116,28 +128,34 @@ def test_folds_by_a_plain_loop():
     features = sparse.csr_matrix(draw.normal(size=(60, 3)))
     labels = draw.integers(0, 2, 60)
     groups = np.arange(60)
-    found = out_of_fold(features, labels, groups, 1.0)
-    for fit, ask in StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(60), labels):
-        for one in ask:
-            assert found[one] == fitted(features[fit], labels[fit], 1.0).predict(features[[one]])[0]
+    predicted = out_of_fold(features, labels, groups, 1.0)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(60), labels)
+    for fitted_rows, held_out_rows in folds:
+        fit = fitted(features[fitted_rows], labels[fitted_rows], 1.0)
+        for row in held_out_rows:
+            assert predicted[row] == fit.predict(features[[row]])[0]
 
 
 def test_classes_of_few_texts_are_left_out():
-    _, found = told(0.9, relabelled=lambda labels: [2] * 10 + labels[10:])
-    assert np.isnan(found["readout_words_attention"][:10]).all()
-    assert not np.isnan(found["readout_words_attention"][10:]).any()
-    _, alone = told(0.9, relabelled=lambda labels: [0] * TEXTS)
-    assert all(np.isnan(column).all() for column in alone.values())
+    _, numbers = read_out(0.9, relabelled=lambda labels: [2] * 10 + labels[10:])
+    assert np.isnan(numbers["readout_words_attention"][:10]).all()
+    assert not np.isnan(numbers["readout_words_attention"][10:]).any()
+
+
+def test_one_class_has_no_number():
+    _, numbers = read_out(0.9, relabelled=lambda labels: [0] * TEXTS)
+    assert all(np.isnan(column).all() for column in numbers.values())
 
 
 def test_the_claims_are_differences_of_balanced_accuracies():
-    labels, found = told(0.5, relabelled=lambda labels: np.where(np.arange(TEXTS) % 3, 0, labels))
+    labels, numbers = read_out(
+        0.5, relabelled=lambda labels: np.where(np.arange(TEXTS) % 3, 0, labels)
+    )
 
     def balanced(kind):
-        right = found[f"readout_words_{kind}"]
-        return np.mean([right[labels == label].mean() for label in (0, 1)])
+        is_right = numbers[f"readout_words_{kind}"]
+        return np.mean([is_right[labels == label].mean() for label in (0, 1)])
 
-    number = next(one for one in READING.claims if one.criterion == "leak").measure(
-        table("readouts", found)
-    )
-    assert number.value == pytest.approx(balanced("attention") - balanced("equal"))
+    (claim,) = [claim for claim in READING.claims if claim.criterion == "leak"]
+    evidence = claim.measure(table("readouts", numbers))
+    assert evidence.value == pytest.approx(balanced("attention") - balanced("equal"))

@@ -17,62 +17,83 @@ from tests.toys import toy_batch, toy_classifier
 NAMES = ("attention", "position", "gradient", "random")
 
 
-def of(classifier, batch, probe, seed=0):
-    found = probe.measure(subject_of(classifier, batch), Draws(seed, "sanity"))
-    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
+def similarities(classifier, batch, probe, seed=0):
+    """Metric → its values."""
+    results = probe.measure(subject_of(classifier, batch), Draws(seed, "sanity"))
+    return {result.metric: result.value for result in results if isinstance(result, Measurement)}
 
 
-def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
+PARTS = ["decoder", "attention", "encoder", "embedding"]
+
+
+@pytest.fixture(scope="module")
+def examined():
+    """A model's state before and after, and what was measured."""
     classifier = toy_classifier(spread=4)
-    batch = toy_batch([9, 12, 7] * 8)
-    before = {name: one.clone() for name, one in classifier.state_dict().items()}
-    found = of(classifier, batch, Sanity(importances=NAMES, samples=2))
-    assert all(torch.equal(one, before[name]) for name, one in classifier.state_dict().items())
-    parts = list(classifier.stages())
-    assert parts == ["decoder", "attention", "encoder", "embedding"]
-    for part in parts:
-        for known in ("position", "random"):  # they read no parameter
-            torch.testing.assert_close(
-                found[f"similarity_{known}_down_to_{part}"], torch.ones(24, dtype=torch.float64)
-            )
-    assert (
-        found["similarity_attention_down_to_decoder"] == 1
-    ).all()  # it is computed before the decoder
-    for changed in ("attention", "gradient"):
-        left = found[f"random_weights_similarity_{changed}"]
-        assert left.mean().abs() < 0.3
-        assert torch.equal(left, found[f"similarity_{changed}_down_to_embedding"])
-    assert (found["ceiling_similarity_attention"] == 1).all()
-    assert found["ceiling_similarity_random"].mean() < 0.5
-    assert found["floor_similarity_position"].mean().abs() < 0.3
+    before = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
+    probe = Sanity(importances=NAMES, samples=2)
+    numbers = similarities(classifier, toy_batch([9, 12, 7] * 8), probe)
+    return before, classifier, numbers
+
+
+def test_the_model_is_left_as_it_was(examined):
+    before, classifier, _ = examined
+    assert list(classifier.stages()) == PARTS
+    for name, tensor in classifier.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", ["position", "random"])
+def test_what_reads_no_parameter_stays(examined, part, name):
+    _, _, numbers = examined
+    similarity = numbers[f"similarity_{name}_down_to_{part}"]
+    torch.testing.assert_close(similarity, torch.ones(24, dtype=torch.float64))
+
+
+def test_attention_is_computed_before_the_decoder(examined):
+    _, _, numbers = examined
+    assert (numbers["similarity_attention_down_to_decoder"] == 1).all()
+
+
+@pytest.mark.parametrize("name", ["attention", "gradient"])
+def test_what_reads_the_parameters_changes(examined, name):
+    _, _, numbers = examined
+    similarity = numbers[f"random_weights_similarity_{name}"]
+    assert similarity.mean().abs() < 0.3
+    assert torch.equal(similarity, numbers[f"similarity_{name}_down_to_embedding"])
+
+
+def test_the_ceiling_is_1_without_random_numbers_and_the_floor_is_0(examined):
+    _, _, numbers = examined
+    assert (numbers["ceiling_similarity_attention"] == 1).all()
+    assert numbers["ceiling_similarity_random"].mean() < 0.5
+    assert numbers["floor_similarity_position"].mean().abs() < 0.3
 
 
 def test_one_random_model_by_hand():
     classifier = toy_classifier(spread=4)
     batch = toy_batch([6, 8])
-    own = classifier(batch).attention.detach().double()
-    found = of(classifier, batch, Sanity(importances=("attention",), samples=1))
+    attention = classifier(batch).attention.detach().double()
+    numbers = similarities(classifier, batch, Sanity(importances=("attention",), samples=1))
     generator = torch.Generator().manual_seed(0)
-    mixed = [
-        (name, shuffled(classifier, name, generator))
-        for names in list(classifier.stages().values())[:2]
-        for name in names
-    ]
-    for name, values in mixed:
+    decoder, attention_part = list(classifier.stages().values())[:2]
+    mixed = {name: shuffled(classifier, name, generator) for name in [*decoder, *attention_part]}
+    for name, values in mixed.items():
         before = classifier.get_parameter(name).detach()
         assert torch.equal(values.flatten().sort().values, before.flatten().sort().values)
         classifier.get_parameter(name).data.copy_(values)
-    left = spearman(own, classifier(batch).attention.detach().double(), batch.content)
-    torch.testing.assert_close(found["similarity_attention_down_to_attention"], left)
+    similarity = spearman(attention, classifier(batch).attention.detach().double(), batch.content)
+    torch.testing.assert_close(numbers["similarity_attention_down_to_attention"], similarity)
 
 
 def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does():
     classifier = toy_classifier(spread=4)
     batch = toy_batch([6, 8])
     timed = Sanity(importances=("attention",), samples=1)
-    before = of(classifier, batch, timed, seed=0)
-    after = of(classifier, batch, timed, seed=1)
-    new = of(classifier, batch, Sanity(("attention",), samples=1), seed=1)
+    before = similarities(classifier, batch, timed, seed=0)
+    after = similarities(classifier, batch, timed, seed=1)
+    new = similarities(classifier, batch, Sanity(("attention",), samples=1), seed=1)
     name = "similarity_attention_down_to_attention"
     assert not torch.equal(before[name], after[name])
     assert torch.equal(after[name], new[name])
@@ -86,15 +107,11 @@ def test_paddings_vector_stays_zero():
 
 
 def test_scores_that_are_all_equal_have_no_line():
-    metrics = {
-        metric.format(name): np.full(4, left)
-        for name, left in (("idf", 1.0), ("uniform", np.nan))
-        for metric in (
-            "ceiling_similarity_{}",
-            "random_weights_similarity_{}",
-            "similarity_{}_down_to_decoder",
-        )
-    }
+    metrics = {}
+    for name, similarity in {"idf": 1.0, "uniform": np.nan}.items():
+        metrics[f"ceiling_similarity_{name}"] = np.full(4, similarity)
+        metrics[f"random_weights_similarity_{name}"] = np.full(4, similarity)
+        metrics[f"similarity_{name}_down_to_decoder"] = np.full(4, similarity)
     (panel,) = lines_down(table("sanity", metrics), None).axes
     drawn = [line.get_ydata() for line in panel.lines if line.get_marker() != "None"]
     assert len(drawn) == 2
@@ -116,6 +133,5 @@ def test_the_study_from_training_to_its_table(tmp_path):
     # neither luck nor counted words change with the weights
     assert sorted(bool(np.allclose(values, 1)) for values in drawn) == [False, True, True]
     probe = Sanity(twin=str(reading.runs[0]))
-    other = toy_classifier()
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
-        probe.refuse(other)
+        probe.refuse(toy_classifier())

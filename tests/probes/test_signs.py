@@ -17,17 +17,17 @@ SIGNS = Signs(["contribution"])
 
 def test_every_number_is_the_one_counted_by_hand():
     subject = subject_of(toy_classifier(), toy_batch([5, 1, 8]))
-    found = values(SIGNS, subject)
+    numbers = values(SIGNS, subject)
     scores = subject.scores("contribution")
     attention = subject.readout.attention
     for row, content in enumerate(subject.readout.content):
-        own = [
-            (float(attention[row, at]), float(scores[row, at])) for at in content.nonzero()[:, 0]
-        ]
-        against = [weight for weight, score in own if score < 0]
-        assert found["against_contribution"][row] == pytest.approx(sum(against))
-        assert found["chance_contribution"][row] == pytest.approx(len(against) / len(own))
-        assert found["violation_contribution"][row] == float(max(own)[1] < 0)
+        weights = attention[row, content].tolist()
+        is_opposed = (scores[row, content] < 0).tolist()
+        opposed = [weight for weight, against in zip(weights, is_opposed, strict=True) if against]
+        top_is_opposed = is_opposed[weights.index(max(weights))]
+        assert numbers["against_contribution"][row] == pytest.approx(sum(opposed))
+        assert numbers["chance_contribution"][row] == pytest.approx(len(opposed) / len(weights))
+        assert numbers["violation_contribution"][row] == float(top_is_opposed)
 
 
 def test_chance_is_the_mean_over_random_orders():
@@ -36,9 +36,8 @@ def test_chance_is_the_mean_over_random_orders():
     noise = Draws(1, "null").uniform(4000, readout.content, readout.example_id)
     orders = permute_attention(readout.attention, readout.content, noise)
     against = (orders * (subject.scores("contribution") < 0)).sum(-1)
-    assert float(against.mean()) == pytest.approx(
-        float(values(SIGNS, subject)["chance_contribution"]), abs=0.02
-    )
+    chance = float(values(SIGNS, subject)["chance_contribution"])
+    assert float(against.mean()) == pytest.approx(chance, abs=0.02)
 
 
 def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
@@ -48,10 +47,9 @@ def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
     logits = torch.randn(500, 8, 2, generator=generator, dtype=torch.float64)
     number = torch.arange(500)
     readout = Readout(attention, torch.ones_like(attention).bool(), number, position_logits=logits)
-    found = values(
-        SIGNS, replace(subject_of(toy_classifier(), toy_batch([8] * 500)), readout=readout)
-    )
-    assert (found["chance_contribution"] - found["against_contribution"]).mean() > 0.1
+    subject = subject_of(toy_classifier(), toy_batch([8] * 500))
+    numbers = values(SIGNS, replace(subject, readout=readout))
+    assert (numbers["chance_contribution"] - numbers["against_contribution"]).mean() > 0.1
     assert READING.claims == ()
 
 

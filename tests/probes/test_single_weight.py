@@ -13,108 +13,147 @@ LENGTHS = [9, 4, 1, 2, 12]
 
 
 def examined(batch, *, question=False):
-    subject = subject_of(
-        undecided(toy_classifier(classes=3, spread=8, question=question), batch), batch
-    )
+    classifier = undecided(toy_classifier(classes=3, spread=8, question=question), batch)
+    subject = subject_of(classifier, batch)
     return subject, values(SingleWeight(), subject)
 
 
-@pytest.mark.parametrize("question", [False, True])
-def test_equals_a_loop_over_all_pairs_of_items(question):
-    batch = toy_batch(LENGTHS, padding=1, question=question)
-    subject, found = examined(batch, question=question)
+@pytest.fixture(scope="module", params=[False, True], ids=["text", "question"])
+def compared(request):
+    return examined(toy_batch(LENGTHS, padding=1, question=request.param), question=request.param)
+
+
+def effects_of(subject, row):
+    """Item → JSD and flip when it is erased by hand."""
     readout = subject.readout
-    outputs = subject.outputs
-    gradient = subject.classifier.readout(batch, outputs).gradient()
-    prediction = readout.prediction()
+    prediction = readout.prediction()[row]
+    effects = {}
+    for item in range(1, LENGTHS[row] + 1):
+        attention = readout.attention.clone()
+        attention[row, item] = 0
+        attention[row] /= attention[row].sum()
+        without = readout.predict(attention)[row]
+        flip = float(without.argmax() != prediction.argmax())
+        effects[item] = (float(jensen_shannon(prediction, without)), flip)
+    return effects
 
-    def effect(row, item):
-        other = readout.attention.clone()
-        other[row, item] = 0
-        other[row] /= other[row].sum()
-        q = readout.predict(other)[row]
-        return float(jensen_shannon(prediction[row], q)), float(
-            q.argmax() != prediction[row].argmax()
+
+def scores_of(subject, name, row):
+    """The published importances by their formula."""
+    gradient = subject.classifier.readout(subject.batch, subject.outputs).gradient()[row]
+    attention = subject.readout.attention[row]
+    formulas = {
+        "attention": attention,
+        "gradient": gradient,
+        "gradient_attention": gradient * attention,
+    }
+    return formulas[name]
+
+
+SEVERAL = [row for row, length in enumerate(LENGTHS) if length > 1]
+IMPORTANCES = ["attention", "gradient", "gradient_attention"]
+
+
+@pytest.mark.parametrize("name", IMPORTANCES)
+@pytest.mark.parametrize("row", SEVERAL)
+def test_the_top_item_is_compared_with_all_others(compared, name, row):
+    subject, numbers = compared
+    effects = effects_of(subject, row)
+    scores = scores_of(subject, name, row)
+    top = max(effects, key=lambda item: float(scores[item]))
+    js_top, flip_top = effects.pop(top)
+    js = [divergence for divergence, _ in effects.values()]
+    flips = [flip for _, flip in effects.values()]
+    expected = {
+        "js_top": js_top,
+        "flip_top": flip_top,
+        "js_random": sum(js) / len(js),
+        "flip_random": sum(flips) / len(js),
+        "delta_js": js_top - sum(js) / len(js),
+        "delta_js_negative": sum(divergence > js_top for divergence in js) / len(js),
+    }
+    measured = {metric: float(numbers[f"{metric}_{name}"][row]) for metric in expected}
+    assert measured == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", IMPORTANCES)
+@pytest.mark.parametrize("row", SEVERAL)
+def test_the_drawn_item_is_one_of_the_others_and_the_same_one_in_all_three_numbers(
+    compared, name, row
+):
+    subject, numbers = compared
+    effects = effects_of(subject, row)
+    attention = subject.readout.attention[row]
+    scores = scores_of(subject, name, row)
+    top = max(effects, key=lambda item: float(scores[item]))
+    js_top, _ = effects.pop(top)
+    drawn = {
+        metric: float(numbers[f"drawn_{metric}_{name}"][row])
+        for metric in ("delta_attention", "delta_js", "flip")
+    }
+    candidates = []
+    for item, (divergence, flip) in effects.items():
+        has_weight = float(attention[top] - attention[item]) == pytest.approx(
+            drawn["delta_attention"]
         )
+        has_effect = js_top - divergence == pytest.approx(drawn["delta_js"], abs=1e-9)
+        if has_weight and has_effect and flip == drawn["flip"]:
+            candidates.append(item)
+    assert candidates
 
-    for row, length in enumerate(LENGTHS):
-        if length == 1:
-            continue
-        effects = {item: effect(row, item) for item in range(1, length + 1)}
-        attention = readout.attention[row]
-        for name, scores in {
-            "attention": attention,
-            "gradient": gradient[row],
-            "gradient_attention": gradient[row] * attention,
-        }.items():
-            top = max(effects, key=lambda item: float(scores[item]))
-            others = [item for item in effects if item != top]
-            js = [effects[item][0] for item in others]
-            expected = {
-                "js_top": effects[top][0],
-                "flip_top": effects[top][1],
-                "js_random": sum(js) / len(js),
-                "flip_random": sum(effects[item][1] for item in others) / len(js),
-                "delta_js": effects[top][0] - sum(js) / len(js),
-                "delta_js_negative": sum(value > effects[top][0] for value in js) / len(js),
-            }
-            for metric, value in expected.items():
-                assert float(found[f"{metric}_{name}"][row]) == pytest.approx(value, abs=1e-9), (
-                    metric,
-                    name,
-                )
-            # the drawn item is one of the others, the same one in all three numbers
-            drawn = [
-                item
-                for item in others
-                if float(attention[top] - attention[item])
-                == pytest.approx(float(found[f"drawn_delta_attention_{name}"][row]))
-                and effects[top][0] - effects[item][0]
-                == pytest.approx(float(found[f"drawn_delta_js_{name}"][row]), abs=1e-9)
-                and effects[item][1] == float(found[f"drawn_flip_{name}"][row])
-            ]
-            assert drawn
-        order = sorted(effects, key=lambda item: -float(attention[item]))
-        for name, item in (("second", order[1]), ("lowest", order[-1])):
-            assert float(found[f"js_{name}"][row]) == pytest.approx(effects[item][0], abs=1e-9)
-            assert float(found[f"flip_{name}"][row]) == effects[item][1]
-    tau = kendall_tau(readout.attention, found["effect_js"], readout.content)
-    torch.testing.assert_close(found["tau_attention_effect"], tau, equal_nan=True)
+
+@pytest.mark.parametrize("row", SEVERAL)
+@pytest.mark.parametrize(("name", "place"), [("second", 1), ("lowest", -1)])
+def test_the_second_and_the_lowest_item_are_those_by_attention(compared, row, name, place):
+    subject, numbers = compared
+    effects = effects_of(subject, row)
+    attention = subject.readout.attention[row]
+    order = sorted(effects, key=lambda item: -float(attention[item]))
+    divergence, flip = effects[order[place]]
+    assert float(numbers[f"js_{name}"][row]) == pytest.approx(divergence, abs=1e-9)
+    assert float(numbers[f"flip_{name}"][row]) == flip
+
+
+def test_tau_is_that_of_attention_and_effect(compared):
+    subject, numbers = compared
+    readout = subject.readout
+    tau = kendall_tau(readout.attention, numbers["effect_js"], readout.content)
+    torch.testing.assert_close(numbers["tau_attention_effect"], tau, equal_nan=True)
 
 
 def test_an_example_of_one_item_is_undefined_and_counted():
-    _, found = examined(toy_batch(LENGTHS))
-    assert found["undefined_erasure"].tolist() == [0, 0, 1, 0, 0]
-    compared = [m for m in found if m.startswith(("js_", "flip_", "delta_", "drawn_", "tau_"))]
-    assert len(compared) == 3 * 9 + 4 + 1
-    for metric in compared:
-        assert found[metric].isnan().tolist() == [False, False, True, False, False], metric
+    _, numbers = examined(toy_batch(LENGTHS))
+    assert numbers["undefined_erasure"].tolist() == [0, 0, 1, 0, 0]
+    endings = ("js_", "flip_", "delta_", "drawn_", "tau_")
+    comparisons = [metric for metric in numbers if metric.startswith(endings)]
+    assert len(comparisons) == 3 * 9 + 4 + 1
+    for metric in comparisons:
+        assert numbers[metric].isnan().tolist() == [False, False, True, False, False], metric
 
 
 def test_all_weight_on_one_item_leaves_what_needs_its_erasure_undefined():
     batch = toy_batch([4])
     subject, _ = examined(batch)
-    one = torch.zeros_like(subject.readout.attention)
-    one[0, 2] = 1
-    outputs = replace(subject.outputs, attention=one)
-    subject = Subject(
-        subject.classifier, batch, outputs, subject.classifier.readout(batch, outputs)
-    )
-    found = values(SingleWeight(), subject)
-    assert found["undefined_erasure"].item() == 1
-    assert found["js_top_attention"].isnan().all()
-    assert found["delta_js_negative_attention"].isnan().all()
-    assert float(found["js_random_attention"]) == pytest.approx(0, abs=1e-12)
-    assert float(found["drawn_delta_attention_attention"]) == 1
+    attention = torch.zeros_like(subject.readout.attention)
+    attention[0, 2] = 1
+    outputs = replace(subject.outputs, attention=attention)
+    readout = subject.classifier.readout(batch, outputs)
+    subject = Subject(subject.classifier, batch, outputs, readout)
+    numbers = values(SingleWeight(), subject)
+    assert numbers["undefined_erasure"].item() == 1
+    assert numbers["js_top_attention"].isnan().all()
+    assert numbers["delta_js_negative_attention"].isnan().all()
+    assert float(numbers["js_random_attention"]) == pytest.approx(0, abs=1e-12)
+    assert float(numbers["drawn_delta_attention_attention"]) == 1
 
 
 def test_the_drawn_item_is_every_other_one_equally_often():
     batch = toy_batch([4] * 600)
     batch.ids[:] = batch.ids[0]
-    subject, found = examined(batch)
+    subject, numbers = examined(batch)
     weights = subject.readout.attention[0, 1:5]
     differences = (weights.max() - weights).sort().values[1:]
-    drawn = found["drawn_delta_attention_attention"]
+    drawn = numbers["drawn_delta_attention_attention"]
     counts = [(drawn - difference).abs().lt(1e-12).sum().item() for difference in differences]
     assert sum(counts) == 600
     assert min(counts) > 160  # 200 expected each, standard deviation 12

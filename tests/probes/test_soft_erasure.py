@@ -15,52 +15,63 @@ class Alike(Importance):
         return subject.batch.content.double()
 
 
-def test_one_draw_by_a_plain_loop():
-    subject = subject_of()
-    found = values(SoftErasure(["attention"], samples=1), subject)
-    model = subject.classifier
-    batch = subject.batch
+@pytest.fixture(scope="module")
+def subject():
+    return subject_of()
 
-    def predicted(row, kept):
-        inputs = model.inputs(batch).detach().clone()
-        inputs[row, 1 : LENGTHS[row] + 1] *= kept
-        return model.outputs_from(batch, inputs).logits[row].softmax(-1)
 
-    for row, length in enumerate(LENGTHS):
-        drawn = torch.rand(
-            length,
-            8,
-            generator=Draws(0, "soft_erasure").generator(int(batch.example_id[row])),
-            dtype=torch.float64,
+@pytest.fixture(scope="module")
+def numbers(subject):
+    return values(SoftErasure(["attention"], samples=1), subject)
+
+
+def probability(subject, row, stays):
+    """Of the predicted class, with these numbers of the words' vectors, the others 0."""
+    inputs = subject.classifier.inputs(subject.batch).detach().clone()
+    inputs[row, 1 : LENGTHS[row] + 1] *= stays
+    logits = subject.classifier.outputs_from(subject.batch, inputs).logits[row]
+    return float(logits.softmax(-1)[subject.outputs.logits[row].argmax()])
+
+
+def share_of_words(subject, row):
+    """(rank − ½) / n by attention, one word per line."""
+    length = LENGTHS[row]
+    weights = subject.readout.attention[row, 1 : length + 1].tolist()
+    lower = [sum(rival < weight for rival in weights) for weight in weights]
+    shares = [(below + 0.5) / length for below in lower]
+    return torch.tensor(shares, dtype=torch.float64).unsqueeze(-1)
+
+
+@pytest.mark.parametrize("row", range(len(LENGTHS)))
+def test_one_draw_by_a_plain_loop(subject, numbers, row):
+    generator = Draws(0, "soft_erasure").generator(int(subject.batch.example_id[row]))
+    uniform = torch.rand(LENGTHS[row], 8, generator=generator, dtype=torch.float64)
+    share = share_of_words(subject, row)
+    p = probability(subject, row, 1)
+    fall_without_words = p - probability(subject, row, 0)
+    assert float(numbers["drop_of_nothing"][row]) == pytest.approx(fall_without_words, rel=1e-6)
+    if fall_without_words > 0:
+        fall_with_rest = max(0, p - probability(subject, row, uniform < 1 - share))
+        fall_with_words = max(0, p - probability(subject, row, uniform < share))
+        comprehensiveness = min(1, fall_with_rest / fall_without_words)
+        sufficiency = 1 - min(1, fall_with_words / fall_without_words)
+        assert float(numbers["soft_comprehensiveness_attention"][row]) == pytest.approx(
+            comprehensiveness, rel=1e-6
         )
-        weights = subject.readout.attention[row, 1 : length + 1].tolist()
-        lower = [sum(other < one for other in weights) for one in weights]
-        share = torch.tensor([(below + 0.5) / length for below in lower], dtype=torch.float64)
-        keeps = (1, 0, drawn < (1 - share).unsqueeze(-1), drawn < share.unsqueeze(-1))
-        number = int(subject.outputs.logits[row].argmax())
-        p, empty, gone, left = (predicted(row, kept)[number].item() for kept in keeps)
-        assert float(found["drop_of_nothing"][row]) == pytest.approx(p - empty, rel=1e-6)
-        if p > empty:
-            comprehensiveness, kept = (
-                min(1, max(0, p - one) / (p - empty)) for one in (gone, left)
-            )
-            assert float(found["soft_comprehensiveness_attention"][row]) == pytest.approx(
-                comprehensiveness, rel=1e-6
-            )
-            assert float(found["soft_sufficiency_attention"][row]) == pytest.approx(
-                1 - kept, rel=1e-6, abs=1e-9
-            )
+        assert float(numbers["soft_sufficiency_attention"][row]) == pytest.approx(
+            sufficiency, rel=1e-6, abs=1e-9
+        )
 
 
 def test_scores_that_are_all_alike_say_nothing():
     """Then each number goes as often as it stays, so that the two metrics add up to 1 on
     average."""
     subject = subject_of(importances={"fixed": Alike()})
-    found = values(SoftErasure(["fixed"], samples=400), subject)
-    both = found["soft_comprehensiveness_fixed"] + found["soft_sufficiency_fixed"]
-    defined = ~both.isnan()
-    assert defined.any()
-    torch.testing.assert_close(both[defined], torch.ones_like(both[defined]), atol=0.15, rtol=0)
+    numbers = values(SoftErasure(["fixed"], samples=400), subject)
+    total = numbers["soft_comprehensiveness_fixed"] + numbers["soft_sufficiency_fixed"]
+    defined = total[~total.isnan()]
+    assert len(defined)
+    torch.testing.assert_close(defined, torch.ones_like(defined), atol=0.15, rtol=0)
 
 
 def test_places_in_the_order():

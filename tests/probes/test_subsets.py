@@ -1,5 +1,6 @@
 import itertools
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -19,127 +20,180 @@ def subject():
 
 
 @pytest.fixture(scope="module")
-def found(subject):
+def measurements(subject):
     return measured(Subsets(NAMES, most_words=5), subject)
 
 
-def outcome(subject, row, kept):
-    """(what is explained, p, decision) of one text that keeps the words at these places: the
-    others' vectors are zero."""
+@dataclass(frozen=True)
+class Outcome:
+    """What the model makes of a text with some of its words.
+
+    Attributes:
+        logit: of the class predicted for the whole text: what is explained.
+        probability: of this class.
+        is_decision: whether this class is predicted.
+    """
+
+    logit: float
+    probability: float
+    is_decision: bool
+
+
+def outcome(subject, row, words):
+    """Of one text that keeps the words at these places: the others' vectors are zero."""
     model = subject.classifier
-    content = subject.batch.content[row]
-    alone = subject.batch.rows(slice(row, row + 1))
-    inputs = model.inputs(alone).detach().clone()
-    places = content.nonzero()[:, 0]
-    inputs[0, [int(places[place]) for place in range(len(places)) if place not in kept]] = 0
-    logits = model.outputs_from(alone, inputs).logits[0].detach()
-    chosen = int(subject.outputs.logits[row].argmax())
-    return logits[chosen].item(), logits.softmax(-1)[chosen].item(), int(logits.argmax()) == chosen
+    text = subject.batch.rows(slice(row, row + 1))
+    inputs = model.inputs(text).detach().clone()
+    places = subject.batch.content[row].nonzero()[:, 0].tolist()
+    removed = [position for place, position in enumerate(places) if place not in words]
+    inputs[0, removed] = 0
+    logits = model.outputs_from(text, inputs).logits[0].detach()
+    decision = int(subject.outputs.logits[row].argmax())
+    probability = logits.softmax(-1)[decision].item()
+    return Outcome(logits[decision].item(), probability, int(logits.argmax()) == decision)
 
 
-def subsets_of(words):
-    return [
-        frozenset(some)
-        for size in range(words + 1)
-        for some in itertools.combinations(range(words), size)
-    ]
+def outcomes(subject, row):
+    """Set of words → what the model makes of them."""
+    words = range(LENGTHS[row])
+    sizes = range(LENGTHS[row] + 1)
+    subsets = itertools.chain.from_iterable(itertools.combinations(words, n) for n in sizes)
+    return {frozenset(subset): outcome(subject, row, subset) for subset in subsets}
 
 
-@pytest.mark.parametrize("row", [0, 1, 2])
-def test_limits_and_orders_are_those_of_all_permutations(subject, found, row):
-    words = LENGTHS[row]
-    p = {kept: outcome(subject, row, kept)[1] for kept in subsets_of(words)}
-    every = frozenset(range(words))
+def scores_of(subject, name, row):
+    return subject.scores(name)[row][subject.batch.content[row]]
 
-    def aopc(order):
-        return np.mean([p[every] - p[every - set(order[: k + 1])] for k in range(words)])
 
-    areas = [aopc(order) for order in itertools.permutations(range(words))]
-    assert found["aopc_lower"].value[row].item() == pytest.approx(min(areas))
-    assert found["aopc_upper"].value[row].item() == pytest.approx(max(areas))
-    for name in NAMES:
-        scores = subject.scores(name)[row][subject.batch.content[row]]
-        own = aopc(scores.argsort(descending=True).tolist())
-        assert found[f"aopc_{name}"].value[row].item() == pytest.approx(own)
-        if words > 1:
-            place = (own - min(areas)) / (max(areas) - min(areas))
-            assert found[f"aopc_normalised_{name}"].value[row].item() == pytest.approx(place)
+def aopc(subject, row):
+    """A function of an order of removal: the mean fall of the probability over its prefixes."""
+    p = {words: result.probability for words, result in outcomes(subject, row).items()}
+    every = frozenset(range(LENGTHS[row]))
+
+    def of_order(order):
+        return np.mean([p[every] - p[every - set(order[:k])] for k in range(1, len(order) + 1)])
+
+    return of_order
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_sets_are_those_of_a_search(subject, found, row):
-    words = LENGTHS[row]
-    same = {kept: outcome(subject, row, kept)[2] for kept in subsets_of(words)}
-    every = frozenset(range(words))
-    necessary = [gone for gone in same if not same[every - gone]]
-    sufficient = [kept for kept in same if same[kept]]
-    for metric, sets in (("necessary_sets", necessary), ("sufficient_sets", sufficient)):
-        assert found[metric].value[row].item() == sum(
-            not any(other < one for other in sets) for one in sets
-        )
+def test_the_limits_are_those_of_all_permutations(subject, measurements, row):
+    areas = [*map(aopc(subject, row), itertools.permutations(range(LENGTHS[row])))]
+    assert measurements["aopc_lower"].value[row].item() == pytest.approx(min(areas))
+    assert measurements["aopc_upper"].value[row].item() == pytest.approx(max(areas))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_an_importances_order_stands_between_the_limits(subject, measurements, name, row):
+    area_of = aopc(subject, row)
+    areas = [*map(area_of, itertools.permutations(range(LENGTHS[row])))]
+    area = area_of(scores_of(subject, name, row).argsort(descending=True).tolist())
+    assert measurements[f"aopc_{name}"].value[row].item() == pytest.approx(area)
+    if LENGTHS[row] > 1:
+        place = (area - min(areas)) / (max(areas) - min(areas))
+        normalised = measurements[f"aopc_normalised_{name}"].value[row].item()
+        assert normalised == pytest.approx(place)
+
+
+def minimal(sets):
+    """How many of the sets have none of the others as a part."""
+    return sum(not any(part < whole for part in sets) for whole in sets)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_sets_are_those_of_a_search(subject, measurements, row):
+    is_decision = {words: result.is_decision for words, result in outcomes(subject, row).items()}
+    every = frozenset(range(LENGTHS[row]))
+    necessary = [words for words in is_decision if not is_decision[every - words]]
+    sufficient = [words for words in is_decision if is_decision[words]]
+    assert measurements["necessary_sets"].value[row].item() == minimal(necessary)
+    assert measurements["sufficient_sets"].value[row].item() == minimal(sufficient)
     fewest = min(map(len, necessary), default=np.nan)
-    assert found["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
+    assert measurements["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
 
 
-def of_content(subject, found, row):
-    return found["shapley"].value[row][subject.batch.content[row]].numpy()
+def shapley_of(subject, measurements, row):
+    return measurements["shapley"].value[row][subject.batch.content[row]].numpy()
+
+
+def shapley_by_hand(subject, row):
+    """What a word adds on average over all orders."""
+    logit = {words: result.logit for words, result in outcomes(subject, row).items()}
+    orders = list(itertools.permutations(range(LENGTHS[row])))
+    shapley = np.zeros(LENGTHS[row])
+    for order in orders:
+        for place, word in enumerate(order):
+            gain = logit[frozenset(order[: place + 1])] - logit[frozenset(order[:place])]
+            shapley[word] += gain / len(orders)
+    return shapley
 
 
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subject, found, row):
-    words = LENGTHS[row]
-    value = {kept: outcome(subject, row, kept)[0] for kept in subsets_of(words)}
-    orders = list(itertools.permutations(range(words)))
-    expected = np.zeros(words)
-    for order in orders:
-        for place, word in enumerate(order):
-            expected[word] += (
-                value[frozenset(order[: place + 1])] - value[frozenset(order[:place])]
-            ) / len(orders)
-    np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
-    sampled = subject.scores("shapley_sampling")[row][subject.batch.content[row]].numpy()
+def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(
+    subject, measurements, row
+):
+    expected = shapley_by_hand(subject, row)
+    np.testing.assert_allclose(shapley_of(subject, measurements, row), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_the_error_is_that_of_importances_that_should_add_up(subject, measurements, row):
+    expected = shapley_by_hand(subject, row)
+    sampled = scores_of(subject, "shapley_sampling", row).numpy()
     error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
-    assert found["shapley_error_shapley_sampling"].value[row].item() == pytest.approx(error)
-    assert "shapley_error_gradient_input" not in found
-    for name, wanted in (
-        ("attention", np.abs(expected)),
-        ("gradient_input", expected),
-        ("shapley_sampling", expected),
-    ):
-        own = subject.scores(name)[row][subject.batch.content[row]].numpy()
-        apart = np.abs(own / np.abs(own).sum() - wanted / np.abs(wanted).sum()).sum() / 2
-        assert found[f"shapley_share_error_{name}"].value[row].item() == pytest.approx(apart)
-        assert found[f"shapley_top_{name}"].value[row].item() == (own.argmax() == wanted.argmax())
+    measured_error = measurements["shapley_error_shapley_sampling"].value[row].item()
+    assert measured_error == pytest.approx(error)
+    assert "shapley_error_gradient_input" not in measurements
+
+
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "signed"), [("attention", False), ("gradient_input", True), ("shapley_sampling", True)]
+)
+def test_scores_without_a_sign_are_compared_with_the_sizes(
+    subject, measurements, row, name, signed
+):
+    shapley = shapley_by_hand(subject, row)
+    wanted = shapley if signed else np.abs(shapley)
+    scores = scores_of(subject, name, row).numpy()
+    difference = scores / np.abs(scores).sum() - wanted / np.abs(wanted).sum()
+    share_error = measurements[f"shapley_share_error_{name}"].value[row].item()
+    assert share_error == pytest.approx(np.abs(difference).sum() / 2)
+    same_top = measurements[f"shapley_top_{name}"].value[row].item()
+    assert same_top == (scores.argmax() == wanted.argmax())
 
 
 @pytest.mark.slow
-def test_the_shapley_values_are_shaps_exact_ones(subject, found):
+def test_the_shapley_values_are_shaps_exact_ones(subject, measurements):
     """pytest -m slow tests/probes/test_subsets.py: shap alone takes ten seconds to import."""
-    row = 0
-    words = LENGTHS[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shap = pytest.importorskip("shap")
 
-        def explained(kept):
-            return np.array([outcome(subject, row, set(np.flatnonzero(one)))[0] for one in kept])
+        def logits(masks):
+            return np.array(
+                [outcome(subject, 0, set(np.flatnonzero(mask))).logit for mask in masks]
+            )
 
-        explainer = shap.explainers.Exact(explained, shap.maskers.Independent(np.zeros((1, words))))
-        expected = explainer(np.ones((1, words))).values[0]
-    np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
+        background = shap.maskers.Independent(np.zeros((1, LENGTHS[0])))
+        explainer = shap.explainers.Exact(logits, background)
+        expected = explainer(np.ones((1, LENGTHS[0]))).values[0]
+    np.testing.assert_allclose(shapley_of(subject, measurements, 0), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("lengths", [[7, 4, 6], [7, 6], [6]])
 def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
-    asked = []
+    lengths_read = []
     of_text = ShapleySampling.of_text
-    monkeypatch.setattr(
-        ShapleySampling,
-        "of_text",
-        lambda one, *rest: asked.append(rest[1].shape[1]) or of_text(one, *rest),
-    )
-    found = values(Subsets(NAMES, most_words=5), subject_of(lengths=lengths))
-    assert asked == [length for length in lengths if length <= 5]
+
+    def counted(importance, explained, whole):
+        lengths_read.append(whole.shape[1])
+        return of_text(importance, explained, whole)
+
+    monkeypatch.setattr(ShapleySampling, "of_text", counted)
+    numbers = values(Subsets(NAMES, most_words=5), subject_of(lengths=lengths))
+    assert lengths_read == [length for length in lengths if length <= 5]
     for metric in ("aopc_upper", "shapley_tau_attention", "shapley_error_shapley_sampling"):
-        assert found[metric].isfinite().tolist() == [length <= 5 for length in lengths]
-    assert found["shapley"].isfinite().sum() == sum(asked)
+        assert numbers[metric].isfinite().tolist() == [length <= 5 for length in lengths]
+    assert numbers["shapley"].isfinite().sum() == sum(lengths_read)

@@ -81,56 +81,78 @@ def measured(split, model, **settings):
     return values(probe, Subject(model, batch, outputs, model.readout(batch, outputs)))
 
 
-def test_words_change_places_with_those_of_the_other_text_from_both_ends():
-    split = split_of([[4, 5, 6, 7, 8], [14, 15, 16], [24, 25, 26, 27, 28, 29, 30]])
+TEXT = [4, 5, 6, 7, 8]
+DONORS = [[14, 15, 16], [24, 25, 26, 27, 28, 29, 30]]
+
+
+@pytest.mark.parametrize(
+    ("donor", "replaced", "expected"),
+    [
+        # a shorter donor: its first words, then its last ones, some of them twice
+        (0, [1, 1, 1, 1, 1], [14, 15, 16, 15, 16]),
+        # a longer one: three words from its start, two from its end
+        (1, [1, 1, 1, 1, 1], [24, 25, 26, 29, 30]),
+        (1, [0, 1, 0, 1, 0], [4, 25, 6, 29, 8]),
+    ],
+)
+def test_words_change_places_with_those_of_the_donor_from_both_ends(donor, replaced, expected):
+    split = split_of([TEXT, *DONORS])
     model = toy_classifier()
     swapper = Swapper(model, model.task, split[[0]], split[[1, 2]])
-    taken = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]], dtype=torch.bool)
-    found = swapper.swapped(taken, torch.tensor([0, 1, 1]))
-    expected = []
-    texts = [[14, 15, 16], [24, 25, 26, 27, 28, 29, 30]]
-    for row, donor in zip(taken.tolist(), (0, 1, 1), strict=True):
-        text = [4, 5, 6, 7, 8]
-        for place, gone in enumerate(row):
-            other = place if place < 2.5 else len(texts[donor]) - 5 + place
-            text[place] = (
-                texts[donor][min(max(other, 0), len(texts[donor]) - 1)] if gone else text[place]
-            )
-        expected.append([2, *text, 3])
-    assert found.ids.tolist() == expected
-    assert found.mask.all()
+    variant = swapper.swapped(torch.tensor([replaced], dtype=torch.bool), torch.tensor([donor]))
+    assert variant.ids.tolist() == [[2, *expected, 3]]
+    assert variant.mask.all()
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_words_come_with_all_their_pieces(family):
+PIECE_COLUMNS = ("pieces", "piece_word", "piece_kind")
+TEXTS_IN_PIECES = [
+    "unable to see the film",
+    "music seeing people able seeable",
+    "a long story able dull",
+]
+REPLACED = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+DONOR = torch.tensor([0, 1, 0])
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def pieces_model(request):
     pytest.importorskip("transformers")
-    from tests.models.pretrained.families import batch_of, classifier
+    from tests.models.pretrained.families import classifier
 
-    model = classifier(family)
-    texts = ["unable to see the film", "music seeing people able seeable", "a long story able dull"]
-    text = batch_of(model, texts[:1])
-    donors = batch_of(model, texts[1:])
-    taken = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
-    donor = torch.tensor([0, 1, 0])
-    swapper = Swapper(model, model.task, text, donors)
-    found = swapper.swapped(taken, donor)
-    for row, (gone, of) in enumerate(zip(taken.tolist(), donor.tolist(), strict=True)):
-        words = texts[0].split()
-        other = texts[1 + of].split()
-        joined = " ".join(
-            one if out else kept for kept, one, out in zip(words, other, gone, strict=True)
-        )
-        expected = batch_of(model, [joined])
-        length = expected.pieces.shape[1]
-        for name in ("pieces", "piece_word", "piece_kind"):
-            assert (
-                getattr(found, name)[row, :length].tolist() == getattr(expected, name)[0].tolist()
-            )
-        assert (found.piece_word[row, length:] == -2).all()
-    # longer than the model reads: the last words lose pieces, what closes the text stays
-    shorter = replace(swapper, longest=6).swapped(taken, donor)
-    assert int((shorter.piece_word != -2).sum(-1).max()) == 6
-    assert all(row[(row != -2).sum() - 1] == -1 for row in shorter.piece_word)
+    return classifier(request.param)
+
+
+@pytest.fixture
+def pieces_swapper(pieces_model):
+    from tests.models.pretrained.families import batch_of
+
+    text = batch_of(pieces_model, TEXTS_IN_PIECES[:1])
+    donors = batch_of(pieces_model, TEXTS_IN_PIECES[1:])
+    return Swapper(pieces_model, pieces_model.task, text, donors)
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_words_come_with_all_their_pieces(pieces_model, pieces_swapper, row):
+    from tests.models.pretrained.families import batch_of
+
+    variants = pieces_swapper.swapped(REPLACED, DONOR)
+    words = TEXTS_IN_PIECES[0].split()
+    donor_words = TEXTS_IN_PIECES[1 + int(DONOR[row])].split()
+    mixed = np.where(REPLACED[row].numpy(), donor_words, words)
+    expected = batch_of(pieces_model, [" ".join(mixed)])
+    length = expected.pieces.shape[1]
+    for name in PIECE_COLUMNS:
+        column = getattr(variants, name)[row, :length]
+        assert column.tolist() == getattr(expected, name)[0].tolist(), name
+    assert (variants.piece_word[row, length:] == -2).all()
+
+
+def test_of_a_variant_that_is_too_long_the_last_words_lose_pieces(pieces_swapper):
+    variants = replace(pieces_swapper, longest=6).swapped(REPLACED, DONOR)
+    lengths = (variants.piece_word != -2).sum(-1)
+    assert int(lengths.max()) == 6
+    for words, length in zip(variants.piece_word, lengths, strict=True):
+        assert words[length - 1] == -1  # what closes the text stays
 
 
 def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
@@ -163,8 +185,8 @@ def test_sets_have_one_word_to_all_but_one_alike_often(words):
     chosen = prefixes(keys, generator)
     counts = torch.bincount(chosen.sum(-1), minlength=words + 1).tolist()
     assert counts == [0, *[8] * (words - 1), 0]
-    for row, kept in zip(keys, chosen, strict=True):
-        assert row[kept].min() > row[~kept].max()
+    for row, is_chosen in zip(keys, chosen, strict=True):
+        assert row[is_chosen].min() > row[~is_chosen].max()
 
 
 def test_the_effects_are_those_of_least_squares():
@@ -182,8 +204,8 @@ def test_the_effects_are_those_of_least_squares():
 
 def test_the_same_weights_go_where_the_effects_are():
     weights = torch.tensor([0.1, 0.6, 0.3])
-    by = torch.tensor([5.0, 1.0, 3.0])
-    assert rearranged(weights, by).tolist() == pytest.approx([0.6, 0.1, 0.3])
+    scores = torch.tensor([5.0, 1.0, 3.0])
+    assert rearranged(weights, scores).tolist() == pytest.approx([0.6, 0.1, 0.3])
 
 
 TEXTS = 120
@@ -198,7 +220,8 @@ def words_decide(count, vote):
         for place in draw.choice(WORDS, count, replace=False):
             text[place] = 40 + number % 2
     votes = torch.zeros(64)
-    votes[40], votes[41] = -vote, vote
+    votes[40] = -vote
+    votes[41] = vote
     return split_of(texts), votes
 
 
@@ -210,38 +233,53 @@ FOCUS = {
 }
 
 
-def placed(found):
-    return placement_of(
-        *(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound"))
-    )
+def placed(numbers):
+    gain, scale, bound = (numbers[name].numpy()[None] for name in PLACEMENT_METRICS)
+    return placement_of(gain, scale, bound)
+
+
+@pytest.fixture(scope="module")
+def numbers_by_focus():
+    """Where attention lies → what is measured; one word of each text decides."""
+    split, votes = words_decide(1, 5.0)
+    return {kind: measured(split, Voting(votes, focus)) for kind, focus in FOCUS.items()}
+
+
+def test_right_attention_has_placement_1(numbers_by_focus):
+    numbers = numbers_by_focus["right"]
+    assert placed(numbers).low > 0.9
+    assert float(numbers["top_word_effect"].mean()) > 0.95
+    gain = float(numbers["swap_gain"].mean())
+    assert gain == pytest.approx(float(numbers["swap_best"].mean()), abs=0.1)
+
+
+def test_attention_on_the_first_word_has_no_placement(numbers_by_focus):
+    evidence = placed(numbers_by_focus["first"])
+    assert evidence.high < 0.4
+    assert evidence.low < 0.1
+
+
+def test_attention_that_avoids_the_word_has_a_negative_placement(numbers_by_focus):
+    assert placed(numbers_by_focus["avoids"]).high < 0
+
+
+def test_even_attention_is_not_asked_where_it_lies(numbers_by_focus):
+    assert "too even" in placed(numbers_by_focus["even"]).unasked
 
 
 @pytest.mark.parametrize("kind", FOCUS)
-def test_right_attention_has_placement_1_and_wrong_none(kind):
-    split, votes = words_decide(1, 5.0)
-    found = measured(split, Voting(votes, FOCUS[kind]))
-    evidence = placed(found)
-    assert found["swap_bound"].mean() > 0.9  # the other text decides for the other class
-    if kind == "right":
-        assert evidence.low > 0.9
-        assert float(found["top_word_effect"].mean()) > 0.95
-        assert float(found["swap_gain"].mean()) == pytest.approx(
-            float(found["swap_best"].mean()), abs=0.1
-        )
-    elif kind == "first":
-        assert evidence.high < 0.4
-        assert evidence.low < 0.1
-    elif kind == "avoids":
-        assert evidence.high < 0
-    else:
-        assert "too even" in evidence.unasked
-    # half of the time the other text's word that decides stands against it; a filler may take its
-    # place
+def test_the_effects_are_those_of_the_word_that_decides_whatever_attention_does(
+    numbers_by_focus, kind
+):
+    numbers = numbers_by_focus[kind]
+    split, _ = words_decide(1, 5.0)
     batch = split[range(TEXTS)]
-    effect = found["word_effect"]
-    deciding = batch.ids >= 40
-    assert 0.4 < float(effect[deciding].mean()) < 0.8
-    assert float(effect[batch.content & ~deciding].abs().mean()) < 0.15
+    is_deciding = batch.ids >= 40
+    assert numbers["swap_bound"].mean() > 0.9  # the donor decides for the other class
+    # half of the time the donor's word that decides stands against it; a filler may take its place
+    assert 0.4 < float(numbers["word_effect"][is_deciding].mean()) < 0.8
+    of_fillers = numbers["word_effect"][batch.content & ~is_deciding]
+    assert float(of_fillers.abs().mean()) < 0.15
 
 
 def test_redundant_words_are_found_though_none_is_needed():
@@ -259,24 +297,36 @@ def test_the_own_weights_in_random_order_gain_nothing():
     assert abs(float(gain.mean())) < 4 * float(gain.std()) / TEXTS**0.5
 
 
-def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
+@pytest.fixture(scope="module")
+def together_and_alone():
+    """The numbers of four texts in one batch, and in a batch of its own each."""
     batch = toy_batch([7, 12, 3, 1])
     classifier = toy_classifier(spread=4)
     texts = [batch.ids[row][batch.content[row]].tolist() for row in range(4)]
-    split = split_of(
-        [*texts, [9, 8, 7], [5, 5, 5, 5, 5, 5, 21], [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5]]
-    )
-    split = replace(split, example_id=np.arange(100, 107))
-    # every text has one that is decided differently
+    donors = [
+        [9, 8, 7],
+        [5, 5, 5, 5, 5, 5, 21],
+        [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5],
+    ]
+    split = replace(split_of([*texts, *donors]), example_id=np.arange(100, 107))
     probe = Swaps(passes=100)
     probe.prepare({"test": split})
-    probe._decisions = np.arange(7) % 2
-
+    probe._decisions = np.arange(7) % 2  # every text has one that is decided differently
     together = values(probe, subject_of(classifier, batch))
     alone = [values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)]
-    for name, own in together.items():
-        if own.ndim == 1:
-            expected = [float(one[name][0]) for one in alone]
-            assert own.tolist() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
+    return together, alone
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_a_text_in_a_batch_of_its_own_has_the_same_numbers(together_and_alone, row):
+    together, alone = together_and_alone
+    for name, column in together.items():
+        if column.ndim == 1:
+            expected = pytest.approx(float(alone[row][name][0]), abs=1e-6, nan_ok=True)
+            assert float(column[row]) == expected, name
+
+
+def test_a_text_of_one_word_has_no_number(together_and_alone):
+    together, _ = together_and_alone
     assert together["swap_gain"][:3].isfinite().all()
     assert together["swap_gain"][3].isnan()
