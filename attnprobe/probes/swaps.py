@@ -1,7 +1,8 @@
 """Is attention on the words that decide? Sets of words change places with another text's.
 
-The probe measures each text; what its numbers mean, and when the answer is yes, is defined in
-`attnprobe.evidence.deciding_words`.
+The probe measures each text. What its numbers mean together, and when the answer is yes, is defined
+in `attnprobe.evidence.deciding_words`; how words change places is in
+`attnprobe.importance.word_swaps`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +86,10 @@ METRICS = (
 
 @dataclass(frozen=True)
 class DonorDraw:
-    """Which donor lends its words to each changed pair of texts, by the purpose of the pair."""
+    """The donor of each pair of changed texts, by what the pair is for.
+
+    A donor is a row of the batch of donors.
+    """
 
     attended: Int[Tensor, "pairs"]
     random: Int[Tensor, "random_sets"]
@@ -96,7 +100,12 @@ class DonorDraw:
 
 @dataclass(frozen=True)
 class SwapResult:
-    """What the swaps of one text say: its number by metric, and the effect of each of its words."""
+    """What the swaps of one text say.
+
+    Attributes:
+        numbers: metric → its number.
+        word_effects: probability of the decision that each word keeps.
+    """
 
     numbers: Mapping[str, float]
     word_effects: Float[Tensor, "words"]
@@ -107,9 +116,9 @@ class Swaps(Probe):
     """How much of the prediction stays with the words that attention ranks first?
 
     A *set* of words stays in the text, and all other words come from a donor: a text of the same
-    length (or nearly), drawn without a look at its label. In a second text it is the other way
-    round: the set comes from the donor, and all others stay. The *gain* of the set is the
-    difference of the predicted class's probability between these two texts.
+    length (or nearly) that the model decides differently, whatever its label. In a second text it
+    is the other way round: the set comes from the donor, and all other words stay. The *gain* of
+    the set is the difference of the predicted class's probability between these two texts.
 
     - `swap_gain`: sets of 1 to all but one words, drawn by their attention; mean over the pairs.
     - `word_effect`: each word's part in the gains of random sets.
@@ -123,7 +132,7 @@ class Swaps(Probe):
     Attributes:
         passes: changed texts per text, whatever its length. Of 25, 2 measure the gain, 2 the scale,
             2 the best order, 18 nine random sets, and 1 has all its words exchanged.
-        reach: measure `swap_best` too.
+        reach: measure `swap_best` too, of which *reach* is the share that attention gains.
         texts: texts that are examined at most, evenly over the split; the others have no number
             (NaN).
     """
@@ -139,7 +148,7 @@ class Swaps(Probe):
     _decisions: Int[np.ndarray, " rows"] | None = field(default=None, init=False, repr=False)
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        """The test split, whose texts lend each other words."""
+        """Keep the test split, whose texts lend each other words."""
         self._split = splits["test"]
         self._decisions = None
 
@@ -174,13 +183,14 @@ class Swaps(Probe):
             if result is not None:
                 results[row] = result
 
-        best = ["swap_best"] if self.reach else []
-        names = ["swap_gain", "swap_scale", *best, "swap_bound", "top_word_effect", "swap_passes"]
-        for name in names:
+        metrics = ["swap_gain", "swap_scale", "swap_bound", "top_word_effect", "swap_passes"]
+        if self.reach:
+            metrics.append("swap_best")
+        for metric in metrics:
             column = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
             for row, result in results.items():
-                column[row] = result.numbers[name]
-            yield Measurement(name, column)
+                column[row] = result.numbers[metric]
+            yield Measurement(metric, column)
 
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
         for row, result in results.items():
@@ -203,12 +213,12 @@ class Swaps(Probe):
         batch = subject.batch
         content = batch.content[row]
         example_id = int(batch.example_id[row])
-        donors = self._donors(example_id, words=int(content.sum()))
-        if len(donors) == 0:
+        candidates = self._donor_rows(example_id, words=int(content.sum()))
+        if len(candidates) == 0:
             return None
 
         generator = draws.generator(example_id)
-        drawn_donors, draw = self._draw_donors(donors, generator, content.device)
+        donors, donor_draw = self._draw_donors(candidates, generator, content.device)
         width = int(batch.mask[row].long().cumsum(-1).argmax()) + 1
         reader = getattr(subject.classifier, "reader", None)
         decision = int(prediction.argmax())
@@ -216,14 +226,15 @@ class Swaps(Probe):
             run=model,
             task=subject.classifier.task,
             text=batch.rows(slice(row, row + 1)).cut(width),
-            donors=drawn_donors,
+            donors=donors,
             decision=decision,
             longest=None if reader is None else reader.longest,
         )
         weights = subject.readout.attention[row][content].cpu().double()
-        return self._swap_words(swapper, draw, weights, float(prediction[decision]), generator)
+        probability = float(prediction[decision])
+        return self._swap_words(swapper, donor_draw, weights, probability, generator)
 
-    def _donors(self, example_id: int, words: int) -> Int[np.ndarray, " donors"]:
+    def _donor_rows(self, example_id: int, words: int) -> Int[np.ndarray, " donors"]:
         """Rows of the texts that can lend words to this one; none where it is not examined."""
         assert self._split is not None
         assert self._decisions is not None
@@ -235,21 +246,27 @@ class Swaps(Probe):
         return donors_of(row, self._split.words.lengths, self._decisions)
 
     def _draw_donors(
-        self, donors: Int[np.ndarray, " donors"], generator: torch.Generator, device: torch.device
+        self, rows: Int[np.ndarray, " donors"], generator: torch.Generator, device: torch.device
     ) -> tuple[Batch, DonorDraw]:
-        """A donor for every pair, with replacement; and the texts of those that were drawn."""
+        """Draw a donor for every pair, with replacement.
+
+        Returns:
+            The texts that were drawn, each once, and the donor of each pair among them.
+        """
         assert self._split is not None
-        draw = torch.randint(len(donors), (4 * self.pairs + self.random_sets,), generator=generator)
-        drawn, donor_of_pair = draw.unique(return_inverse=True)
-        texts = self._split[donors[drawn.numpy()].tolist()].to(device)
-        pairs = self.pairs
-        parts = donor_of_pair.to(device).split([pairs, self.random_sets, pairs, pairs, pairs])
-        return texts, DonorDraw(*parts)
+        count = 4 * self.pairs + self.random_sets
+        draw = torch.randint(len(rows), (count,), generator=generator)
+        distinct, donor_of_pair = draw.unique(return_inverse=True)
+        donors = self._split[rows[distinct.numpy()].tolist()].to(device)
+        attended, random, everything, scale, best = donor_of_pair.to(device).split(
+            [self.pairs, self.random_sets, self.pairs, self.pairs, self.pairs]
+        )
+        return donors, DonorDraw(attended, random, everything, scale, best)
 
     def _swap_words(
         self,
         swapper: Swapper,
-        donors: DonorDraw,
+        donor_draw: DonorDraw,
         weights: Float[Tensor, "words"],
         probability: float,
         generator: torch.Generator,
@@ -258,14 +275,14 @@ class Swaps(Probe):
 
         Args:
             swapper: the text and its donors.
-            donors: which of these lends words to each pair.
+            donor_draw: which of these lends words to each pair.
             weights: attention of each word.
             probability: of the decision, in the text as it is.
             generator: of this text.
         """
-        device = donors.attended.device
+        device = donor_draw.attended.device
 
-        # sets drawn by attention, and random ones that tell what each word does
+        # the sets that attention draws, and random ones that tell what each word does
         attended = prefixes(order_by_weight(weights, self.pairs, generator), generator)
         random_order = torch.rand(
             self.random_sets, len(weights), generator=generator, dtype=torch.float64
@@ -273,16 +290,16 @@ class Swaps(Probe):
         random_sets = prefixes(random_order, generator).to(device)
         gains = swapper.differences(
             torch.cat([attended.to(device), random_sets]),
-            torch.cat([donors.attended, donors.random]),
+            torch.cat([donor_draw.attended, donor_draw.random]),
         )
         gain, random_gains = gains.split([self.pairs, self.random_sets])
         effects = effects_of_words(random_sets, random_gains).cpu()
 
-        scale, best = self._yardsticks(swapper, donors, weights, effects, generator)
+        scale, best = self._yardsticks(swapper, donor_draw, weights, effects, generator)
 
         # what all words together do
         everything = torch.ones(self.pairs, len(weights), dtype=torch.bool, device=device)
-        bound = probability - float(swapper.probability(everything, donors.everything).mean())
+        bound = probability - float(swapper.probability(everything, donor_draw.everything).mean())
 
         numbers = {
             "swap_gain": float(gain.mean()),
@@ -290,14 +307,14 @@ class Swaps(Probe):
             "swap_best": best,
             "swap_bound": bound,
             "top_word_effect": share_of_top_words(weights, effects.abs()),
-            "swap_passes": self.passes,
+            "swap_passes": float(self.passes),
         }
         return SwapResult(numbers, effects)
 
     def _yardsticks(
         self,
         swapper: Swapper,
-        donors: DonorDraw,
+        donor_draw: DonorDraw,
         weights: Float[Tensor, "words"],
         effects: Float[Tensor, "words"],
         generator: torch.Generator,
@@ -314,8 +331,8 @@ class Swaps(Probe):
         if self.reach:
             best_sets = prefixes(effects.expand(self.pairs, -1), generator)
         gains = swapper.differences(
-            torch.cat([scale_sets, best_sets]).to(donors.scale.device),
-            torch.cat([donors.scale, donors.best[: len(best_sets)]]),
+            torch.cat([scale_sets, best_sets]).to(donor_draw.scale.device),
+            torch.cat([donor_draw.scale, donor_draw.best[: len(best_sets)]]),
         )
         scale, best = gains.split([len(scale_sets), len(best_sets)])
         return float(scale.mean()), float(best.mean())
