@@ -82,7 +82,7 @@ class Signs(RankingProbe):
         yield from self.notes(subject)
 
 
-def _headlines(importance: str, words: str) -> tuple[Headline, ...]:
+def _sign_headlines(importance: str, words: str) -> tuple[Headline, ...]:
     return (
         Headline(f"violation_{importance}", f"top item speaks against the decision, by {words}"),
         Headline(f"against_{importance}", "  attention on all that do"),
@@ -104,7 +104,7 @@ READING = Reading(
         "fault of the attention alone: the model may have to read such words."
     ),
     headlines=(
-        *_headlines("contribution", "contribution to the margin"),
-        *_headlines("gradient_input", "gradient × input"),
+        *_sign_headlines("contribution", "contribution to the margin"),
+        *_sign_headlines("gradient_input", "gradient × input"),
     ),
 )
