@@ -30,7 +30,7 @@ def probability(subject, row, stays):
     inputs = subject.classifier.inputs(subject.batch).detach().clone()
     inputs[row, 1 : LENGTHS[row] + 1] *= stays
     logits = subject.classifier.outputs_from(subject.batch, inputs).logits[row]
-    return float(logits.softmax(-1)[subject.outputs.logits[row].argmax()])
+    return logits.softmax(-1)[subject.outputs.logits[row].argmax()].item()
 
 
 def share_of_words(subject, row):

@@ -8,7 +8,7 @@ from attnprobe.core.batch import Outputs, Task
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.evidence.deciding_words import placement_of
+from attnprobe.evidence.deciding_words import PLACEMENT_METRICS, placement_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import (
     Swapper,
