@@ -262,7 +262,7 @@ class AttentionClassifier(TrainedModel):
         )
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """Name the vectors whose weighted sum the attention enters the prediction by.
+        """The vectors by whose weighted sum the attention enters the prediction.
 
         Returns:
             The states; with a linear decoder the position logits instead (of exclusive classes: how
@@ -330,10 +330,11 @@ class AttentionClassifier(TrainedModel):
             weighted[:, silenced_part] = 0
         attended = weighted.sum(1, keepdim=True).expand_as(hidden)
 
-        last = Block(pooling(hidden, attention, attended, adds_input=encoder.asks), None)
+        mixing = pooling(hidden, attention, attended, adds_input=encoder.asks)
+        last = Block(mixing, None)
         head = None
         if isinstance(self.decoder, PooledRowDecoder) and encoder.asks:
-            last, head, attended = self.decoder.linearised(last.mixing, attended)
+            last, head, attended = self.decoder.linearised(mixing, attended)
         elif type(self.decoder) is LinearDecoder and batch.candidates is None:
             head = [self.decoder.affine()]
 

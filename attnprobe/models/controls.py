@@ -204,7 +204,8 @@ class RelayEncoder(NoEncoder):
                 "data.plant=token"
             )
         deciding = batch.rationale & batch.content
-        first = batch.content & (batch.content.cumsum(-1) == 1) & deciding.any(-1, keepdim=True)
+        first = batch.content & (batch.content.cumsum(-1) == 1)
+        first = first & deciding.any(-1, keepdim=True)  # of texts that have deciding words
 
         share = deciding / deciding.sum(-1, keepdim=True).clamp(min=1)
         deciding_vector = (embeddings * share.unsqueeze(-1)).sum(1, keepdim=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import brentq
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.models import attention as kinds
@@ -16,15 +17,17 @@ def test_additive_attention_by_hand():
     w = classifier.attention.states.weight
     b = classifier.attention.states.bias
     v = classifier.attention.score.weight[0]
-    scores = torch.stack([v @ torch.tanh(w @ h + b) for h in outputs.hidden[0, 1:5]])
-    torch.testing.assert_close(outputs.attention[0, 1:5], scores.softmax(0))
+    states = outputs.hidden[0, 1:5]
+    scores = torch.stack([v @ torch.tanh(w @ h + b) for h in states])
+    assert_close(outputs.attention[0, 1:5], scores.softmax(0))
 
 
 def test_dot_attention_by_hand():
     classifier = toy_classifier(attention="dot")
     outputs = classifier(toy_batch([4]))
-    scores = outputs.hidden[0, 1:5] @ classifier.attention.score.weight[0] / 12**0.5
-    torch.testing.assert_close(outputs.attention[0, 1:5], scores.softmax(0))
+    w = classifier.attention.score.weight[0]
+    scores = outputs.hidden[0, 1:5] @ w / 12**0.5
+    assert_close(outputs.attention[0, 1:5], scores.softmax(0))
 
 
 def test_dot_attention_refuses_a_question_of_another_size():
@@ -36,7 +39,7 @@ def test_uniform_attention_is_the_same_everywhere_and_learns_nothing():
     batch = toy_batch([5, 2, 1], padding=3)
     classifier = toy_classifier(attention=kinds.UniformAttention)
     attention = classifier(batch).attention
-    torch.testing.assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
+    assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
     assert not attention.requires_grad  # nothing upstream can move it
 
 
@@ -63,7 +66,7 @@ def test_imposed_attention_is_the_teachers_to_the_last_digit():
 
     # the decoder sees Σ a_t h_t of this attention
     context = torch.einsum("bs,bsh->bh", teacher, outputs.hidden)
-    torch.testing.assert_close(outputs.logits, classifier.decoder(context))
+    assert_close(outputs.logits, classifier.decoder(context))
 
 
 def nearest_point(scores):
@@ -71,9 +74,10 @@ def nearest_point(scores):
     face."""
     points = []
     for size in range(1, len(scores) + 1):
-        for face in itertools.combinations(range(len(scores)), size):
+        for face in map(list, itertools.combinations(range(len(scores)), size)):
+            rest = 1 - scores[face].sum()
             point = np.zeros(len(scores))
-            point[[*face]] = scores[[*face]] + (1 - scores[[*face]].sum()) / size
+            point[face] = scores[face] + rest / size
             if (point >= 0).all():
                 points.append(point)
     return min(points, key=lambda point: ((point - scores) ** 2).sum())

@@ -2,6 +2,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.base import build
@@ -15,16 +16,16 @@ def test_other_vectors_and_another_attention_are_followed_to_the_prediction(enco
     batch = toy_batch([5, 2, 4])
     outputs = classifier(batch)
     vectors = classifier.inputs(batch)
-    torch.testing.assert_close(classifier.outputs_from(batch, vectors).logits, outputs.logits)
+    assert_close(classifier.outputs_from(batch, vectors).logits, outputs.logits)
 
     even = batch.content.double() / batch.content.sum(-1, keepdim=True)
     replaced = classifier.outputs_from(batch, vectors, even)
-    torch.testing.assert_close(replaced.attention, even)
+    assert_close(replaced.attention, even)
     prediction = classifier.readout(batch, outputs).predict(even)
-    torch.testing.assert_close(replaced.logits.softmax(-1), prediction)
+    assert_close(replaced.logits.softmax(-1), prediction)
     assert not torch.equal(replaced.logits, outputs.logits)
     under = classifier.under(batch, vectors, outputs, even)
-    torch.testing.assert_close(under.logits, replaced.logits)
+    assert_close(under.logits, replaced.logits)
 
 
 @pytest.mark.parametrize(

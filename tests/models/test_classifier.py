@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
@@ -20,13 +21,15 @@ from tests.toys import (
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("question", [False, True])
 def test_padding_and_batch_size_change_no_prediction_and_attention_is_a_distribution(
-    encoder, attention, question
+    encoder,
+    attention,
+    question,
 ):
     classifier = toy_classifier(encoder, attention, question=question, classes=3).double()
     batch = toy_batch([5, 2, 1], padding=3, question=question)
     assert_same_alone(classifier, batch)
     outputs = classifier(batch)
-    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3).double())
+    assert_close(outputs.attention.sum(-1), torch.ones(3).double())
     assert torch.equal(outputs.attention > 0, batch.content)
     assert torch.equal(outputs.scores == -torch.inf, ~batch.content)
 
@@ -39,8 +42,8 @@ def test_readout_agrees_with_the_decoder_for_any_attention(classes):
     weights = torch.rand(3, 2, *batch.content.shape, dtype=torch.float64) * batch.content
     attention = weights / weights.sum(-1, keepdim=True)
     expected = classifier.decoder.decode(outputs.hidden, attention).softmax(-1)
-    torch.testing.assert_close(readout.predict(attention), expected)
-    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+    assert_close(readout.predict(attention), expected)
+    assert_close(readout.prediction(), outputs.logits.softmax(-1))
     assert readout.position_logits.shape == (3, 7, classes)
     if classes == 2:
         assert (readout.position_logits[..., 0] == 0).all()
@@ -52,7 +55,7 @@ def test_readout_of_a_question_model_runs_its_decoder_and_leaves_it_alone():
     batch.candidates = torch.tensor([[True, True, False], [True, False, True]])
     outputs, readout = toy_readout(classifier, batch)
     assert readout.position_logits is None
-    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+    assert_close(readout.prediction(), outputs.logits.softmax(-1))
     assert (readout.prediction()[~batch.candidates] == 0).all()
 
     free = readout.attention.clone().requires_grad_()
@@ -70,9 +73,12 @@ def test_two_class_loss_is_binary_cross_entropy_with_a_positive_weight():
     outputs = classifier(batch)
     outputs.logits = F.pad(logit[:, None], (1, 0))
     expected = F.binary_cross_entropy_with_logits(
-        logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none"
+        logit,
+        labels.float(),
+        pos_weight=torch.tensor(1.7),
+        reduction="none",
     )
-    torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], expected)
+    assert_close(classifier.losses(outputs, batch)["loss"], expected)
 
 
 def test_multi_label_predictions_are_one_sigmoid_per_label():
@@ -82,11 +88,11 @@ def test_multi_label_predictions_are_one_sigmoid_per_label():
     logits = outputs.logits
     assert logits.shape == (2, 2)
     assert logits[:, 0].abs().min() > 0  # no label's logit is pinned to 0
-    torch.testing.assert_close(predict(classifier, batch), logits.sigmoid())
+    assert_close(predict(classifier, batch), logits.sigmoid())
 
     batch.labels = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     losses = F.binary_cross_entropy_with_logits(logits, batch.labels, reduction="none")
-    torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], losses.mean(-1))
+    assert_close(classifier.losses(outputs, batch)["loss"], losses.mean(-1))
 
 
 def test_attention_parameters_have_no_weight_decay_and_every_parameter_is_in_one_group():

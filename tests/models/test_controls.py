@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy import stats
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
@@ -52,12 +53,12 @@ def marked(lengths, padding=0):
 def test_word_attention_by_hand_and_its_scores_are_learnt():
     batch = toy_batch([4, 2])
     classifier = toy_classifier("lstm", CONTROLS["word"]).train()
-    torch.testing.assert_close(classifier(batch).attention[0, 1:5], torch.full((4,), 0.25))
+    assert_close(classifier(batch).attention[0, 1:5], torch.full((4,), 0.25))
     with torch.no_grad():
         classifier.attention.score[batch.ids[0, 3]] = np.log(9.0)
     outputs = classifier(batch)
     assert (batch.ids[0] == batch.ids[0, 3]).sum() == 1
-    torch.testing.assert_close(outputs.attention[0, 1:5], torch.tensor([1, 1, 9, 1]) / 12)
+    assert_close(outputs.attention[0, 1:5], torch.tensor([1, 1, 9, 1]) / 12)
     outputs.logits[0, 1].backward()
     gradient = classifier.attention.score.grad
     assert (gradient[batch.ids[0, 1:5]] != 0).all()
@@ -74,10 +75,8 @@ def test_the_commonest_word_is_learnt_in_training_alone():
     classifier.train()(batch)
     assert classifier.attention.seen.sum() == 12
     attention = classifier.eval()(batch).attention
-    torch.testing.assert_close(attention[:, 2], torch.full((3,), 0.95))
-    torch.testing.assert_close(
-        attention[2, 1:6], torch.tensor([0.0125, 0.95, 0.0125, 0.0125, 0.0125])
-    )
+    assert_close(attention[:, 2], torch.full((3,), 0.95))
+    assert_close(attention[2, 1:6], torch.tensor([0.0125, 0.95, 0.0125, 0.0125, 0.0125]))
 
 
 def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
@@ -120,9 +119,9 @@ def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
     batch = toy_batch([3] * 300)
     classifier = toy_classifier("average")
     loss = flipped(classifier, batch)
-    torch.testing.assert_close(flipped(classifier, replace(batch, labels=1 - batch.labels)), loss)
+    assert_close(flipped(classifier, replace(batch, labels=1 - batch.labels)), loss)
     backwards = torch.arange(299, -1, -1)
-    torch.testing.assert_close(flipped(classifier, batch.rows(backwards)), loss[backwards])
+    assert_close(flipped(classifier, batch.rows(backwards)), loss[backwards])
 
 
 def test_a_coin_falls_on_either_side_as_often():
@@ -150,19 +149,20 @@ def test_rationale_attention_by_hand():
     expected = torch.zeros_like(attention)
     expected[0, 1:5] = torch.tensor([0.1 / 3, 0.9, 0.1 / 3, 0.1 / 3])
     expected[1, 1] = 1  # no reason is marked: even
-    torch.testing.assert_close(attention, expected)
+    assert_close(attention, expected)
 
 
 def test_a_rationale_that_is_the_whole_text_has_all_the_mass():
     batch = marked([4, 1], padding=2)
     batch = replace(batch, rationale=batch.content.clone())
     attention = toy_classifier("average", CONTROLS["rationale"])(batch).attention
-    torch.testing.assert_close(attention[0, 1:5], torch.full((4,), 0.25))
+    assert_close(attention[0, 1:5], torch.full((4,), 0.25))
 
 
 def test_first_attention_by_hand():
     attention = toy_classifier("lstm", CONTROLS["first"])(toy_batch([3, 1])).attention
-    torch.testing.assert_close(attention[:, 1:4], torch.tensor([[0.95, 0.025, 0.025], [1.0, 0, 0]]))
+    expected = torch.tensor([[0.95, 0.025, 0.025], [1.0, 0.0, 0.0]])
+    assert_close(attention[:, 1:4], expected)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -174,7 +174,7 @@ def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_say
         parameter.copy_(torch.arange(len(parameter)))
     attention = classifier(batch).attention
     assert torch.equal(attention > 0, batch.content)
-    torch.testing.assert_close(attention.sum(-1), torch.ones(3))
+    assert_close(attention.sum(-1), torch.ones(3))
     assert_same_alone(classifier, batch)
     ids = torch.where(batch.content, batch.ids.roll(1, 0).clamp(min=4), batch.ids)
     changed = classifier(replace(batch, ids=ids)).attention
@@ -190,10 +190,10 @@ def test_leave_one_out_and_gradients_follow_their_definition(name, encoder):
     result = leave_one_out(classifier, batch, outputs)
     distance = getattr(result, "removals", result).distance
     expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(distance, expected, atol=1e-9, rtol=0, equal_nan=True)
+    assert_close(distance, expected, atol=1e-9, rtol=0, equal_nan=True)
     gradient = gradients(classifier, batch)
     if name != "position":  # nothing flows through what is given
-        torch.testing.assert_close(gradient.embedding, gradient.embedding_through_attention)
+        assert_close(gradient.embedding, gradient.embedding_through_attention)
 
 
 def test_noise_is_normal():
@@ -219,8 +219,8 @@ def test_deception_by_hand():
     entropy = CrossEntropy()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
     mass = outputs.attention[:, 2]
     losses = Deception(weight=0.5)(outputs, batch, Task.SINGLE_LABEL, None)
-    torch.testing.assert_close(losses["loss"], entropy - 0.5 * torch.log(1 - mass))
-    torch.testing.assert_close(losses["mass"], mass.detach())
+    assert_close(losses["loss"], entropy - 0.5 * torch.log(1 - mass))
+    assert_close(losses["mass"], mass.detach())
 
 
 def test_supervision_by_hand():
@@ -234,9 +234,9 @@ def test_supervision_by_hand():
         0.5 * math.log(0.5 / first[2]) + 0.5 * math.log(0.5 / first[3]),
         -math.log(second[2]),
     ]
-    torch.testing.assert_close(losses["loss"], entropy + 0.5 * torch.tensor(expected))
+    assert_close(losses["loss"], entropy + 0.5 * torch.tensor(expected))
     mass = (outputs.attention * batch.rationale).sum(-1).detach()
-    torch.testing.assert_close(losses["mass"], mass)
+    assert_close(losses["mass"], mass)
 
 
 def test_supervision_of_a_text_without_marks_is_cross_entropy():
@@ -245,7 +245,7 @@ def test_supervision_of_a_text_without_marks_is_cross_entropy():
     outputs = toy_classifier("lstm")(batch)
     entropy = CrossEntropy()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
     loss = Supervision()(outputs, batch, Task.SINGLE_LABEL, None)["loss"]
-    torch.testing.assert_close(loss, entropy)
+    assert_close(loss, entropy)
 
 
 def test_a_lexicons_attention_is_the_softmax_of_log_odds():
@@ -256,13 +256,13 @@ def test_a_lexicons_attention_is_the_softmax_of_log_odds():
     odds = log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
     strength = torch.from_numpy(abs(odds).mean(-1))[batch.ids]
     expected = (2 * strength).masked_fill(~batch.content, -torch.inf).softmax(-1)
-    torch.testing.assert_close(attention.given(batch).double(), expected, rtol=1e-5, atol=1e-7)
+    assert_close(attention.given(batch).double(), expected, rtol=1e-5, atol=1e-7)
 
 
 def test_a_lexicons_attention_of_scale_0_is_uniform():
     batch = batch_of(small_data())
     attention = controls.LexiconAttention(4, scale=0.0).given(batch)
-    torch.testing.assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
+    assert_close(attention, batch.content / batch.content.sum(-1, keepdim=True))
 
 
 def test_a_column_of_the_data_is_imposed_as_it_is():
@@ -271,9 +271,9 @@ def test_a_column_of_the_data_is_imposed_as_it_is():
     batch.extra["mine"][0, 1:4] = torch.tensor([0.0, 3.0, 1.0])
     batch.extra["mine"][1, 1:3] = torch.tensor([0.5, 0.5])
     attention = controls.ColumnAttention(6, column="mine").given(batch)
-    torch.testing.assert_close(attention[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
+    assert_close(attention[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
     even = torch.full((2, 2), 0.5)  # where a text has no weights, too
-    torch.testing.assert_close(attention[1:, 1:3], even)
+    assert_close(attention[1:, 1:3], even)
     assert (attention[~batch.content] == 0).all()
 
 

@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.exact import smallest_flipping_set
@@ -16,10 +17,12 @@ def test_the_additive_decoder_adds_what_text_and_question_say(classes):
     decoder = AdditiveDecoder(5, classes, query_size=3).double()
     v = torch.randn(2, 5).double()
     q = torch.randn(2, 3).double()
-    expected = v @ decoder.output.weight.T + decoder.output.bias + q @ decoder.question.weight.T
+    text = v @ decoder.output.weight.T + decoder.output.bias
+    question = q @ decoder.question.weight.T
+    expected = text + question
     if classes == 2:
         expected = torch.cat([torch.zeros(2, 1), expected], -1)
-    torch.testing.assert_close(decoder(v, q), expected)
+    assert_close(decoder(v, q), expected)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -30,7 +33,7 @@ def test_a_question_that_says_nothing_leaves_the_linear_decoder(classes):
     plain.load_state_dict(decoder.state_dict(), strict=False)
     v = torch.randn(2, 5).double()
     q = torch.randn(2, 3).double()
-    torch.testing.assert_close(decoder(v, q), plain(v), rtol=0, atol=0)
+    assert_close(decoder(v, q), plain(v), rtol=0, atol=0)
 
 
 def test_the_additive_decoder_needs_a_question():
@@ -55,7 +58,10 @@ class Questioned:
     def logits(self, attention):
         outputs = self.outputs
         return self.classifier.decoder.decode(
-            outputs.hidden, attention, outputs.query, self.batch.candidates
+            outputs.hidden,
+            attention,
+            outputs.query,
+            self.batch.candidates,
         )
 
     def smallest_set(self, row):
@@ -85,7 +91,7 @@ def test_the_readout_of_an_additive_decoder_predicts_as_the_decoder_does(classes
     even = content.double() / content.sum(-1, keepdim=True)
     for weights in (attention, even, (attention + even) / 2):
         predicted = model.logits(weights).softmax(-1)
-        torch.testing.assert_close(model.readout.predict(weights), predicted, atol=1e-12, rtol=0)
+        assert_close(model.readout.predict(weights), predicted, atol=1e-12, rtol=0)
 
 
 @CASES

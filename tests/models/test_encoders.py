@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.models.encoders import CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
 from tests.toys import ENCODERS, toy_batch
@@ -37,11 +38,16 @@ class Directions:
         self.batch = toy_batch([5, 2, 7, 1], padding=3)
         self.inputs = VECTORS[self.batch.ids].double()
         packed = torch.nn.utils.rnn.pack_padded_sequence(
-            self.inputs, self.batch.mask.sum(1), batch_first=True, enforce_sorted=False
+            self.inputs,
+            self.batch.mask.sum(1),
+            batch_first=True,
+            enforce_sorted=False,
         )
         packed, self.last = network(packed)
         self.expected, _ = torch.nn.utils.rnn.pad_packed_sequence(
-            packed, batch_first=True, total_length=12
+            packed,
+            batch_first=True,
+            total_length=12,
         )
 
     def states(self):
@@ -53,11 +59,12 @@ class Directions:
     [(LSTMEncoder, torch.nn.LSTM), (GRUEncoder, torch.nn.GRU)],
 )
 def test_two_directions_equal_one_bidirectional_network_over_packed_sequences(
-    encoder_class, network_class
+    encoder_class,
+    network_class,
 ):
     directions = Directions(encoder_class, network_class)
     states = directions.states()
-    torch.testing.assert_close(states, directions.expected, atol=1e-12, rtol=0)
+    assert_close(states, directions.expected, atol=1e-12, rtol=0)
     states.sum().backward()  # in eval mode
     assert directions.inputs.grad.abs().sum() > 0
 
@@ -67,7 +74,7 @@ def test_an_lstm_summarises_a_question_by_the_last_state_of_each_direction():
     summary = directions.encoder.summary(directions.states(), directions.batch.mask)
     forwards, backwards = directions.last[0]
     expected = torch.cat([forwards, backwards], -1)
-    torch.testing.assert_close(summary, expected, atol=1e-12, rtol=0)
+    assert_close(summary, expected, atol=1e-12, rtol=0)
 
 
 def test_a_cnn_is_zero_at_markers():
@@ -81,4 +88,4 @@ def test_without_an_encoder_states_are_word_vectors():
     batch = toy_batch([3, 2])
     states = NoEncoder(8)(VECTORS[batch.ids], batch.mask, batch.content)
     expected = VECTORS[batch.ids] * batch.mask.unsqueeze(-1)
-    torch.testing.assert_close(states, expected, rtol=0, atol=0)
+    assert_close(states, expected, rtol=0, atol=0)

@@ -3,6 +3,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.attention import AdditiveAttention
@@ -72,8 +73,8 @@ def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(name):
     assert outputs.content.equal(torch.arange(4) < counts.unsqueeze(1))
     for row in range(4):
         states, weights = looped(classifier, batch, row)
-        torch.testing.assert_close(outputs.hidden[row, : len(states)], states)
-        torch.testing.assert_close(outputs.word_attention[row][batch.content[row]], weights)
+        assert_close(outputs.hidden[row, : len(states)], states)
+        assert_close(outputs.word_attention[row][batch.content[row]], weights)
         assert (outputs.hidden[row, len(states) :] == 0).all()
     assert (outputs.word_attention[~batch.content] == 0).all()
 
@@ -83,14 +84,14 @@ def test_a_sentence_without_words_is_not_counted():
     batch = with_sentences([[3, 2, 4]])
     sentence = torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence)
     gap = replace(batch, sentence=sentence)
-    torch.testing.assert_close(classifier(gap).hidden, classifier(batch).hidden)
+    assert_close(classifier(gap).hidden, classifier(batch).hidden)
 
 
 def test_markers_are_not_read():
     classifier = han("rnn").double()
     batch = with_sentences([[3, 2, 4]])
     ids = torch.where(batch.mask & ~batch.content, 5, batch.ids)
-    torch.testing.assert_close(classifier(replace(batch, ids=ids)).logits, classifier(batch).logits)
+    assert_close(classifier(replace(batch, ids=ids)).logits, classifier(batch).logits)
 
 
 def test_every_parameter_gets_a_gradient():

@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
@@ -53,7 +54,7 @@ def test_padding_changes_neither_loss_nor_gradient():
         gradients.append([p.grad.clone() for p in classifier.parameters()])
         assert all(torch.isfinite(g).all() for g in gradients[-1])
     for without, padded in zip(*gradients, strict=True):
-        torch.testing.assert_close(without, padded, atol=1e-6, rtol=1e-5)
+        assert_close(without, padded, atol=1e-6, rtol=1e-5)
 
 
 def test_a_weight_that_underflowed_at_the_teacher_gives_a_finite_loss():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from sklearn import metrics
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.models.performance import Performance
@@ -18,7 +19,7 @@ def test_equals_scikit_learn_whatever_the_batches(classes):
     decision = probability.argmax(-1)
     assert float(result["accuracy"]) == pytest.approx(metrics.accuracy_score(labels, decision))
     f1 = metrics.f1_score(labels, decision, average=None)
-    torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))
+    assert_close(result["f1"].double(), torch.tensor(f1))
     assert float(result["f1_macro"]) == pytest.approx(f1.mean())
     scores = probability[:, 1] if classes == 2 else probability
     area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
@@ -42,4 +43,4 @@ def test_metrics_of_several_labels_are_scikit_learns():
     exact_match = metrics.accuracy_score(labels, decision)
     assert float(result["exact_match"]) == pytest.approx(exact_match)
     f1 = metrics.f1_score(labels, decision, average=None)
-    torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))
+    assert_close(result["f1"].double(), torch.tensor(f1))

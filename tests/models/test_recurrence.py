@@ -3,6 +3,7 @@ pass."""
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.models.encoders import LSTMEncoder, TextEncoder
 from tests.toys import toy_batch, toy_classifier
@@ -32,10 +33,8 @@ def test_states_and_their_derivative_are_those_of_pytorch(case):
     expected = TextEncoder.scaled_states(encoder, words, word_of_token, expected_scale, batch)[0]
     (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), expected_scale)
 
-    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
-    torch.testing.assert_close(
-        gradient[batch.mask], expected_gradient[batch.mask], atol=1e-12, rtol=1e-10
-    )
+    assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    assert_close(gradient[batch.mask], expected_gradient[batch.mask], atol=1e-12, rtol=1e-10)
     assert gradient[batch.mask].abs().min() > 1e-6
     assert (gradient[~batch.mask] == 0).all()
     assert content is batch.content
@@ -47,7 +46,7 @@ def test_with_factors_of_one_the_states_are_the_encoders(case):
     ones = torch.ones_like(batch.ids, dtype=words.dtype)
     states = encoder.scaled_states(words, word_of_token, ones, batch)[0]
     expected = encoder.states(words[word_of_token], batch)[0]
-    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    assert_close(states, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
@@ -62,7 +61,7 @@ def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
     ones = torch.ones_like(batch.ids, dtype=words.dtype)
     states = halved.scaled_states(words, word_of_token, ones, batch)[0]
     expected = encoder.scaled_states(words, word_of_token, ones, batch)[0] / 2
-    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    assert_close(states, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_parameters_are_left_alone(case):

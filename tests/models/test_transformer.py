@@ -3,6 +3,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.importance import layers as layer_importance
@@ -16,7 +17,11 @@ def pooled(layers=1, **settings):
     """A transformer whose attention and decoder are those of a pooled row."""
     encoder = partial(TransformerEncoder, hidden_size=12, layers=layers, heads=3, asks=True)
     classifier = toy_classifier(
-        encoder, PooledRowAttention, decoder=PooledRowDecoder, classes=3, **settings
+        encoder,
+        PooledRowAttention,
+        decoder=PooledRowDecoder,
+        classes=3,
+        **settings,
     )
     return classifier.double()
 
@@ -51,7 +56,7 @@ def test_a_layer_is_pytorchs():
     for layer in encoder.layers:
         states = layer(states, batch.mask)
         expected = pytorch_layer(layer)(expected, src_key_padding_mask=~batch.mask)
-        torch.testing.assert_close(states[batch.mask], expected[batch.mask], atol=1e-12, rtol=0)
+        assert_close(states[batch.mask], expected[batch.mask], atol=1e-12, rtol=0)
 
 
 def test_positions_by_hand_are_added_before_the_first_layer():
@@ -61,7 +66,7 @@ def test_positions_by_hand_are_added_before_the_first_layer():
     near = torch.arange(3).double()
     far = torch.arange(3).double() / 100
     expected = torch.stack([near.sin(), near.cos(), far.sin(), far.cos()], -1)
-    torch.testing.assert_close(states, expected)
+    assert_close(states, expected)
 
 
 def test_a_size_that_does_not_divide_into_heads_is_refused():
@@ -76,7 +81,7 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     outputs = classifier(batch)
     readout = classifier.readout(batch, outputs)
     assert readout.position_logits is None
-    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+    assert_close(readout.prediction(), outputs.logits.softmax(-1))
 
 
 def test_the_pooled_row_is_decoded_as_by_hand():
@@ -87,7 +92,7 @@ def test_the_pooled_row_is_decoded_as_by_hand():
     attended = (outputs.attention.unsqueeze(-1) * outputs.hidden).sum(1)
     x = outputs.hidden[:, 0] + decoder.values(attended)
     x = x + decoder.inner(decoder.before_inner(x))
-    torch.testing.assert_close(decoder.output(decoder.norm(x)), outputs.logits)
+    assert_close(decoder.output(decoder.norm(x)), outputs.logits)
 
 
 def test_a_pooled_row_needs_the_start_markers_state():
@@ -120,7 +125,7 @@ def test_its_parts_add_up_to_its_logits(kind):
     for text in range(len(toy.batch)):
         logits = parts_of_logits(linearised, text).sum(0)
         expected = toy.outputs.logits[text].detach()
-        torch.testing.assert_close(logits, expected, atol=1e-12, rtol=0)
+        assert_close(logits, expected, atol=1e-12, rtol=0)
 
 
 @every_kind
@@ -130,9 +135,9 @@ def test_its_layers_are_linearised_at_its_states(kind):
     linearised = model.linearised(toy.batch)
     assert model.layers(toy.batch).adds_input == [True, True, kind == "pooled row"]
     states = model.states_silencing(toy.batch, None, 0)
-    torch.testing.assert_close(states[-2], toy.outputs.hidden.detach(), atol=1e-12, rtol=0)
+    assert_close(states[-2], toy.outputs.hidden.detach(), atol=1e-12, rtol=0)
     for block, state in zip(linearised.blocks[1:-1], states[1:-2], strict=True):
-        torch.testing.assert_close(block.mixing.state, state, atol=1e-12, rtol=0)
+        assert_close(block.mixing.state, state, atol=1e-12, rtol=0)
 
 
 @every_kind
@@ -153,7 +158,7 @@ def test_padding_changes_nothing(kind, name):
     scores = subject(model).scores(name)
     padded = subject(model, padding=3).scores(name)
     width = scores.shape[1]
-    torch.testing.assert_close(padded[:, :width], scores, atol=1e-10, rtol=0)
+    assert_close(padded[:, :width], scores, atol=1e-10, rtol=0)
     assert not padded[:, width:].any()
 
 
@@ -165,7 +170,7 @@ def test_rollout_of_one_layer_is_the_classifiers_attention_over_half_of_the_laye
     half = (below + torch.eye(below.shape[-1])) / 2
     expected = torch.einsum("bi,bij->bj", toy.outputs.attention, half)
     expected = expected.masked_fill(~toy.batch.content, 0).detach()
-    torch.testing.assert_close(toy.scores("rollout"), expected)
+    assert_close(toy.scores("rollout"), expected)
 
 
 def test_a_silent_value_is_as_a_weight_of_nothing():
@@ -184,7 +189,7 @@ def test_a_silent_value_is_as_a_weight_of_nothing():
     total = mixing.state + mixed + layer.mixed.bias
     expected = (total + layer.inner(layer.before_inner(total))).detach()
     states = toy.classifier.states_silencing(toy.batch, 0, silent)
-    torch.testing.assert_close(states[1], expected, atol=1e-12, rtol=0)
+    assert_close(states[1], expected, atol=1e-12, rtol=0)
 
 
 def test_lengths_of_a_model_that_passes_everything_on_are_attention_times_length():
@@ -196,7 +201,7 @@ def test_lengths_of_a_model_that_passes_everything_on_are_attention_times_length
     lengths = (toy.outputs.attention.unsqueeze(-1) * toy.outputs.hidden).norm(dim=-1)
     expected = (lengths / lengths.sum(-1, keepdim=True)).detach()
     scores = toy.scores("vector_norm_residual")
-    torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
+    assert_close(scores, expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["alti", "decompx"])
@@ -204,4 +209,4 @@ def test_texts_may_be_taken_one_at_a_time(monkeypatch, name):
     model = toy_classifier("transformer", spread=4)
     together = subject(model).scores(name)
     monkeypatch.setattr(layer_importance, "PARTS", 1)
-    torch.testing.assert_close(subject(model).scores(name), together, atol=1e-12, rtol=0)
+    assert_close(subject(model).scores(name), together, atol=1e-12, rtol=0)

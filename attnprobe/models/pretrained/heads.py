@@ -175,14 +175,16 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
     score_head.register_buffer("unit", torch.ones(()))
     with torch.no_grad():
         bias = -threshold if head.bias is None else float(head.bias) - threshold
-        score_head.weight.copy_(torch.stack([-head.weight[0] / 2, head.weight[0] / 2]))
+        half = head.weight[0] / 2
+        score_head.weight.copy_(torch.stack([-half, half]))
         score_head.bias.copy_(torch.tensor([-bias / 2, bias / 2]))
     network.set_submodule(name, score_head)
     network.config.num_labels = network.num_labels = 2
 
     with torch.no_grad():
         logits = network(**text).logits[0]
-        expected = torch.stack([threshold - score[0, 0], score[0, 0] - threshold]) / 2
+        z = score[0, 0] - threshold
+        expected = torch.stack([-z, z]) / 2
         difference = float((logits - expected).abs().max())
     if not difference <= CLOSE * max(1.0, float(score.abs().max()), abs(threshold)):
         raise UserError(

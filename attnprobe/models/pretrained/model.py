@@ -660,8 +660,9 @@ class PretrainedClassifier(TrainedModel):
         rows = lifting(attention).to(record.values.dtype)
 
         # the pooled row of all heads, of which those of the site are replaced
-        all_rows = record.weights[text, :, selection.query].expand(*rows.shape[:-3], -1, -1, -1)
-        all_rows = all_rows.clone()
+        samples = rows.shape[:-3]
+        recorded = record.weights[text, :, selection.query]
+        all_rows = recorded.expand(*samples, -1, -1, -1).clone()
         all_rows[..., selection.heads, :] = rows
         attended = torch.einsum("...bhk,bhkd->...bhd", all_rows, record.values)
 

@@ -122,52 +122,77 @@ def tokenizer():
     )
 
 
-def stored(network, *beside):
+def stored(network, tokenizer):
     """A folder with this network and its tokenizer, as `save_pretrained` writes them."""
     path = Path(mkdtemp(prefix="attnprobe-network-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
-    for one in (network, *beside):
-        one.save_pretrained(path)
+    network.save_pretrained(path)
+    tokenizer.save_pretrained(path)
     return path
 
 
 def fit(network, losses, rate):
     """Take a step of AdamW for each of these losses, which are computed one after the other."""
-    optimiser = torch.optim.AdamW(
-        [one for one in network.parameters() if one.requires_grad], lr=rate
-    )
+    free = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(free, lr=rate)
     for loss in losses:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
 
 
+TAUGHT = SIZE | {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+"""Settings of a BERT that learns something in a few seconds."""
+
+
 def taught(
-    head, rows, loss, *, size, rate, passes=20, seed=0, before=lambda network: None, **settings
+    head,
+    rows,
+    loss,
+    *,
+    size,
+    rate,
+    passes=20,
+    seed=0,
+    before=lambda network: None,
+    **settings,
 ):
-    """The folder of a small BERT with this head that has learnt these rows by a plain loop, `size`
-    at a time: `loss` is given the network, its tokenizer and the columns of some rows."""
+    """The folder of a small BERT that has learnt these rows by a plain loop.
+
+    Args:
+        head: its kind of head.
+        rows: what it learns, in this order.
+        loss: is given the network, its tokenizer and the columns of `size` rows.
+        size: rows of a batch.
+        rate: the learning rate.
+        passes: passes over all rows.
+        seed: of its first weights.
+        before: is given the network before the first step.
+        settings: of its configuration.
+    """
     transformers = pytest.importorskip("transformers")
-    read = transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
-    shape = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    reader = transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
+
+    def losses():
+        for _ in range(passes):
+            for start in range(0, len(rows), size):
+                columns = zip(*rows[start : start + size], strict=True)
+                yield loss(network, reader, *columns)
+
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        config = transformers.BertConfig(**SIZE | shape | without | settings)
+        config = transformers.BertConfig(**TAUGHT | settings)
         network = getattr(transformers, f"BertFor{head}")(config)
         before(network)
-        starts = list(range(0, len(rows), size)) * passes
-        fit(
-            network,
-            (loss(network, read, *zip(*rows[at : at + size], strict=True)) for at in starts),
-            rate,
-        )
-    return stored(network, read)
+        fit(network, losses(), rate)
+    return stored(network, reader)
 
 
 def run_settings(folder, rows, output, *more, header=("text", "label"), training="none"):
@@ -188,12 +213,12 @@ def run_settings(folder, rows, output, *more, header=("text", "label"), training
     ]
 
 
-def drawn(made):
-    """The network that `made` builds, its weights drawn: what is initialised is too small for
+def drawn(build):
+    """The network that `build` gives, with larger weights: the initial ones are too small for
     attention to matter."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = made()
+        network = build()
         for parameter in network.parameters():
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.25)
@@ -205,49 +230,49 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
     """A folder with an untrained classifier of this family, as `save_pretrained` writes it."""
     transformers = pytest.importorskip("transformers")
     name = family.removesuffix("-cls").removesuffix("-mean")
-    pad = {} if name in ("roberta", "xlm-roberta", "mpnet") else {"pad_token_id": 0}
+    settings = dict(FAMILIES[family])
+    if name not in ("roberta", "xlm-roberta", "mpnet"):
+        settings["pad_token_id"] = 0
     config = transformers.AutoConfig.for_model(
         name,
-        **FAMILIES[family],
-        **pad,
+        **settings,
         id2label=dict(enumerate(labels)),
-        label2id={k: v for v, k in enumerate(labels)},
+        label2id={label: number for number, label in enumerate(labels)},
     )
-    made = tokenizer()
-    kinds = (
-        ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
-    )
-    made.model_input_names = ["input_ids", "attention_mask", *kinds]
-    return stored(
-        drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config)), made
-    )
+    reader = tokenizer()
+    reader.model_input_names = ["input_ids", "attention_mask"]
+    if name in ("bert", "albert", "electra", "deberta", "deberta-v2"):
+        reader.model_input_names.append("token_type_ids")
+    network = drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config))
+    return stored(network, reader)
 
 
 @cache
 def library(kind: str, folder: Path):
     """A network of `transformers` alone that shows its attention, and its tokenizer."""
     transformers = pytest.importorskip("transformers")
-    network = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
-        folder, attn_implementation="eager"
-    )
+    read = getattr(transformers, f"AutoModelFor{kind}").from_pretrained
+    network = read(folder, attn_implementation="eager")
     return network.eval(), transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def library_says(kind: str, folder: Path, *texts: str):
-    """What it read of a text or a pair, and what it says of that."""
-    network, read = library(kind, folder)
-    asked = read(*texts, return_tensors="pt")
+    """What the library reads of a text or a pair, and what its network says of that."""
+    network, reader = library(kind, folder)
+    encoding = reader(*texts, return_tensors="pt")
     with torch.no_grad():
-        return asked, network(**asked, output_attentions=True)
+        return encoding, network(**encoding, output_attentions=True)
 
 
 TEXTS = ["the film was fine", "a long and dull story of people unable to see the music", "fine"]
 
 
 def classifier(
-    family: str = "bert", labels: tuple[str, ...] = ("negative", "positive"), **settings: object
+    family: str = "bert",
+    labels: tuple[str, ...] = ("negative", "positive"),
+    **settings: object,
 ):
-    """The same as a model of ours, in eval mode."""
+    """A checkpoint as a model of ours, in eval mode."""
     from attnprobe.models.pretrained.model import PretrainedClassifier
 
     return PretrainedClassifier(
@@ -267,7 +292,7 @@ def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
     pipeline = TextPipeline(
         TextRules(tokenizer="whitespace", token_rules=()),
         Vocabulary(WORDS),
-        [str(n) for n in range(model.classes)],
+        [str(number) for number in range(model.classes)],
         attend_to=None if questions is None else attend_to,
         pieces=model.reader,
     )
@@ -275,7 +300,7 @@ def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
 
 
 def prepared(family: str = "bert", texts=TEXTS, **settings: object):
-    """A model that has looked at its attention, in its precision, and texts as it reads them."""
+    """A model whose attention has been examined, in its precision, and texts as it reads them."""
     model = classifier(family, **settings)
     batch = batch_of(model, texts)
     model.prepare(batch)
@@ -293,10 +318,48 @@ LANGUAGE_MODELS = {
 }
 
 
+SPECIAL_OF_LANGUAGE = ["<unk>", "<s>", "</s>"]
+
+
 @cache
 def language_tokenizer(family="gpt2"):
-    """Bytes, a space belonging to the word after it, and no start token; or as Llama's: ▁ for a
-    space, and <s> before all."""
+    """A tokenizer as that of GPT-2 or of Llama, which knows the prompt and a few words."""
+    from transformers import PreTrainedTokenizerFast
+
+    inner = spaced_pieces() if family in ("llama", "gemma2") else byte_pieces()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+    )
+
+
+def language_corpus():
+    """What the tokenizers of language models are trained on."""
+    prompt = PROMPT.format(text=" ".join(WORDS))
+    return [prompt + label for label in LABELS.values()] * 20
+
+
+def byte_pieces():
+    """As GPT-2's: bytes, a space belonging to the word after it, and no start token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=SPECIAL_OF_LANGUAGE,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(language_corpus(), trainer)
+    return inner
+
+
+def spaced_pieces():
+    """As Llama's: ▁ for a space, and <s> before all."""
     from tokenizers import (
         Tokenizer,
         decoders,
@@ -306,37 +369,25 @@ def language_tokenizer(family="gpt2"):
         processors,
         trainers,
     )
-    from transformers import PreTrainedTokenizerFast
 
-    special = ["<unk>", "<s>", "</s>"]
-    corpus = [PROMPT.format(text=" ".join(WORDS)) + label for label in LABELS.values()] * 20
-    spaced = family in ("llama", "gemma2")
-    if spaced:
-        inner = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=False))
-        inner.normalizer = normalizers.Sequence(
-            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-        )
-        inner.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-        shown = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
-        inner.decoder = decoders.Sequence(shown)
-        inner.post_processor = processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", 1)]
-        )
-    else:
-        inner = Tokenizer(models.BPE())
-        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        inner.decoder = decoders.ByteLevel()
-    alphabet = [] if spaced else pre_tokenizers.ByteLevel.alphabet()
-    size = 200 if spaced else 400
-    inner.train_from_iterator(
-        corpus,
-        trainers.BpeTrainer(
-            vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-        ),
+    inner = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=False))
+    inner.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    inner.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    inner.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
     )
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=200,
+        special_tokens=SPECIAL_OF_LANGUAGE,
+        show_progress=False,
+    )
+    inner.train_from_iterator(language_corpus(), trainer)
+    return inner
 
 
 @cache
@@ -344,24 +395,25 @@ def language_model(family):
     """A folder with an untrained causal language model of this family, as `save_pretrained` writes
     it."""
     transformers = pytest.importorskip("transformers")
-    read = language_tokenizer(family)
+    reader = language_tokenizer(family)
     settings = LANGUAGE_MODELS[family] | {
-        "vocab_size": len(read),
+        "vocab_size": len(reader),
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
     config = transformers.AutoConfig.for_model(family, **settings)
-    return stored(drawn(lambda: transformers.AutoModelForCausalLM.from_config(config)), read)
+    network = drawn(lambda: transformers.AutoModelForCausalLM.from_config(config))
+    return stored(network, reader)
 
 
 def prompted(family, **settings):
-    """The same as a classifier of ours, in eval mode."""
+    """A language model as a classifier of ours, in eval mode."""
     from attnprobe.models.pretrained.model import PretrainedClassifier
 
-    asked = {
+    defaults = {
         "path": str(language_model(family)),
         "prompt": PROMPT,
         "labels": LABELS,
         "class_names": list(LABELS),
     }
-    return PretrainedClassifier(name=family, **asked | settings).eval()
+    return PretrainedClassifier(name=family, **defaults | settings).eval()

@@ -16,16 +16,25 @@ SIGNS = ("dull", "fine", "long", "music")
 
 @pytest.fixture
 def settings(tmp_path):
-    """Of fine-tuning a tiny BERT on four classes, each with a word of its own."""
+    """A tiny BERT is fine-tuned on four classes, each of which has a sign, a word of its own."""
     draw = random.Random(0)
-    others = [word for word in WORDS if word not in SIGNS]
+    plain = [word for word in WORDS if word not in SIGNS]
     rows = []
     for number in range(240):
-        words = draw.choices(others, k=draw.randint(3, 8))
-        words.insert(draw.randrange(len(words)), SIGNS[number % 4])
-        rows.append((" ".join(words), SIGNS[number % 4]))
-    asked = "training.epochs=4 training.recipe.optimizer.lr=0.003 data.batch_size=16 probe=[permutation,gradient]"
-    return run_settings(checkpoint("bert"), rows, tmp_path, *asked.split(), training="finetune")
+        sign = SIGNS[number % 4]
+        words = draw.choices(plain, k=draw.randint(3, 8))
+        words.insert(draw.randrange(len(words)), sign)
+        rows.append((" ".join(words), sign))
+    return run_settings(
+        checkpoint("bert"),
+        rows,
+        tmp_path,
+        "training.epochs=4",
+        "training.recipe.optimizer.lr=0.003",
+        "data.batch_size=16",
+        "probe=[permutation,gradient]",
+        training="finetune",
+    )
 
 
 def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):

@@ -7,9 +7,11 @@ import os
 import shutil
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
@@ -47,12 +49,21 @@ SHORT = {
 }
 
 
+def evenly(batch):
+    """The same weight for every word."""
+    return batch.content.double() / batch.content.sum(-1, keepdim=True)
+
+
+def without_each(words, places):
+    """The text of these words without each of these, in turn."""
+    return [" ".join(words[:place] + words[place + 1 :]) for place in places]
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def examined(request):
     model, batch = prepared(request.param)
-    assert model.precision == (
-        torch.float32 if request.param.startswith("modernbert") else torch.float64
-    )
+    is_modernbert = request.param.startswith("modernbert")
+    assert model.precision == (torch.float32 if is_modernbert else torch.float64)
     model.prepare(batch)
     with torch.no_grad():
         return request.param, model, batch, model(batch)
@@ -62,32 +73,34 @@ def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
     family, model, batch, outputs = examined
     with torch.no_grad():
         model.network.set_attn_implementation("eager")
-        own = model.run(batch, Pass())
+        expected = model.run(batch, Pass())
         if model.examination.door == "interface":
             model.network.set_attn_implementation("attnprobe")
-    least = 1e-10 if model.precision is torch.float64 else 2e-6
-    torch.testing.assert_close(outputs.logits, own, atol=least, rtol=0)
-    assert max(model.examination.differences.values()) < least
-    torch.testing.assert_close(
-        outputs.attention.sum(-1), torch.ones(3, dtype=outputs.attention.dtype)
-    )
+    tolerance = 1e-10 if model.precision is torch.float64 else 2e-6
+    assert_close(outputs.logits, expected, atol=tolerance, rtol=0)
+    assert max(model.examination.differences.values()) < tolerance
+    sums = outputs.attention.sum(-1)
+    assert_close(sums, torch.ones(3, dtype=sums.dtype))
     assert (outputs.attention[~batch.content] == 0).all()
     assert model.is_summed == (family in SHORT)
 
 
 def test_another_attention_gives_another_prediction_by_either_way(examined):
     _, model, batch, outputs = examined
-    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
-    several = torch.stack([even, outputs.attention, (even + outputs.attention) / 2])
+    even = evenly(batch)
+    attentions = torch.stack([even, outputs.attention, (even + outputs.attention) / 2])
     with torch.no_grad():
-        whole = model.readout(batch, outputs, short=False).logits(several)
-        torch.testing.assert_close(
-            model.readout(batch, outputs).logits(several), whole, atol=5e-6, rtol=0
-        )
-        again = model.outputs_from(batch, model.inputs(batch), even)
-    torch.testing.assert_close(whole[1], outputs.logits.double(), atol=5e-6, rtol=0)
-    torch.testing.assert_close(again.logits.double(), whole[0], atol=5e-6, rtol=0)
+        short = model.readout(batch, outputs).logits(attentions)
+        whole = model.readout(batch, outputs, short=False).logits(attentions)
+        replaced = model.outputs_from(batch, model.inputs(batch), even)
+    assert_close(short, whole, atol=5e-6, rtol=0)
+    assert_close(whole[1], outputs.logits.double(), atol=5e-6, rtol=0)
+    assert_close(replaced.logits.double(), whole[0], atol=5e-6, rtol=0)
     assert (whole[0] - whole[1]).abs().max() > 1e-3
+
+
+def test_the_gradient_of_the_attention_is_on_the_text(examined):
+    _, model, batch, outputs = examined
     gradient = model.readout(batch, outputs).gradient()
     assert (gradient[~batch.content] == 0).all()
     assert gradient.abs().max() > 0
@@ -97,89 +110,91 @@ def test_padding_and_batch_change_no_number(examined):
     _, model, _, outputs = examined
     for row, text in enumerate(TEXTS):
         with torch.no_grad():
-            alone = model(batch_of(model, [text]))
-        torch.testing.assert_close(alone.logits[0], outputs.logits[row], atol=5e-6, rtol=0)
-        width = alone.attention.shape[1]
-        torch.testing.assert_close(
-            alone.attention[0], outputs.attention[row, :width], atol=1e-6, rtol=0
-        )
+            single = model(batch_of(model, [text]))
+        assert_close(single.logits[0], outputs.logits[row], atol=5e-6, rtol=0)
+        attention = outputs.attention[row, : single.attention.shape[1]]
+        assert_close(single.attention[0], attention, atol=1e-6, rtol=0)
 
 
 def test_leave_one_out_is_the_text_without_the_word(examined):
     _, model, batch, outputs = examined
-    found = leave_one_out(model, batch, outputs)
-    assert found.reencoded
-    before = outputs.logits.softmax(-1)
+    result = leave_one_out(model, batch, outputs)
+    assert result.reencoded
     words = TEXTS[1].split()
-    shorter = [" ".join(words[:place] + words[place + 1 :]) for place in (0, 7, len(words) - 1)]
+    places = [0, 7, len(words) - 1]
     with torch.no_grad():
-        expected = (predict(model, batch_of(model, shorter)) - before[1]).abs().sum(-1) / 2
-    torch.testing.assert_close(
-        found.distance[1, [1, 8, len(words)]], expected.double(), atol=1e-6, rtol=0
-    )
-    assert found.distance[2, 1].isnan()  # nothing is left
+        prediction = predict(model, batch_of(model, without_each(words, places)))
+    change = prediction - outputs.logits[1].softmax(-1)
+    expected = change.abs().sum(-1).double() / 2
+    distance = result.distance[1, [1 + place for place in places]]
+    assert_close(distance, expected, atol=1e-6, rtol=0)
+    assert result.distance[2, 1].isnan()  # of a text of one word nothing is left
 
 
 def test_neighbours_are_equal_where_their_pieces_are_and_not_where_both_are_unknown_words():
-    words = [
-        "dull",
-        "cab",
-        "mist",
-        "the",
-        "The",
-        "film",
-    ]  # the vocabulary has no "cab", "mist" and "The"
+    # the vocabulary has no "cab", "mist" and "The"
+    words = ["dull", "cab", "mist", "the", "The", "film"]
     model, batch = prepared(texts=[" ".join(words)])
-    shorter = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
+    shorter = without_each(words, range(len(words)))
     assert batch.ids[0, 2] == batch.ids[0, 3]
     with torch.no_grad():
         outputs = model(batch)
-        found = leave_one_out(model, batch, outputs).distance[0, 1:-1]
-        expected = (
-            predict(model, batch_of(model, shorter)) - outputs.logits.softmax(-1)
-        ).abs().sum(-1) / 2
-    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
-    assert found[1] != found[2]
-    assert found[3] == found[4]
+        distance = leave_one_out(model, batch, outputs).distance[0, 1:-1]
+        change = predict(model, batch_of(model, shorter)) - outputs.logits.softmax(-1)
+    assert_close(distance, change.abs().sum(-1) / 2, atol=1e-9, rtol=0)
+    assert distance[1] != distance[2]
+    assert distance[3] == distance[4]
 
 
-def test_a_word_is_masked_in_its_place_or_gone_with_its_pieces():
-    model = classifier()
+UNABLE = 8
+"""The place of "unable", of two pieces, in the second text."""
+
+
+def test_a_word_is_masked_in_its_place():
+    model = classifier(removal="mask")
     batch = batch_of(model)
-    one = torch.tensor([1])
-    place = torch.tensor([8])
-    text = classifier(removal="mask").without(batch, one, place)
+    text = model.without(batch, torch.tensor([1]), torch.tensor([UNABLE]))
     assert (text.pieces[0] == 4).sum() == 2
     assert text.piece_word[0].equal(batch.piece_word[1])
+
+
+def test_a_word_that_is_deleted_is_gone_with_its_pieces():
+    model = classifier()
+    batch = batch_of(model)
+    text = model.without(batch, torch.tensor([1]), torch.tensor([UNABLE]))
     shorter = batch_of(model, ["a long and dull story of people to see the music"])
-    assert model.without(batch, one, place).pieces[0].tolist() == [
-        *shorter.pieces[0].tolist(),
-        0,
-        0,
-    ]
+    padding = [0, 0]
+    assert text.pieces[0].tolist() == shorter.pieces[0].tolist() + padding
 
 
-@pytest.mark.parametrize(
-    "layer", [0, -1]
-)  # all rows of the last layer: no short way, though one row is pooled
-def test_heads_layers_and_rows(layer):
+# all rows of the last layer: no short way, though one row is pooled
+every_layer = pytest.mark.parametrize("layer", [0, -1])
+
+
+@every_layer
+def test_the_attention_of_heads_over_all_rows_by_hand(layer):
+    model, batch = prepared(layer=layer, heads=[1, 3], rows="all")
+    weights = model.recorded(batch).weights[:, [1, 3]]
+    mass = torch.zeros(batch.content.shape, dtype=weights.dtype)
+    for row, words in enumerate(batch.piece_word.tolist()):
+        count = len(words) - words.count(-2)  # without padding
+        for piece, word in enumerate(words[:count]):
+            if word > 0:
+                mass[row, word] += weights[row, :, :count, piece].sum()
+    assert_close(model(batch).attention, mass / mass.sum(-1, keepdim=True))
+
+
+@every_layer
+def test_another_attention_of_heads_over_all_rows_is_shown_by_whole_passes(layer):
     model, batch = prepared(layer=layer, heads=[1, 3], rows="all")
     outputs = model(batch)
-    one = model.recorded(batch)
-    by_hand = torch.zeros_like(outputs.attention)
-    for row, places in enumerate(batch.piece_word.tolist()):
-        count = len([place for place in places if place != -2])
-        for piece, place in enumerate(places[:count]):
-            if place > 0:
-                by_hand[row, place] += one.weights[row, [1, 3], :count, piece].sum()
-    torch.testing.assert_close(outputs.attention, by_hand / by_hand.sum(-1, keepdim=True))
     assert not model.is_summed
-    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
+    even = evenly(batch)
     with torch.no_grad():
-        shown = model.outputs_from(batch, None, even)
-        found = model.readout(batch, outputs).logits(even)
-        torch.testing.assert_close(found, shown.logits)
-        assert (found - outputs.logits).abs().max() > 1e-4
+        replaced = model.outputs_from(batch, None, even)
+        logits = model.readout(batch, outputs).logits(even)
+        assert_close(logits, replaced.logits)
+        assert (logits - outputs.logits).abs().max() > 1e-4
 
 
 UNNAMED = ("LABEL_0", "LABEL_1", "LABEL_2")
@@ -188,65 +203,95 @@ STARS = ("1 star", "2 stars", "3 stars")
 WORDY = ("very bad", "2 – so-so", "Ärger!", "great")
 
 
-@pytest.mark.parametrize(
-    ("own", "data", "order", "names", "said"),
-    [  # its labels, the data's, which output each class is, all classes, and how they were found
-        (
-            RATED,
-            ("good",),
-            [2, 0, 1],
-            ["good", "Bad", "so-so"],
-            "by name: good is GOOD; no row is Bad, so-so",
-        ),
-        (
-            RATED,
-            ("0", "2"),
-            [0, 2, 1],
-            ["0", "2", "1"],
-            "by number: 0 is Bad, 2 is GOOD; no row is so-so",
-        ),
-        (STARS, ("3", "1"), [2, 0, 1], ["3", "1", "2"], "by number: 3 is 3 stars, 1 is 1 star;"),
-        (
-            UNNAMED,
-            ("1",),
-            [1, 0, 2],
-            ["1", "0", "2"],
-            "by number: 1 is LABEL_1; no row is LABEL_0, LABEL_2",
-        ),
-        (
-            UNNAMED,
-            ("x", "a", "m"),
-            [0, 1, 2],
-            ["x", "a", "m"],
-            "by order: x is LABEL_0, a is LABEL_1, m is LABEL_2",
-        ),
-        (("a", "b", "c"), ("c", "a", "b"), [2, 0, 1], ["c", "a", "b"], "by name: c, a, b"),
-        (
-            WORDY,
-            ("GREAT", "ärger!", "Very Bad", "2 – so_so"),
-            [3, 2, 0, 1],
-            None,
-            "by name: GREAT is great",
-        ),
-    ],
-)
-def test_labels_are_matched_in_any_order_some_are_enough_and_how_they_were_found_is_said(
-    own, data, order, names, said
-):
-    model = classifier("bert", own, class_names=data, in_order=data == ("x", "a", "m"))
-    names = names or list(data)
-    assert (model.order, model.class_names, model.classes) == (order, names, len(own))
-    assert said in model.matched
+class Match(NamedTuple):
+    """A checkpoint's labels, the data's, the output of each class, all classes, and how they were
+    matched."""
+
+    labels: tuple[str, ...]
+    data: tuple[str, ...]
+    order: list[int]
+    names: list[str]
+    sentence: str
+
+
+MATCHES = [
+    Match(
+        labels=RATED,
+        data=("good",),
+        order=[2, 0, 1],
+        names=["good", "Bad", "so-so"],
+        sentence="by name: good is GOOD; no row is Bad, so-so",
+    ),
+    Match(
+        labels=RATED,
+        data=("0", "2"),
+        order=[0, 2, 1],
+        names=["0", "2", "1"],
+        sentence="by number: 0 is Bad, 2 is GOOD; no row is so-so",
+    ),
+    Match(
+        labels=STARS,
+        data=("3", "1"),
+        order=[2, 0, 1],
+        names=["3", "1", "2"],
+        sentence="by number: 3 is 3 stars, 1 is 1 star;",
+    ),
+    Match(
+        labels=UNNAMED,
+        data=("1",),
+        order=[1, 0, 2],
+        names=["1", "0", "2"],
+        sentence="by number: 1 is LABEL_1; no row is LABEL_0, LABEL_2",
+    ),
+    Match(
+        labels=UNNAMED,
+        data=("x", "a", "m"),
+        order=[0, 1, 2],
+        names=["x", "a", "m"],
+        sentence="by order: x is LABEL_0, a is LABEL_1, m is LABEL_2",
+    ),
+    Match(
+        labels=("a", "b", "c"),
+        data=("c", "a", "b"),
+        order=[2, 0, 1],
+        names=["c", "a", "b"],
+        sentence="by name: c, a, b",
+    ),
+    Match(
+        labels=WORDY,
+        data=("GREAT", "ärger!", "Very Bad", "2 – so_so"),
+        order=[3, 2, 0, 1],
+        names=["GREAT", "ärger!", "Very Bad", "2 – so_so"],
+        sentence="by name: GREAT is great",
+    ),
+]
+every_match = pytest.mark.parametrize("match", MATCHES)
+
+
+@every_match
+def test_labels_are_matched_in_any_order_and_how_is_said(match):
+    in_order = match.sentence.startswith("by order")
+    model = classifier("bert", match.labels, class_names=match.data, in_order=in_order)
+    assert model.order == match.order
+    assert model.class_names == match.names
+    assert model.classes == len(match.labels)
+    assert match.sentence in model.matched
     batch = batch_of(model)
-    torch.testing.assert_close(model(batch).logits, classifier("bert", own)(batch).logits[:, order])
-    again = classifier(
-        "bert", own, class_names=names, trains=True
-    )  # as a run is loaded: with all of its classes
-    assert (again.order, again.class_names) == (order, names)
+    logits = classifier("bert", match.labels)(batch).logits[:, match.order]
+    assert_close(model(batch).logits, logits)
+
+
+@every_match
+def test_all_classes_of_a_run_are_matched_again_when_it_is_loaded(match):
+    in_order = match.sentence.startswith("by order")
+    model = classifier("bert", match.labels, class_names=match.data, in_order=in_order)
+    loaded = classifier("bert", match.labels, class_names=model.class_names, trains=True)
+    assert loaded.order == match.order
+    assert loaded.class_names == match.names
 
 
 @pytest.mark.parametrize(
-    ("own", "settings", "message"),
+    ("labels", "settings", "message"),
     [
         (
             UNNAMED,
@@ -265,50 +310,90 @@ def test_labels_are_matched_in_any_order_some_are_enough_and_how_they_were_found
         (RATED, {"max_pieces": 49}, r"at most 48"),
     ],
 )
-def test_what_does_not_fit_a_checkpoint_is_refused_and_not_guessed(own, settings, message):
+def test_what_does_not_fit_a_checkpoint_is_refused_and_not_guessed(labels, settings, message):
     with pytest.raises(UserError, match=message):
-        classifier("bert", own, **settings)(batch_of(classifier()))
-    if "class_names" in settings:  # a new head is trained
-        assert classifier("bert", own, **settings, trains=True).class_names == list(
-            settings["class_names"]
-        )
+        classifier("bert", labels, **settings)(batch_of(classifier()))
+
+
+@pytest.mark.parametrize(
+    ("labels", "class_names"),
+    [
+        (UNNAMED, ("a", "b", "c")),
+        (UNNAMED, ("1", "2", "3")),
+        (("bad", "good"), ("bad", "fine")),
+    ],
+)
+def test_classes_that_a_checkpoint_does_not_have_get_a_new_head(labels, class_names):
+    model = classifier("bert", labels, class_names=class_names, trains=True)
+    assert model.class_names == list(class_names)
 
 
 def opened(path, **settings):
     return PretrainedClassifier(
-        name="x", path=str(path), class_names=["negative", "positive"], offline=True, **settings
+        name="x",
+        path=str(path),
+        class_names=["negative", "positive"],
+        offline=True,
+        **settings,
     )
 
 
-def test_checkpoints_that_cannot_be_opened(tmp_path):
+def test_an_empty_folder_cannot_be_opened(tmp_path):
     with pytest.raises(UserError, match="transformers cannot open it"):
         opened(tmp_path)
+
+
+def test_a_name_that_is_not_in_the_cache_can_be_downloaded():
     with pytest.raises(UserError, match=r"hf download nobody/nothing --local-dir"):
         opened("nobody/nothing")
+
+
+def test_a_folder_of_a_similar_name_is_suggested(tmp_path):
     (tmp_path / "my_bert").mkdir()
-    with pytest.raises(
-        UserError,
-        match=r"my_bret: there is no such folder; did you mean my_bert\?.*save_pretrained",
-    ):
+    message = r"my_bret: there is no such folder; did you mean my_bert\?.*save_pretrained"
+    with pytest.raises(UserError, match=message):
         opened(tmp_path / "my_bret")
-    (tmp_path / "config.json").write_text(
-        '{"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}'
-    )
+
+
+def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path):
+    config = {"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="brings code of its own"):
         opened(tmp_path)
 
 
+# what may be done to a checkpoint's folder: functions of the folder
+
+
 def written(name, content):
+    """A file with this content."""
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def setting(file, **changed):
-    return lambda folder: (folder / file).write_text(
-        json.dumps(json.loads((folder / file).read_text()) | changed)
-    )
+def setting(file, **changes):
+    """Other values in a JSON file."""
+
+    def change(folder):
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(content | changes))
+
+    return change
 
 
 headed = partial(setting, "config.json")
+
+
+def without_tokenizer(folder):
+    for file in folder.glob("*token*"):
+        file.unlink()
+
+
+def cut_short(folder):
+    os.truncate(folder / "model.safetensors", 9000)
+
+
+def pickled(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
 def normalised(*rules):
@@ -317,6 +402,7 @@ def normalised(*rules):
 
 
 def weights_in(name):
+    """An index that names this file of weights."""
     index = {"metadata": {}, "weight_map": {"classifier.bias": name}}
     return written("model.safetensors.index.json", json.dumps(index).encode())
 
@@ -330,6 +416,7 @@ def charsmap(table):
 
 
 def another_piece(folder):
+    """A tokenizer with a piece that the network has no vector for."""
     inner = json.loads((folder / "tokenizer.json").read_text())["model"]
     setting("tokenizer.json", model=inner | {"vocab": inner["vocab"] | {"film": 5000}})(folder)
 
@@ -340,19 +427,10 @@ MOST = "characters of one: expected at most 1,000"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda folder: [one.unlink() for one in folder.glob("*token*")],
-            "knows no word: expected its files",
-        ),
-        (
-            lambda folder: os.truncate(folder / "model.safetensors", 9000),
-            "SafetensorError.*: its weights are damaged",
-        ),
+        (without_tokenizer, "knows no word: expected its files"),
+        (cut_short, "SafetensorError.*: its weights are damaged"),
         (written("adapter_config.json", b"{}"), r"holds an adapter .*merge_and_unload\(\)"),
-        (
-            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-            r"no \.bin: pickles are",
-        ),
+        (pickled, r"no \.bin: pickles are"),
         (written("model.safetensors", b"[" * 9000), "cannot open it .SafetensorError"),
         (
             written("config.json", b'{"a":' * 20_000),
@@ -426,128 +504,185 @@ def test_what_a_checkpoint_of_somebody_elses_may_hold(tmp_path, change, message)
         read()
 
 
-def test_what_is_no_mistake_in_a_checkpoint_is_read(tmp_path):
-    several = headed(problem_type="single_label_classification")
-    rules = (
-        [replaced({"String": "``"}, '"'), replaced({"Regex": " {2,}"}, " "), {"type": "NFKC"}],
-        [{"type": "Prepend", "prepend": "_"}, replaced({"String": " "}, "_")] * 5,
-    )
-    changes = several, *(normalised(*some) for some in rules)  # no normalizer makes a text long
-    for number, change in enumerate(changes):
-        shutil.copytree(checkpoint("bert"), tmp_path / str(number))
-        change(tmp_path / str(number))
-        opened(tmp_path / str(number))
+@pytest.mark.parametrize(
+    "change",
+    [
+        headed(problem_type="single_label_classification"),
+        normalised(
+            replaced({"String": "``"}, '"'),
+            replaced({"Regex": " {2,}"}, " "),
+            {"type": "NFKC"},
+        ),
+        # no normalizer makes a text long
+        normalised(*[{"type": "Prepend", "prepend": "_"}, replaced({"String": " "}, "_")] * 5),
+    ],
+)
+def test_what_is_no_mistake_in_a_checkpoint_is_read(tmp_path, change):
+    shutil.copytree(checkpoint("bert"), tmp_path / "hf")
+    change(tmp_path / "hf")
+    opened(tmp_path / "hf")
+
+
+def test_a_checkpoint_of_one_label_per_text_is_refused_for_several_unless_it_trains(tmp_path):
+    folder = tmp_path / "hf"
+    shutil.copytree(checkpoint("bert"), folder)
+    headed(problem_type="single_label_classification")(folder)
     with pytest.raises(UserError, match=r"read them with data\.multi_label=false"):
-        opened(tmp_path / "0", task=Task.MULTI_LABEL)
-    opened(tmp_path / "0", task=Task.MULTI_LABEL, trains=True)  # a new head takes either
+        opened(folder, task=Task.MULTI_LABEL)
+    opened(folder, task=Task.MULTI_LABEL, trains=True)  # a new head takes either
 
 
 @pytest.mark.parametrize("removal", ["delete", "mask"])
-def test_gradients_and_removals_under_other_attentions_are_those_of_words(removal):
+def test_gradients_under_the_recorded_attention_are_the_gradients(removal):
+    model, batch = prepared(removal=removal)
+    with torch.no_grad():
+        attention = model(batch).attention
+    result = gradients_under(model, batch, attention[None])[0]
+    assert_close(result, gradients(model, batch).embedding)
+
+
+@pytest.mark.parametrize("removal", ["delete", "mask"])
+def test_removals_under_other_attentions_are_those_of_words(removal):
     model, batch = prepared(removal=removal)
     with torch.no_grad():
         outputs = model(batch)
         readout = model.readout(batch, outputs)
-        own = outputs.attention
-    torch.testing.assert_close(
-        gradients_under(model, batch, own[None])[0], gradients(model, batch).embedding
-    )
-    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
-    found = removals_under(model, batch, readout, torch.stack([own, even]))
+    even = evenly(batch)
+    distances = removals_under(model, batch, readout, torch.stack([outputs.attention, even]))
+
     # the second word of the first text by hand: an even attention over the other three
     text = model.without(batch, torch.tensor([0]), torch.tensor([2]))
+    weights = text.content.double()
+    if removal == "mask":
+        weights[0, 2] = 0
+    attention = weights / weights.sum()
     with torch.no_grad():
-        left = text.content.double()
-        left[0, 2] = 0 if removal == "mask" else left[0, 2]
-        other = model.readout(text, model(text)).predict((left / left.sum())[None])[0, 0]
-    apart = readout.distance(other, readout.predict(even)[0])
-    torch.testing.assert_close(found[1, 0, 2], apart)
-    assert apart > 1e-4
+        prediction = model.readout(text, model(text)).predict(attention[None])[0, 0]
+    expected = readout.distance(prediction, readout.predict(even)[0])
+    assert_close(distances[1, 0, 2], expected)
+    assert expected > 1e-4
 
 
 @pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0), Supervision(1.0)])
 def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objective):
     model, batch = prepared()
     outputs = model.train()(batch)
-    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
     batch = replace(
         batch,
         rationale=batch.content & (batch.ids == batch.ids[:, 1:2]),
-        teacher_attention=even,
+        teacher_attention=evenly(batch),
         teacher_probability=torch.full((3, 2), 0.5),
     )
     losses = objective(outputs, batch, model.task, None)
-    plain = CrossEntropy()(outputs, batch, model.task, None)["loss"]
-    of_attention = losses["kl"].sum() if "kl" in losses else (losses["loss"] - plain).sum()
+    part = losses.get("kl")
+    if part is None:
+        part = losses["loss"] - CrossEntropy()(outputs, batch, model.task, None)["loss"]
     query = model.network.bert.encoder.layer[-1].attention.self.query.weight
-    (gradient,) = torch.autograd.grad(of_attention, query)
+    (gradient,) = torch.autograd.grad(part.sum(), query)
     assert gradient.abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "deberta", "albert", "t5"])
 def test_every_site_is_what_a_model_of_that_site_alone_has(family):
     model, batch = prepared(family)
-    found = list(model.at_sites(batch))
-    assert [at.name for at in found] == list(model.sites)
+    sites = list(model.at_sites(batch))
+    assert [site.name for site in sites] == list(model.sites)
     heads = model.examination.heads
-    assert len(found) == sum(1 + count for count in heads)
-    for place in (0, 2, len(found) // 2, len(found) - 1):
-        at = found[place]
+    assert len(sites) == sum(1 + count for count in heads)
+
+    for place in (0, 2, len(sites) // 2, len(sites) - 1):
+        site = sites[place]
         layer, head = divmod(place, heads[0] + 1)
         model.site = Site(layer, [head - 1] if head else None)
         outputs = model.outputs_from(batch, None)
-        torch.testing.assert_close(at.outputs.attention, outputs.attention, atol=1e-6, rtol=0)
-        other = torch.where(batch.content, outputs.attention.double().roll(1, 0) + 0.1, 0)
-        other = other / other.sum(-1, keepdim=True)
-        whole = model.readout(batch, outputs, short=False).logits(other[None])
-        torch.testing.assert_close(at.readout.logits(other[None]), whole, atol=5e-6, rtol=0)
-        assert (whole[0] - outputs.logits.double()).abs().max() > 1e-6
-        assert ((at.outputs.off_text > 0) & (at.outputs.off_text < 1)).all()
+        attention = outputs.attention
+        assert_close(site.outputs.attention, attention, atol=1e-6, rtol=0)
+
+        rival = torch.where(batch.content, attention.double().roll(1, 0) + 0.1, 0)
+        rival = rival / rival.sum(-1, keepdim=True)
+        expected = model.readout(batch, outputs, short=False).logits(rival[None])
+        logits = site.readout.logits(rival[None])
+        assert_close(logits, expected, atol=5e-6, rtol=0)
+        assert (expected[0] - outputs.logits.double()).abs().max() > 1e-6
+        assert ((site.outputs.off_text > 0) & (site.outputs.off_text < 1)).all()
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
-@pytest.mark.parametrize(
-    ("given", "at"),
+class Imposed:
+    """A model with an attention that is given, the same one without, and texts whose second word is
+    marked."""
+
+    def __init__(self, family, given, given_at):
+        self.model = classifier(family, given=given, given_at=given_at)
+        self.learned = classifier(family)
+        batch = batch_of(self.model)
+        second = batch.content.cumsum(-1) == 2
+        self.batch = replace(batch, rationale=batch.content & second)
+        self.model.prepare(self.batch)
+        self.learned.prepare(self.batch)
+
+    @torch.no_grad()
+    def records(self):
+        """Every attention of one pass."""
+        records = []
+        self.model.run(self.batch, Pass(observer=records.append))
+        return records
+
+    def shares(self, text):
+        """The weight that every piece of a text should have, without padding."""
+        words = [word for word in self.batch.piece_word[text].tolist() if word != -2]
+        if self.model.given == "uniform":
+            return torch.tensor([1 / len(words)] * len(words))
+        # an equal share of its word's weight for every piece
+        weights = self.model.control.given(self.batch)[text].tolist()
+        shares = [weights[word] / words.count(word) if word >= 0 else 0.0 for word in words]
+        return torch.tensor(shares)
+
+
+every_family = pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
+every_given = pytest.mark.parametrize(
+    ("given", "given_at"),
     [("uniform", "last"), ("uniform", "all"), ("rationale", "last"), ("first", "all")],
 )
-def test_a_given_attention_is_what_the_pooled_row_has(family, given, at):
-    model = classifier(family, given=given, given_at=at)
-    learned = classifier(family)
-    batch = batch_of(model)
-    batch = replace(batch, rationale=batch.content & (batch.content.cumsum(-1) == 2))
-    for one in (model, learned):
-        one.prepare(batch)
-    kept = []
-    with torch.no_grad():
-        logits = model.run(batch, Pass(observer=kept.append))
-        assert (logits - learned.run(batch, Pass())).abs().max() > 1e-4
-    for text, length in enumerate((batch.piece_word != -2).sum(-1).tolist()):
-        words = batch.piece_word[text, :length].tolist()
-        if given == "uniform":
-            shares = [1 / length] * length
-        else:  # an equal share of its word's for every piece
-            own = model.control.given(batch)[text].tolist()
-            shares = [own[word] / words.count(word) if word >= 0 else 0.0 for word in words]
-        last = kept[-1].weights[
-            text, :, length - 1
-        ]  # of a causal model too this row may see the whole text
-        torch.testing.assert_close(
-            last[:, :length], torch.tensor(shares).expand_as(last[:, :length])
-        )
-        assert (last[:, length:] == 0).all()
-        lower = kept[0].weights[text, :, length - 1, :length]
-        assert torch.allclose(lower, torch.tensor(shares).expand_as(lower)) == (at == "all")
-    outputs = model(batch)
-    readout = model.readout(batch, outputs)
-    torch.testing.assert_close(
-        readout.logits(readout.attention), outputs.logits.double(), atol=1e-5, rtol=0
-    )
 
 
-def test_what_is_given_by_marks_needs_them_and_what_is_learnt_is_learnt_in_training_alone():
+@every_family
+@every_given
+def test_a_given_attention_is_what_the_pooled_row_has(family, given, given_at):
+    imposed = Imposed(family, given, given_at)
+    first, *_, last = (record.weights for record in imposed.records())
+    for text in range(len(imposed.batch)):
+        shares = imposed.shares(text)
+        length = len(shares)
+        row = length - 1  # of a causal model too this row may see the whole text
+        weights = last[text, :, row]
+        assert_close(weights[:, :length], shares.expand(len(weights), -1))
+        assert (weights[:, length:] == 0).all()
+        lower = first[text, :, row, :length]
+        assert torch.allclose(lower, shares.expand_as(lower)) == (given_at == "all")
+
+
+@every_family
+@every_given
+def test_a_given_attention_changes_the_prediction_and_is_in_its_readout(family, given, given_at):
+    imposed = Imposed(family, given, given_at)
+    outputs = imposed.model(imposed.batch)
+    assert (outputs.logits - imposed.learned.run(imposed.batch, Pass())).abs().max() > 1e-4
+    readout = imposed.model.readout(imposed.batch, outputs)
+    logits = readout.logits(readout.attention)
+    assert_close(logits, outputs.logits.double(), atol=1e-5, rtol=0)
+
+
+def test_an_attention_that_is_given_by_marks_needs_them():
     with pytest.raises(UserError, match=r"model\.given=rationale.* these texts do not say which"):
         prepared(given="rationale")
+
+
+def test_the_commonest_word_is_learnt_in_training_alone():
     model, batch = prepared(given="common_word")
-    for learns, count in ((False, 0), (True, batch.content.sum()), (False, batch.content.sum())):
-        model.train(learns)(batch)
-        assert model.control.seen.sum() == count
+    count = batch.content.sum()
+    model.eval()(batch)
+    assert model.control.seen.sum() == 0
+    model.train()(batch)
+    assert model.control.seen.sum() == count
+    model.eval()(batch)
+    assert model.control.seen.sum() == count

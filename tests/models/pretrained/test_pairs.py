@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
 
 from attnprobe.cli.explain import explain
 from attnprobe.core.errors import UserError
@@ -32,6 +33,21 @@ SECOND = ["dull people", "the music was fine and the story long", "a film of peo
 ATTENDED = {"both": (0, 1), "first": (0,), "second": (1,)}
 
 
+def mass_of_words(encoding, weights):
+    """(Number of the text, number of the word in it) → the sum of its pieces' weights, in reading
+    order."""
+    mass = {}
+    for text, word, weight in zip(
+        encoding.sequence_ids(0),
+        encoding.word_ids(0),
+        weights.tolist(),
+        strict=True,
+    ):
+        if word is not None:
+            mass[text, word] = mass.get((text, word), 0.0) + weight
+    return mass
+
+
 @pytest.mark.parametrize("attend_to", ATTENDED)
 def test_prediction_and_attention_are_the_librarys_own(attend_to):
     model = classifier("bert")
@@ -39,31 +55,17 @@ def test_prediction_and_attention_are_the_librarys_own(attend_to):
     with torch.no_grad():
         outputs = model(batch)
     for row, pair in enumerate(zip(TEXTS, SECOND, strict=True)):
-        asked, own = library_says("SequenceClassification", checkpoint("bert"), *pair)
-        torch.testing.assert_close(outputs.logits[row], own.logits[0], atol=1e-5, rtol=0)
-        places = list(
-            zip(
-                asked.sequence_ids(0),
-                asked.word_ids(0),
-                own.attentions[-1][0, :, 0].mean(0),
-                strict=True,
-            )
-        )
-        wanted = [
-            (number, at)
-            for number in ATTENDED[attend_to]
-            for at in range(len(pair[number].split()))
-        ]
-        mass = [
-            float(sum(weight for text, word, weight in places if (text, word) == one))
-            for one in wanted
-        ]
+        encoding, expected = library_says("SequenceClassification", checkpoint("bert"), *pair)
+        assert_close(outputs.logits[row], expected.logits[0], atol=1e-5, rtol=0)
+
+        mass = mass_of_words(encoding, expected.attentions[-1][0, :, 0].mean(0))
+        attended = [word for word in mass if word[0] in ATTENDED[attend_to]]
+        weights = torch.tensor([mass[word] for word in attended])
         content = batch.content[row]
-        torch.testing.assert_close(
-            outputs.attention[row][content], torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0
-        )
-        assert abs(float(outputs.off_text[row]) - (1 - sum(mass))) < 1e-5
-        assert batch.segment[row][content].tolist() == [number for number, _ in wanted]
+        attention = outputs.attention[row][content]
+        assert_close(attention, weights / weights.sum(), atol=1e-5, rtol=0)
+        assert abs(float(outputs.off_text[row]) - (1 - float(weights.sum()))) < 1e-5
+        assert batch.segment[row][content].tolist() == [text for text, _ in attended]
 
 
 def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
@@ -71,11 +73,11 @@ def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
     first = ["the", "film", "was", "fine"]
     second = ["a", "long", "and", "dull", "story", "of", "people", "unable"]
     segment = np.repeat([0, 1], [4, 8])
-    (found,) = reader.read([[*first, *second]], None, [segment])
-    (other,) = reader.read([[*second, *first]], None, [1 - segment[::-1]])
-    assert found.kept.tolist() == [True] * 9 + [False] * 3
-    assert other.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
-    assert found.cut == other.cut == 3
+    (longer_last,) = reader.read([[*first, *second]], None, [segment])
+    (longer_first,) = reader.read([[*second, *first]], None, [1 - segment[::-1]])
+    assert longer_last.kept.tolist() == [True] * 9 + [False] * 3
+    assert longer_first.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
+    assert longer_last.cut == longer_first.cut == 3
 
 
 def test_a_prompt_has_a_place_for_either_text():
@@ -84,109 +86,166 @@ def test_a_prompt_has_a_place_for_either_text():
     batch = batch_of(model, ["the film was fine {text2}"], ["people"])
     string = "Story: people\nReview: the film was fine {text2}\nSentiment:"
     assert batch.pieces[0].tolist() == model.reader.tokenizer(string).input_ids
-    spelled = dict.fromkeys(range(-1, 7), "")
+    spelling = dict.fromkeys(range(-1, 7), "")
     for piece, word in zip(batch.pieces[0].tolist(), batch.piece_word[0].tolist(), strict=True):
-        spelled[word] += model.reader.tokenizer.decode([piece])
-    assert [spelled[number].strip() for number in range(1, 7)] == [
-        "the",
-        "film",
-        "was",
-        "fine",
-        "{text2}",
-        "people",
-    ]
+        spelling[word] += model.reader.tokenizer.decode([piece])
+    words = [spelling[number].strip() for number in range(1, 7)]
+    assert words == ["the", "film", "was", "fine", "{text2}", "people"]
+
+
+def test_a_prompt_with_two_places_needs_a_second_text():
+    model = families.prompted("gpt2", prompt="Story: {text2}\nReview: {text}\nSentiment:")
     with pytest.raises(UserError, match=r"expected data.text2"):
         batch_of(model, ["fine"])
+
+
+def test_a_second_text_needs_a_place_in_the_prompt():
     with pytest.raises(UserError, match=r"as data.text2 gives a second text"):
         batch_of(families.prompted("gpt2"), ["fine"], ["dull"])
-    with pytest.raises(UserError, match=r"data.text2=b and data.question=c exclude each other"):
-        Columns(text2="b", question="c")
-    with pytest.raises(UserError, match=r"data.attend_to=first or second"):
-        Columns(text2="b", rationale="r", rationale_kind="characters")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"text2": "b", "question": "c"},
+            r"data.text2=b and data.question=c exclude each other",
+        ),
+        (
+            {"text2": "b", "rationale": "r", "rationale_kind": "characters"},
+            r"data.attend_to=first or second",
+        ),
+    ],
+)
+def test_columns_that_exclude_a_second_text_are_refused(columns, message):
+    with pytest.raises(UserError, match=message):
+        Columns(**columns)
 
 
 def test_words_change_places_within_their_text_of_a_pair():
     model = classifier("bert")
     batch = batch_of(
-        model, ["the film was fine", "a story of music"], ["dull people", "able to see the film"]
+        model,
+        ["the film was fine", "a story of music"],
+        ["dull people", "able to see the film"],
     )
     swapper = Swapper(model, model.task, batch.rows(slice(0, 1)), batch.rows(slice(1, 2)))
     swapped = swapper.swapped(torch.ones(1, 6, dtype=torch.bool), torch.tensor([0]))
-    names = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
-    # the first half of each text from the donor's start, the second from its end, and of the same
-    # text
-    assert names == ["[CLS]", "a", "story", "of", "music", "[SEP]", "able", "film", "[SEP]"]
+    pieces = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
+    # the first half of each text comes from the start of the donor's same text, the second half
+    # from its end
+    assert pieces == ["[CLS]", "a", "story", "of", "music", "[SEP]", "able", "film", "[SEP]"]
 
 
-def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
-    rows = [
-        (
-            " ".join(WORDS[n % 6 : n % 6 + 3 + n % 4]),
-            " ".join(WORDS[n % 9 : n % 9 + 2 + n % 3]),
-            "np"[n % 2],
-        )
-        for n in range(60)
-    ]
-    asked = run_settings(
+def premises_and_hypotheses():
+    """60 pairs and their labels, n and p."""
+    rows = []
+    for number in range(60):
+        start = number % 6
+        premise = " ".join(WORDS[start : start + 3 + number % 4])
+        start = number % 9
+        hypothesis = " ".join(WORDS[start : start + 2 + number % 3])
+        rows.append((premise, hypothesis, "np"[number % 2]))
+    return rows
+
+
+def pair_settings(output):
+    return run_settings(
         checkpoint("bert", ("n", "p")),
-        rows,
-        tmp_path,
+        premises_and_hypotheses(),
+        output,
         "probe=[permutation,leave_one_out,swaps]",
         "data.text=premise",
         header=("premise", "hypothesis", "label"),
     )
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A run on pairs."""
+    settings = pair_settings(tmp_path_factory.mktemp("pairs"))
+    return run(composed(*settings, "data.text2=hypothesis"))
+
+
+def test_a_second_text_that_is_called_a_question_is_refused(tmp_path):
+    settings = pair_settings(tmp_path)
     with pytest.raises(UserError, match=r"data.question=null data.text2=hypothesis"):
-        run(composed(*asked, "data.question=hypothesis"))
-    directory = run(composed(*asked, "data.text2=hypothesis"))
-    assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
-    examples = read_examples(directory)
+        run(composed(*settings, "data.question=hypothesis"))
+
+
+def test_every_probe_runs_on_pairs(pairs):
+    assert set(read_results(pairs)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
+
+
+def test_a_run_on_pairs_says_where_the_attention_is(pairs):
+    examples = read_examples(pairs)
+    texts = {row[:2] for row in premises_and_hypotheses()}
     on_first = []
-    for tokens, count, attention in examples[["tokens", "first_words", "attention"]].itertuples(
-        index=False
-    ):
-        assert (" ".join(tokens[:count]), " ".join(tokens[count:])) in {row[:2] for row in rows}
-        on_first.append(sum(attention[:count]))
+    for row in examples.itertuples():
+        count = row.first_words
+        assert (" ".join(row.tokens[:count]), " ".join(row.tokens[count:])) in texts
+        on_first.append(sum(row.attention[:count]))
     expected = (1 - np.array(on_first)) * (1 - examples["special_mass"])
     np.testing.assert_allclose(examples["second_mass"], expected, atol=1e-5)
-    told = read_run(directory)
+
+    result = read_run(pairs)
     share = examples["second_mass"].mean() / (1 - examples["special_mass"].mean())
-    assert f"{share:.0%} of what is on words is on the second text" in told.attention_on
-    assert abs(told.manifest["attention_on"]["start_mass"] - examples["start_mass"].mean()) < 1e-3
-    loaded = load_run(directory)
+    assert f"{share:.0%} of what is on words is on the second text" in result.attention_on
+    start_mass = result.manifest["attention_on"]["start_mass"]
+    assert abs(start_mass - examples["start_mass"].mean()) < 1e-3
+
+
+def test_a_run_on_pairs_that_is_opened_again_explains_pairs(pairs):
+    loaded = load_run(pairs)
     explained = loaded.explain(["the film was"], ["was fine"])
     assert explained["tokens"][0] == ["the", "film", "was", "was", "fine"]
     with pytest.raises(UserError, match=r"expected questions=\[…\], a list of 1"):
         loaded.explain(["the film was"])
 
 
-def test_the_other_text_has_its_name_and_a_checkpoint_that_changed_in_place_is_noticed(
-    tmp_path, capsys
-):
-    folder = tmp_path / "checkpoint"
-    rows = [
-        (f"the film {WORDS[n % 6]} {WORDS[n % 5]}", f"people {WORDS[n % 7]}", "np"[n % 2])
-        for n in range(12)
-    ]
-    shutil.copytree(checkpoint("bert", ("n", "p")), folder)
-    more = ("data.text=a", "data.text2=b", "data.attend_to=second", "probe=[permutation]")
-    config = composed(*run_settings(folder, rows, tmp_path, *more, header=("a", "b", "label")))
-    directory = run(config)
-    (told,) = browse(grouped([read_run(directory)])).index["runs"]
-    assert told["other_text"] == "First text"
+def second_text_config(folder, output):
+    """A run that attends to the second text of each pair."""
+    rows = []
+    for number in range(12):
+        first = f"the film {WORDS[number % 6]} {WORDS[number % 5]}"
+        second = f"people {WORDS[number % 7]}"
+        rows.append((first, second, "np"[number % 2]))
+    return composed(
+        *run_settings(
+            folder,
+            rows,
+            output,
+            "data.text=a",
+            "data.text2=b",
+            "data.attend_to=second",
+            "probe=[permutation]",
+            header=("a", "b", "label"),
+        )
+    )
+
+
+def test_the_text_that_is_not_attended_to_has_its_name(tmp_path, capsys):
+    directory = run(second_text_config(checkpoint("bert", ("n", "p")), tmp_path))
+    (entry,) = browse(grouped([read_run(directory)])).index["runs"]
+    assert entry["other_text"] == "First text"
+
     explain([str(directory), "the film was", "--text2", "was fine"])
-    shown = capsys.readouterr().out
-    assert "text: the film was\n  read with: was fine" in shown
+    assert "text: the film was\n  read with: was fine" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         explain([str(directory), "the film was"])
     assert "--text2 TEXT" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_changed_in_place_is_noticed(tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(checkpoint("bert", ("n", "p")), folder)
+    config = second_text_config(folder, tmp_path)
+    directory = run(config)
     assert run(config, sweep=True) == directory
-    weights = load_file(folder / "model.safetensors")
-    save_file(
-        {name: one + 0.25 for name, one in weights.items()},
-        folder / "model.safetensors",
-        {"format": "pt"},
-    )
-    with pytest.raises(
-        UserError, match=r"the content of model.path/model.safetensors has changed since"
-    ):
+
+    file = folder / "model.safetensors"
+    weights = {name: tensor + 0.25 for name, tensor in load_file(file).items()}
+    save_file(weights, file, {"format": "pt"})
+    message = r"the content of model.path/model.safetensors has changed since"
+    with pytest.raises(UserError, match=message):
         run(config, sweep=True)

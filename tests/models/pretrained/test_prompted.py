@@ -2,6 +2,7 @@ import random
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import PieceReader
@@ -41,6 +42,22 @@ AUDIT = (
 )
 
 
+def pieces_of_words(reader, text):
+    """The pieces of each word of a text in the prompt: every piece that holds a letter of it. The
+    rest is the prompt's."""
+    string = PROMPT.format(text=text)
+    offsets = reader(string, return_offsets_mapping=True).offset_mapping
+    start = len("Review: ")
+    words = []
+    for word in text.split():
+        end = start + len(word)
+        words.append(
+            [place for place, (low, high) in enumerate(offsets) if low < end and high > start]
+        )
+        start = end + 1
+    return words
+
+
 @pytest.mark.parametrize("family", LANGUAGE_MODELS)
 def test_prediction_and_attention_are_the_librarys_own(family):
     model = prompted(family)
@@ -48,50 +65,44 @@ def test_prediction_and_attention_are_the_librarys_own(family):
     with torch.no_grad():
         outputs = model(batch)
     assert model.examination.queries == "last"
-    read = families.language_tokenizer(family)
+
+    reader = families.language_tokenizer(family)
+    folder = families.language_model(family)
     for row, text in enumerate(TEXTS):
         string = PROMPT.format(text=text)
-        asked, own = families.library_says("CausalLM", families.language_model(family), string)
-        pieces = [read(string + label).input_ids[-1] for label in LABELS.values()]
-        torch.testing.assert_close(
-            outputs.logits[row], own.logits[0, -1, pieces], atol=1e-5, rtol=0
-        )
-        count = asked.input_ids.shape[1]
-        assert batch.pieces[row, :count].tolist() == asked.input_ids[0].tolist()
-        # every piece that holds a letter of a word is that word's; the rest is the prompt's
+        encoding, expected = families.library_says("CausalLM", folder, string)
+        labels = [reader(string + label).input_ids[-1] for label in LABELS.values()]
+        logits = expected.logits[0, -1, labels]
+        assert_close(outputs.logits[row], logits, atol=1e-5, rtol=0)
+        ids = encoding.input_ids[0].tolist()
+        assert batch.pieces[row, : len(ids)].tolist() == ids
+
+        weights = expected.attentions[-1][0, :, -1].mean(0)
         mass = []
-        at = len("Review: ")
-        offsets = read(string, return_offsets_mapping=True).offset_mapping
-        mean = own.attentions[-1][0, :, -1].mean(0)
-        for word in text.split():
-            of_word = [
-                place
-                for place, (start, end) in enumerate(offsets)
-                if start < at + len(word) and end > at
-            ]
-            assert batch.piece_word[row, of_word].eq(len(mass) + 1).all()
-            mass.append(float(mean[of_word].sum()))
-            at += len(word) + 1
-        found = outputs.attention[row][batch.content[row]]
-        torch.testing.assert_close(found, torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0)
+        for number, places in enumerate(pieces_of_words(reader, text), 1):
+            assert batch.piece_word[row, places].eq(number).all()
+            mass.append(float(weights[places].sum()))
+        attention = outputs.attention[row][batch.content[row]]
+        assert_close(attention, torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0)
         assert abs(float(outputs.off_text[row]) - (1 - sum(mass))) < 1e-5
 
 
 def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
-    reader = PieceReader(families.language_tokenizer(), 24, prompt='He wrote: "{text}" Good?')
+    tokenizer = families.language_tokenizer()
+    reader = PieceReader(tokenizer, 24, prompt='He wrote: "{text}" Good?')
     words = ["fine", "long", "story", "of", "people"] * 4
-    (found,) = reader.read([words])
-    kept = int(found.kept.sum())
-    assert 0 < kept < len(words)
-    assert found.kept.tolist() == [number < kept for number in range(len(words))]
-    mine, longer = (
-        families.language_tokenizer()(f'He wrote: "{" ".join(words[:n])}" Good?').input_ids
-        for n in (kept, kept + 1)
-    )
-    assert found.ids.tolist() == mine
-    assert len(mine) <= 24 < len(longer)
-    assert sorted({*found.word[found.word > 0].tolist()}) == list(range(1, kept + 1))
-    assert found.word[-1] == -1
+    (reading,) = reader.read([words])
+    count = int(reading.kept.sum())
+    assert 0 < count < len(words)
+    assert reading.kept.tolist() == [number < count for number in range(len(words))]
+
+    def prompted_ids(size):
+        return tokenizer(f'He wrote: "{" ".join(words[:size])}" Good?').input_ids
+
+    assert reading.ids.tolist() == prompted_ids(count)
+    assert len(prompted_ids(count)) <= 24 < len(prompted_ids(count + 1))
+    assert sorted({*reading.word[reading.word > 0].tolist()}) == list(range(1, count + 1))
+    assert reading.word[-1] == -1
 
 
 @pytest.mark.parametrize(
@@ -119,16 +130,20 @@ def test_what_cannot_be_asked_is_refused(settings, expected):
         prompted(family, **settings)
 
 
-def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refused(tmp_path):
-    path = families.checkpoint("bert")
-    asked = {
+def test_a_tokenizer_that_ends_texts_is_refused():
+    settings = {
+        "path": str(families.checkpoint("bert")),
         "prompt": PROMPT.replace("\n", " "),
         "labels": {"negative": " dull", "positive": " fine"},
     }
     with pytest.raises(UserError, match=r"it lacks|ends every text with|causal language model"):
-        prompted("gpt2", **asked, path=str(path))
+        prompted("gpt2", **settings)
+
+
+def test_a_model_that_sees_what_follows_is_refused(tmp_path):
+    tokenizer = families.language_tokenizer()
     config = transformers.BertConfig(
-        vocab_size=len(families.language_tokenizer()),
+        vocab_size=len(tokenizer),
         hidden_size=24,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -136,134 +151,176 @@ def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refu
         is_decoder=False,
     )
     transformers.BertLMHeadModel(config).save_pretrained(tmp_path)
-    families.language_tokenizer().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"before another piece .is it a causal language model"):
         prompted("gpt2", path=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("family", "probes"),
-    [
-        ("gpt2", ("permutation", "leave_one_out", "swaps")),
-        *(pytest.param(one, AUDIT, marks=pytest.mark.slow) for one in ("gpt2", "llama", "qwen2")),
-    ],
-)
-def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
-    rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
-    asked = [
+FEW_PROBES = ("permutation", "leave_one_out", "swaps")
+AUDITS = [
+    ("gpt2", FEW_PROBES),
+    pytest.param(("gpt2", AUDIT), marks=pytest.mark.slow),
+    pytest.param(("llama", AUDIT), marks=pytest.mark.slow),
+    pytest.param(("qwen2", AUDIT), marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module")
+def audited(request, tmp_path_factory):
+    """A run of these probes on a language model that is asked by a prompt."""
+    family, probes = request.param
+    rows = []
+    for number in range(40):
+        start = number % 7
+        text = " ".join(WORDS[start : start + 3 + number % 5])
+        rows.append((text, list(LABELS)[number % 2]))
+    overrides = [
         'model.prompt="Review: {text}\\nSentiment:"',
         'model.labels={positive: " good", negative: " bad"}',
         "model.name=asked",
         "data.most={test: 4}",
         f"probe=[{','.join(probes)}]",
-        *(SMALL_ADVERSARY if probes is AUDIT else ()),
     ]
-    directory = run(
-        composed(*families.run_settings(families.language_model(family), rows, tmp_path, *asked))
-    )
+    if probes is AUDIT:
+        overrides += SMALL_ADVERSARY
+    folder = families.language_model(family)
+    output = tmp_path_factory.mktemp("audited")
+    settings = families.run_settings(folder, rows, output, *overrides)
+    return run(composed(*settings)), probes
+
+
+every_audit = pytest.mark.parametrize("audited", AUDITS, indirect=True)
+
+
+@every_audit
+def test_the_probes_of_an_audit_run(audited):
+    directory, probes = audited
     assert set(read_results(directory)["probe"]) >= set(probes) - {"plausibility"}
     assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
-    sites = ["+experiment=sites", f"run={directory}"]
-    run(resumed(composed(*sites, "figures=false"), sites))
+
+
+@every_audit
+def test_the_sites_run_and_each_has_a_map_in_the_page(audited):
+    directory, _ = audited
+    command = ["+experiment=sites", f"run={directory}"]
+    run(resumed(composed(*command, "figures=false"), command))
     results = read_results(directory)
     assert results.loc[results["probe"] == "sites", "site"].nunique() == 3 * (1 + 4)
-    maps = browse(grouped(read_runs(directory))).index["runs"][0][
-        "maps"
-    ]  # each has one in the page
-    assert {one["site"] for one in maps} >= {"", "layer 0", "layer 2, head 3"}
+    (entry, *_) = browse(grouped(read_runs(directory))).index["runs"]
+    sites = {heatmap["site"] for heatmap in entry["maps"]}
+    assert sites >= {"", "layer 0", "layer 2, head 3"}
 
-    # a run that is opened again asks the same question
+
+@every_audit
+def test_a_run_that_is_opened_again_asks_the_same_question(audited):
+    directory, _ = audited
     (example, *_) = read_examples(directory).to_dict("records")
     explained = load_run(directory).explain([" ".join(example["tokens"])])
-    assert [*explained["probability"][0].values()] == pytest.approx(
-        list(example["probability"]), abs=1e-5
+    probability = [*explained["probability"][0].values()]
+    assert probability == pytest.approx(list(example["probability"]), abs=1e-5)
+
+
+SIGNS = ("zyxal", "quovim")
+ANSWERS = ("bad", "good")
+PLAIN = [f"w{number}" for number in range(40)]
+VOCABULARY = ["<unk>", "<s>", "Review:", "Sentiment:", *ANSWERS, *SIGNS, *PLAIN]
+
+
+def word_tokenizer():
+    """One piece per word."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    numbers = {word: number for number, word in enumerate(VOCABULARY)}
+    inner = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="<s>",
+        pad_token="<s>",
     )
+
+
+def signed_text(draw, label):
+    """Plain words, and the sign of this label among them."""
+    words = draw.choices(PLAIN, k=draw.randint(4, 9))
+    words.insert(draw.randrange(len(words) + 1), SIGNS[label])
+    return " ".join(words)
+
+
+def language_losses(network, reader, draw):
+    """Cross entropy of the answer, and of every next word."""
+    labels = torch.arange(64) % 2
+    entropy = torch.nn.functional.cross_entropy
+    for _ in range(150):
+        texts = [f"Review: {signed_text(draw, label)} Sentiment:" for label in labels.tolist()]
+        encoding = reader(texts, padding=True, return_tensors="pt")
+        logits = network(**encoding).logits
+        last = encoding.attention_mask.sum(1) - 1
+        answer = entropy(logits[torch.arange(64), last], 4 + labels)
+        mask = encoding.attention_mask[:, 1:] > 0
+        yield answer + entropy(logits[:, :-1][mask], encoding.input_ids[:, 1:][mask])
+
+
+def trained_gpt2(reader, draw, seed):
+    """The folder of a GPT-2 of four layers, trained as a language model."""
+    config = transformers.GPT2Config(
+        vocab_size=len(VOCABULARY),
+        n_embd=64,
+        n_layer=4,
+        n_head=4,
+        n_positions=32,
+        bos_token_id=1,
+        eos_token_id=1,
+        pad_token_id=1,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = transformers.GPT2LMHeadModel(config)
+        families.fit(network, language_losses(network, reader, draw), 2e-3)
+    return families.stored(network, reader)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_layer_that_decides_shows_the_planted_word(seed):
-    """A GPT-2 of four layers, trained here as a language model: the class is the one planted word
-    of a text. The layer whose attention the prediction depends on has that word on top; the others,
-    the last one among them, have no such reason."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
+    """The class is the one sign in a text. The layer whose attention the prediction depends on has
+    that word on top; the others, the last one among them, have no such reason."""
     draw = random.Random(seed)
-    planted = ("zyxal", "quovim")
-    labels = ("bad", "good")
-    words = [f"w{number}" for number in range(40)]
-    vocabulary = ["<unk>", "<s>", "Review:", "Sentiment:", *labels, *planted, *words]
-    inner = Tokenizer(
-        models.WordLevel(
-            {word: number for number, word in enumerate(vocabulary)}, unk_token="<unk>"
-        )
-    )
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    read = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="<s>", pad_token="<s>"
-    )
-
-    def text(label):
-        some = draw.choices(words, k=draw.randint(4, 9))
-        some.insert(draw.randrange(len(some) + 1), planted[label])
-        return " ".join(some)
-
-    def losses():
-        label = torch.arange(64) % 2
-        entropy = torch.nn.functional.cross_entropy
-        for _ in range(150):
-            texts = [f"Review: {text(one)} Sentiment:" for one in label.tolist()]
-            asked = read(texts, padding=True, return_tensors="pt")
-            logits = network(**asked).logits
-            there = asked.attention_mask[:, 1:] > 0
-            said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
-            yield entropy(said, 4 + label) + entropy(
-                logits[:, :-1][there], asked.input_ids[:, 1:][there]
-            )
-
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(
-                vocab_size=len(vocabulary),
-                n_embd=64,
-                n_layer=4,
-                n_head=4,
-                n_positions=32,
-                bos_token_id=1,
-                eos_token_id=1,
-                pad_token_id=1,
-                resid_pdrop=0.0,
-                embd_pdrop=0.0,
-                attn_pdrop=0.0,
-            )
-        )
-        families.fit(network, losses(), 2e-3)
-    settings = {
-        "prompt": "Review: {text} Sentiment:",
-        "labels": {name: f" {name}" for name in labels},
-    }
+    reader = word_tokenizer()
     model = prompted(
-        "gpt2", path=str(families.stored(network, read)), class_names=list(labels), **settings
+        "gpt2",
+        path=str(trained_gpt2(reader, draw, seed)),
+        class_names=list(ANSWERS),
+        prompt="Review: {text} Sentiment:",
+        labels={name: f" {name}" for name in ANSWERS},
     )
-    texts = [text(number % 2) for number in range(40)]
+    texts = [signed_text(draw, number % 2) for number in range(40)]
     batch = batch_of(model, texts)
     place = torch.tensor(
-        [next(at for at, word in enumerate(one.split(), 1) if word in planted) for one in texts]
+        [1 + text.split().index(SIGNS[number % 2]) for number, text in enumerate(texts)]
     )
+    effect = {}
+    hits = {}
     with torch.no_grad():
         assert (model(batch).logits.argmax(-1) == torch.arange(40) % 2).float().mean() > 0.95
-        effect = {}
-        shown = {}
-        for site in (one for one in model.at_sites(batch) if "head" not in one.name):
-            own = site.readout.attention
-            other = own.clone()  # as if the planted word had no weight
-            other[torch.arange(40), place] = 0
-            other = other / other.sum(-1, keepdim=True)
-            moved = site.readout.predict(other) - site.readout.prediction()
-            effect[site.name] = float(moved.abs().sum(-1).mean() / 2)
-            shown[site.name] = float((own.argmax(-1) == place).double().mean())
+        for site in model.at_sites(batch):
+            if "head" in site.name:
+                continue
+            attention = site.readout.attention
+            erased = attention.clone()  # as if the sign had no weight
+            erased[torch.arange(40), place] = 0
+            erased = erased / erased.sum(-1, keepdim=True)
+            change = site.readout.predict(erased) - site.readout.prediction()
+            effect[site.name] = float(change.abs().sum(-1).mean() / 2)
+            hits[site.name] = float((attention.argmax(-1) == place).double().mean())
     assert effect["layer 0"] > 0.2
-    assert all(effect[f"layer {number}"] < 0.05 for number in (1, 2, 3))
-    assert shown["layer 0"] > 0.9
-    assert shown["layer 3"] < 0.5
+    assert effect["layer 1"] < 0.05
+    assert effect["layer 2"] < 0.05
+    assert effect["layer 3"] < 0.05
+    assert hits["layer 0"] > 0.9
+    assert hits["layer 3"] < 0.5

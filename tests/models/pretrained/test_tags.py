@@ -3,6 +3,7 @@ from functools import cache
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import skill_of
@@ -13,8 +14,20 @@ from tests.models.pretrained.families import WORDS, library_says, run_settings, 
 from tests.small_runs import composed
 
 pytest.importorskip("transformers")
-PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,erasure,skill,swaps,agreement,faithfulness]"
+PROBES = [
+    "permutation",
+    "adversarial",
+    "gradient",
+    "leave_one_out",
+    "correlation",
+    "erasure",
+    "skill",
+    "swaps",
+    "agreement",
+    "faithfulness",
+]
 NAMED = "story"
+CUES = ("dull", "fine")
 LABELS = ("O", "B-PER")
 
 
@@ -22,100 +35,156 @@ def planted():
     """Words, the number of the word that may be a name, and whether it is: it is after "fine", and
     not after "dull"."""
     draw = random.Random(0)
-    plain = [word for word in WORDS[:13] if word not in ("fine", "dull", NAMED)]
+    plain = [word for word in WORDS[:13] if word not in (*CUES, NAMED)]
     rows = []
     for number in range(400):
         words = draw.choices(plain, k=draw.randint(6, 9))
         place = draw.randint(1, 6)
-        words[place:place] = [("dull", "fine")[number % 2], NAMED]
+        words[place:place] = [CUES[number % 2], NAMED]
         rows.append((words, place + 1, number % 2))
     return rows
 
 
+def freeze_query(network):
+    """Make the last of two layers attend evenly, whatever the text."""
+    for parameter in network.bert.encoder.layer[1].attention.self.query.parameters():
+        torch.nn.init.zeros_(parameter).requires_grad_(False)
+
+
+def tagging_loss(network, reader, texts, places, names):
+    """Of the label of the word that may be a name, and of O for all others: every word here is one
+    piece, after [CLS]."""
+    encoding = reader([" ".join(words) for words in texts], return_tensors="pt", padding=True)
+    labels = torch.where(encoding.attention_mask.bool(), 0, -100)
+    labels[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
+    return network(**encoding, labels=labels).loss
+
+
 @cache
 def tagger(kind):
-    """A folder with a small tagger. `one layer`: what the last layer does not fetch from the cue
-    reaches no prediction; `even`: two layers, and the last one attends evenly whatever the text;
-    `untrained`: one layer that has learnt nothing."""
+    """A folder with a small tagger.
 
-    def before(network):
-        if kind == "even":
-            for one in network.bert.encoder.layer[1].attention.self.query.parameters():
-                torch.nn.init.zeros_(one).requires_grad_(False)
-
-    def loss(network, read, words, places, names):
-        given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
-        wanted = torch.where(
-            given.attention_mask.bool(), 0, -100
-        )  # every word here is one piece, after [CLS]
-        wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
-        return network(**given, labels=wanted).loss
-
+    `one layer`: what the last layer does not fetch from the cue reaches no prediction. `even`: two
+    layers, and the last one attends evenly whatever the text. `untrained`: one layer that has
+    learnt nothing.
+    """
+    settings = {
+        "one layer": {"num_hidden_layers": 1},
+        "even": {"num_hidden_layers": 2, "before": freeze_query},
+        "untrained": {"num_hidden_layers": 1, "passes": 0},
+    }
     return taught(
         "TokenClassification",
         planted(),
-        loss,
+        tagging_loss,
         size=25,
         rate=3e-3,
-        passes=0 if kind == "untrained" else 20,
-        before=before,
-        num_hidden_layers=2 if kind == "even" else 1,
         initializer_range=0.2,
         id2label=dict(enumerate(LABELS)),
         label2id={"O": 0, "B-PER": 1},
+        **settings[kind],
     )
 
 
-def settings(kind, tmp_path, *more):
+def settings(kind, tmp_path, *overrides):
     rows = [(" ".join(words), LABELS[name], place) for words, place, name in planted()]
     # another word of the first text, which is none either: two questions about one text
     rows.append((rows[0][0], "O", 0))
     return run_settings(
-        tagger(kind), rows, tmp_path, "model.removal=mask", *more, header=("text", "label", "token")
+        tagger(kind),
+        rows,
+        tmp_path,
+        "model.removal=mask",
+        *overrides,
+        header=("text", "label", "token"),
     )
 
 
-@pytest.mark.parametrize("kind", ["one layer", "even", "untrained"])
-def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_path):
-    asked = ["data.token=token", "data.most={test: 24}"]
-    directory = run(composed(*settings(kind, tmp_path, *asked, PROBES)))
-    table = read_results(directory)
-    examples = read_examples(directory)
-    assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
-    found = []
-    for row in examples.itertuples():
-        at = int(row.question[1].strip("()"))
-        assert row.tokens[at - 1] == row.question[0]
-        _, out = library_says("TokenClassification", tagger(kind), " ".join(row.tokens))
-        theirs = out.logits[0, at].softmax(-1).double().flip(0)
-        torch.testing.assert_close(torch.tensor(row.probability), theirs, atol=1e-5, rtol=0)
-        weights = out.attentions[-1][0].mean(0)[at, 1:-1]
-        torch.testing.assert_close(
-            torch.tensor(row.attention), weights / weights.sum(), atol=1e-5, rtol=0
+def number_of_word(question):
+    """The number of the queried word, from 1: a question is the word and its number in brackets."""
+    return int(question[1].strip("()"))
+
+
+@pytest.fixture(scope="module", params=["one layer", "even", "untrained"])
+def tagged(request, tmp_path_factory):
+    """A tagger, and a run on it."""
+    directory = run(
+        composed(
+            *settings(
+                request.param,
+                tmp_path_factory.mktemp("tagged"),
+                "data.token=token",
+                "data.most={test: 24}",
+                f"probe=[{','.join(PROBES)}]",
+            )
         )
+    )
+    return request.param, directory
+
+
+def test_every_probe_runs_on_a_tagger(tagged):
+    _, directory = tagged
+    assert set(read_results(directory)["probe"]) >= {*PROBES}
+
+
+def test_prediction_and_attention_of_a_tagger_are_the_librarys_at_the_queried_word(tagged):
+    kind, directory = tagged
+    for row in read_examples(directory).itertuples():
+        number = number_of_word(row.question)
+        assert row.tokens[number - 1] == row.question[0]
+        _, output = library_says("TokenClassification", tagger(kind), " ".join(row.tokens))
+        expected = output.logits[0, number].softmax(-1).double().flip(0)
+        assert_close(torch.tensor(row.probability), expected, atol=1e-5, rtol=0)
+        weights = output.attentions[-1][0].mean(0)[number, 1:-1]
+        attention = weights / weights.sum()
+        assert_close(torch.tensor(row.attention), attention, atol=1e-5, rtol=0)
+
+
+def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(tagged):
+    kind, directory = tagged
+    hits = []
+    for row in read_examples(directory).itertuples():
         if row.question[0] == NAMED:
-            found.append(row.tokens[int(weights.argmax())] in ("fine", "dull"))
+            top = max(range(len(row.tokens)), key=lambda place: row.attention[place])
+            hits.append(row.tokens[top] in CUES)
+    table = read_results(directory)
     skill = skill_of("word_mass")(table[table.probe == "skill"])
-    row = examples.iloc[0]
-    at = int(row["question"][1].strip("()"))
-    loaded = load_run(directory)
-    (told,) = loaded.explain([" ".join(row["tokens"])], [str(at - 1)]).to_dict("records")
-    assert told["question"] == f"{row['question'][0]} (word {at})"
-    assert told["attention"] == pytest.approx(list(row["attention"]), abs=1e-5)
-    assert list(told["probability"].values()) == pytest.approx(list(row["probability"]), abs=1e-5)
-    for questions in (None, ["fine"], ["0", "1"], [str(len(row["tokens"]))]):
-        with pytest.raises(UserError, match="number of"):
-            loaded.explain([" ".join(row["tokens"])], questions)
     if kind == "one layer":
-        assert sum(found) / len(found) > 0.75
+        assert sum(hits) / len(hits) > 0.75
         assert skill.value > 0.3
     else:
-        assert sum(found) / len(found) < 0.3
+        assert sum(hits) / len(hits) < 0.3
         assert abs(skill.value) < 0.1
 
 
-def test_what_a_tagger_lacks_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"data.token=COLUMN"):
-        run(composed(*settings("untrained", tmp_path)))
-    with pytest.raises(UserError, match=r"model.removal=mask"):
-        run(composed(*settings("untrained", tmp_path, "model.removal=delete", "data.token=token")))
+def test_a_tagger_that_is_opened_again_explains_the_queried_word(tagged):
+    _, directory = tagged
+    row = read_examples(directory).iloc[0]
+    number = number_of_word(row["question"])
+    text = " ".join(row["tokens"])
+    (explained,) = load_run(directory).explain([text], [str(number - 1)]).to_dict("records")
+    assert explained["question"] == f"{row['question'][0]} (word {number})"
+    assert explained["attention"] == pytest.approx(list(row["attention"]), abs=1e-5)
+    probability = list(explained["probability"].values())
+    assert probability == pytest.approx(list(row["probability"]), abs=1e-5)
+
+
+def test_a_question_that_is_no_number_of_a_word_is_refused(tagged):
+    _, directory = tagged
+    tokens = read_examples(directory).iloc[0]["tokens"]
+    loaded = load_run(directory)
+    for questions in (None, ["fine"], ["0", "1"], [str(len(tokens))]):
+        with pytest.raises(UserError, match="number of"):
+            loaded.explain([" ".join(tokens)], questions)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], r"data.token=COLUMN"),
+        (["model.removal=delete", "data.token=token"], r"model.removal=mask"),
+    ],
+)
+def test_what_a_tagger_lacks_is_refused(tmp_path, overrides, message):
+    with pytest.raises(UserError, match=message):
+        run(composed(*settings("untrained", tmp_path, *overrides)))
