@@ -307,9 +307,8 @@ class PretrainedClassifier(TrainedModel):
                 self._try_short_way(batch, examination)
         finally:
             self.train(training)
-        self.is_summed = (
-            self.tail is not None
-        )  # the short way knows the values and all that follows
+        # the short way knows the attended values, and all that follows them
+        self.is_summed = self.tail is not None
         self.facts = self._facts(examination)
 
     def _check_that_it_runs(self, batch: Batch) -> None:

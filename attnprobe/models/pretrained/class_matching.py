@@ -1,0 +1,175 @@
+"""Which output of a checkpoint is which class of the data."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import listed
+
+
+class Matching(NamedTuple):
+    """Which output of a network is which class.
+
+    Attributes:
+        order: an output per class; empty: the classes are new to the network.
+        classes: the data's, then those that the network knows besides.
+        sentence: how they were matched.
+    """
+
+    order: list[int]
+    classes: list[str]
+    sentence: str = ""
+
+
+OTHER_HEADS = (
+    "MaskedLM",
+    "PreTraining",
+    "CausalLM",
+    "Model",
+    "ConditionalGeneration",
+    "QuestionAnswering",
+    "MultipleChoice",
+)
+"""What an architecture's name ends in that is no classifier of texts."""
+
+
+def refuse_head(path: str, settings: Any, task: Task) -> None:
+    """Refuse a checkpoint that is taken as it is and predicts no classes of texts, or predicts them
+    in another way than the data have them."""
+    expected = (
+        "expected a classifier of texts (…ForSequenceClassification); training=finetune gives it a "
+        "head and trains it"
+    )
+    for name in settings.architectures or []:
+        if name.endswith(OTHER_HEADS):
+            remedy = expected
+            if name.endswith(("CausalLM", "LMHeadModel")):
+                remedy += ", or ask it with model.prompt and model.labels"
+            raise UserError(f"model.path={path}: it is a {name}: {remedy}")
+    if settings.num_labels == 1:
+        raise UserError(
+            f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: "
+            f"{expected}; or give the score from which on a text is of the second class, with "
+            f"model.threshold"
+        )
+
+    mismatch = ""
+    if task is Task.MULTI_LABEL and settings.problem_type == "single_label_classification":
+        mismatch = (
+            "it gives a text one label, and the data have any number of labels: read them with "
+            "data.multi_label=false"
+        )
+    elif task is not Task.MULTI_LABEL and settings.problem_type == "multi_label_classification":
+        mismatch = (
+            "it gives a text any number of labels, and the data have one label: read them with "
+            "data.multi_label=true"
+        )
+    if mismatch:
+        raise UserError(
+            f"model.path={path}: problem_type={settings.problem_type}: {mismatch}, or train it "
+            f"anew with training=finetune"
+        )
+
+
+def match_classes(
+    path: str,
+    settings: Any,
+    classes: Sequence[str],
+    *,
+    trains: bool,
+    in_order: bool,
+) -> Matching:
+    """Find which output of a checkpoint is each of the classes.
+
+    Args:
+        path: the checkpoint, for messages.
+        settings: its configuration.
+        classes: the data's classes.
+        trains: it will be trained. On classes that are not exactly its own it gets a new head.
+        in_order: the data's classes are in the order of a checkpoint that has no names for its own.
+
+    Returns:
+        The first of `_ways_to_match` that finds every class; an empty order for a new head.
+
+    Raises:
+        UserError: a class is not found, and the checkpoint is not trained.
+    """
+    labels = {int(number): str(label) for number, label in settings.id2label.items()}
+    for way, names in _ways_to_match(labels, classes, in_order).items():
+        places = {_plain(name): place for place, name in names.items()}
+        prefix = "label" if way == "number" else ""
+        outputs = [places.get(_plain(name).removeprefix(prefix)) for name in classes]
+        order = [place for place in outputs if place is not None]
+
+        all_found = len(set(order)) == len(classes)
+        may_have_more = not trains and way != "order"
+        if all_found and (len(order) == len(labels) or may_have_more):
+            rest = [place for place in labels if place not in order]
+            return Matching(
+                order=[*order, *rest],
+                classes=[*classes, *(names[place] for place in rest)],
+                sentence=_matching_sentence(way, classes, order, labels),
+            )
+
+    if trains:
+        return Matching([], list(classes))
+    remedy = "data.labels='{value in the data: label of the checkpoint, …}'"
+    if all(_plain(label).startswith("label") for label in labels.values()):
+        remedy = (
+            f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(labels)} "
+            f"of them"
+        )
+    raise UserError(
+        f"model.path={path}: its labels are {', '.join(labels.values())}, those of the data "
+        f"{', '.join(classes)}. Say which is which with {remedy}, or train it on them with "
+        f"training=finetune"
+    )
+
+
+def _plain(name: object) -> str:
+    """A class's name without regard to case, spaces, - and _."""
+    return re.sub("[ _-]", "", str(name).casefold())
+
+
+def _ways_to_match(
+    labels: Mapping[int, str],
+    classes: Sequence[str],
+    in_order: bool,
+) -> dict[str, dict[int, str]]:
+    """What each output of a checkpoint may be called by the data, from the surest way down.
+
+    `name`: its label. `number`: the one number in its label (LABEL_2 and "3 stars" are 2 and 3), or
+    its place where no label has a number. `order`: the data's class at its place, on request and
+    where the checkpoint has numbers for names.
+    """
+    ways = {"name": dict(labels)}
+
+    numbers = {place: re.findall(r"\d+", label) for place, label in labels.items()}
+    if not any(numbers.values()):
+        ways["number"] = {place: str(place) for place in labels}
+    elif all(len(digits) == 1 for digits in numbers.values()):
+        ways["number"] = {place: str(int(digits[0])) for place, digits in numbers.items()}
+
+    is_unnamed = all(
+        _plain(label).removeprefix("label") == str(place) for place, label in labels.items()
+    )
+    if in_order and is_unnamed:
+        ways["order"] = dict(zip(labels, classes, strict=False))
+    return ways
+
+
+def _matching_sentence(
+    way: str,
+    classes: Sequence[str],
+    order: Sequence[int],
+    labels: Mapping[int, str],
+) -> str:
+    """Say how the classes were matched, and which of the checkpoint's the data do not have."""
+    pairs = []
+    for name, place in zip(classes, order, strict=True):
+        pairs.append(name if name == labels[place] else f"{name} is {labels[place]}")
+    absent = [label for place, label in labels.items() if place not in order]
+    remark = f"; no row is {listed(absent)}" if absent else ""
+    return f"the labels are the checkpoint's by {way}: {listed(pairs)}{remark}"
