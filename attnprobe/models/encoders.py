@@ -136,7 +136,7 @@ class LSTMEncoder(RecurrentEncoder):
         word_of_token: Int[Tensor, "batch tokens"],
         scale: Float[Tensor, "batch tokens"],
         batch: Batch,
-    ) -> tuple[States, Tokens, None]:
+    ) -> tuple[States, Tokens, Float[Tensor, "batch tokens"] | None]:
         """As the base class has it, in less than half the time."""
         if type(self) is not LSTMEncoder:  # a subclass may read its texts in another way
             return super().scaled_states(words, word_of_token, scale, batch)

@@ -39,9 +39,10 @@ def scaled_bidirectional(
     biases = []
     recurrent_weights = []
     for network in (forwards, backwards):
-        products.append(words @ network.weight_ih_l0.detach().t())
-        biases.append((network.bias_ih_l0 + network.bias_hh_l0).detach())
-        recurrent_weights.append(network.weight_hh_l0.detach())
+        weights = {name: weight.detach() for name, weight in network.named_parameters()}
+        products.append(words @ weights["weight_ih_l0"].t())
+        biases.append(weights["bias_ih_l0"] + weights["bias_hh_l0"])
+        recurrent_weights.append(weights["weight_hh_l0"])
 
     # the second network reads in its own order, from its own half of the products
     scales = torch.stack([scale, scale.gather(1, order)])
