@@ -1,17 +1,23 @@
-"""A run's directory: the one place that knows the names of its files, and the checks that every
-reader makes.
+"""A run's directory: the names of its files, and the checks that every reader makes.
 
-.attnprobe            written first: this folder is a run's own; .attnprobe.new/: what is being
-                      added and not true yet (`attnprobe.results.writer`)
-config.yaml           everything that decides the numbers, resolved vocabulary.json       word → id
-pipeline.json         how text becomes tokens; the classes model.safetensors     the weights of the
-chosen epoch training.json         the training is finished; checksums of its files
-examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and attention
-as lists; tables and pages are about those of the test split, runs that learn from this one read
-them all playground.parquet    a few texts with what a page can compute predictions from; figures/:
-drawn from the tables alone tables/<probe>.parquet  long tables, one row = one number about one
-example (`attnprobe.results.directory`) manifest.json         written last; lists the tables, and
-the SHA-256 of every file. No manifest, not done."""
+Nothing else knows these names.
+
+    .attnprobe                written first: this folder is a run's own
+    .attnprobe.new/           what is being added and not true yet (`attnprobe.results.writer`)
+    config.yaml               everything that decides the numbers, resolved
+    vocabulary.json           word → id
+    pipeline.json             how text becomes tokens; the classes
+    model.safetensors         the weights of the chosen epoch
+    training.json             the training is finished; checksums of its files
+    examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and
+                              attention as lists; tables and pages are about those of the test
+                              split, runs that learn from this one read them all
+    tables/<probe>.parquet    long tables, one row = one number about one example
+    playground.parquet        a few texts with what a page can compute predictions from
+    figures/                  drawn from the tables alone
+    manifest.json             written last; lists the tables, and the SHA-256 of every file. No
+                              manifest, not done.
+"""
 
 import os
 import re
@@ -34,24 +40,24 @@ example."""
 
 IDENTITY = ("run_id", "experiment", "data", "model", "seed", "split", "probe")
 COLUMNS = (*IDENTITY, "metric", "example_id", "step", "value")
+CATEGORY = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
-    [
-        *[
-            pa.field(name, pa.dictionary(pa.int32(), pa.string()))
-            for name in ("run_id", "experiment", "data", "model")
-        ],
-        pa.field("seed", pa.int64()),
-        *[
-            pa.field(name, pa.dictionary(pa.int32(), pa.string()))
-            for name in ("split", "probe", "metric")
-        ],
-        pa.field("example_id", pa.int64()),
-        pa.field("step", pa.float64()),
-        pa.field("value", pa.float64()),
-    ]
+    {
+        "run_id": CATEGORY,
+        "experiment": CATEGORY,
+        "data": CATEGORY,
+        "model": CATEGORY,
+        "seed": pa.int64(),
+        "split": CATEGORY,
+        "probe": CATEGORY,
+        "metric": CATEGORY,
+        "example_id": pa.int64(),
+        "step": pa.float64(),
+        "value": pa.float64(),
+    }
 )
 SITE = "site"
-SITED = SCHEMA.append(pa.field(SITE, pa.dictionary(pa.int32(), pa.string())))
+SITED = SCHEMA.append(pa.field(SITE, CATEGORY))
 """With a last column that says which of a model's attentions a number is about
 (`attnprobe.models.base.Model.sites`): only tables of several sites are written with it, and where
 it is absent every number is about the model's own."""
@@ -88,8 +94,10 @@ NAMES = re.compile(
 def is_run_name(name: str) -> bool:
     """Whether a run may have a file of this name: no other is ever written or removed.
 
-    >>> is_run_name("tables/a.parquet"), is_run_name("../a"), is_run_name("thesis.docx"), is_run_name("tables/../a.parquet")
-    (True, False, False, False)
+    >>> is_run_name("tables/a.parquet"), is_run_name("tables/../a.parquet")
+    (True, False)
+    >>> is_run_name("../a"), is_run_name("thesis.docx")
+    (False, False)
     """
     return NAMES.fullmatch(name) is not None
 
@@ -118,8 +126,12 @@ examples_file = "examples/{}.parquet".format
 
 
 class RunDirectory:
-    """One run's directory. Whatever is read through it has been compared with the manifest;
-    `written` are the files that this process has prepared and that no list names yet."""
+    """One run's directory. Whatever is read through it has been compared with the manifest.
+
+    Attributes:
+        path: of the directory.
+        written: files that this process has prepared and that no list names yet.
+    """
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
@@ -149,24 +161,30 @@ class RunDirectory:
         return self.read_listing(MANIFEST) if self.is_finished else None
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a
-        run wrote it."""
+        """The manifest of a finished run.
+
+        Raises:
+            UserError: if there is no finished run.
+            DamagedRun: if the manifest is not as a run wrote it.
+        """
         content = self.read_manifest()
-        if content is None:
-            state = (
-                "holds no finished run (no manifest.json)"
-                if self.path.exists()
-                else "does not exist"
-            )
-            raise UserError(
-                f"{self.path} {state}: expected a run directory such as runs/testbed/lstm_additive-seed0-…; start one "
-                f"with `python -m attnprobe`, or give the command of one that was interrupted again"
-            )
-        return {"tables": {}} | content
+        if content is not None:
+            return {"tables": {}} | content
+        state = "does not exist"
+        if self.path.exists():
+            state = "holds no finished run (no manifest.json)"
+        raise UserError(
+            f"{self.path} {state}: expected a run directory such as "
+            f"runs/testbed/lstm_additive-seed0-…; start one with `python -m attnprobe`, or give "
+            f"the command of one that was interrupted again"
+        )
 
     def training(self) -> dict[str, Any]:
-        """What is known since the training finished (the chosen epoch, the curve, the data), after
-        comparing the files that the training wrote with their checksums; or a `DamagedRun`."""
+        """What is known since the training finished: the chosen epoch, the curve, the data.
+
+        Raises:
+            DamagedRun: if a file that the training wrote does not have its checksum.
+        """
         content = self.read_listing(TRAINED)
         for name, record in content["files"].items():
             if name != CONFIG:  # replaced by every command that adds to the run
@@ -188,8 +206,15 @@ class RunDirectory:
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Compare files with the manifest, by name (None: all that it lists), and return it; raises
-        as `manifest` does, and a `DamagedRun` of the first file missing, unlisted or changed."""
+        """Compare files with the manifest, and return it.
+
+        Args:
+            names: of the files; None: all that it lists.
+
+        Raises:
+            UserError: if there is no finished run.
+            DamagedRun: for the first file that is missing, unlisted or changed.
+        """
         manifest = self.manifest()
         for name in manifest["files"] if names is None else names:
             if name not in manifest["files"]:
@@ -198,36 +223,45 @@ class RunDirectory:
         return manifest
 
     def located(self, name: str, record: Record) -> Path:
-        """The path of a file as its record says, in its place or still where it was prepared; or a
-        `DamagedRun`."""
+        """The path of a file as its record says, in its place or still where it was prepared.
+
+        Raises:
+            DamagedRun: if it is missing, or is not as its record says.
+        """
         # whoever commits may have moved it between two looks
         for path in (self / name, self / f"{STAGING}{name}", self / name):
             try:
-                found = record_of(path)
+                current = record_of(path)
             except DamagedRun as error:
-                wrong = error
+                damage = error
                 continue
-            if found == record:
+            if current == record:
                 return path
-            sizes = f"it has {found['bytes']:,} bytes, the manifest says {record['bytes']:,}"
-            differs = found["bytes"] != record["bytes"]
-            wrong = damaged(
-                path, sizes if differs else "its SHA-256 is not the one in the manifest"
-            )
-        raise wrong
+            reason = "its SHA-256 is not the one in the manifest"
+            if current["bytes"] != record["bytes"]:
+                reason = f"it has {current['bytes']:,} bytes, the manifest says {record['bytes']:,}"
+            damage = damaged(path, reason)
+        raise damage
 
     def verify_tables(self, probes: Collection[str] | None = None) -> list[str]:
-        """As `verify`, of the tables of these probes (None: of all), whose names it returns, and of
-        the examples that probes were run on."""
+        """Compare tables, and the examples that probes were run on, with the manifest.
+
+        Args:
+            probes: whose tables; None: all.
+
+        Returns:
+            The names of the tables.
+
+        Raises:
+            UserError: as `verify`.
+        """
         tables = [table_file(name) for name in self.probes() if probes is None or name in probes]
-        self.verify(
-            [*tables, *(examples_file(split) for split in self.splits() if split not in UNTESTED)]
-        )
+        examples = [examples_file(split) for split in self.splits() if split not in UNTESTED]
+        self.verify([*tables, *examples])
         return tables
 
     def file(self, name: str) -> Path:
-        """The path of one file, after comparing it with the manifest, unless this process prepared
-        it."""
+        """The path of one file, compared with the manifest unless this process prepared it."""
         if name in self.written:
             return self / f"{STAGING}{name}"
         return self.located(name, self.verify([name])["files"][name])
@@ -239,9 +273,8 @@ class RunDirectory:
     def splits(self) -> list[str]:
         """The splits whose examples the manifest lists, or this process prepared."""
         listed = self.manifest()["files"] if self.is_finished or not self.written else {}
-        return [
-            Path(name).stem for name in (*self.written, *listed) if name.startswith("examples/")
-        ]
+        names = [*self.written, *listed]
+        return [Path(name).stem for name in names if name.startswith("examples/")]
 
     def examples(
         self,
@@ -249,22 +282,35 @@ class RunDirectory:
         columns: Sequence[str] | None = None,
         example_ids: Iterable[int] | None = None,
     ) -> pa.Table:
-        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only
-        some columns and rows. A `UserError` where the run has no such split, a `DamagedRun` where
-        its examples are not as they were written."""
-        if split not in self.splits():
+        """One row per example of a split, by `example_id`, which ascends from 0 or more.
+
+        Args:
+            split: its name.
+            columns: only these; None: all.
+            example_ids: only these rows; None: all.
+
+        Raises:
+            UserError: if the run has no such split.
+            DamagedRun: if its examples are not as they were written.
+        """
+        splits = self.splits()
+        if split not in splits:
             raise UserError(
-                f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
+                f"{self.path} has no examples of the split {split!r}: "
+                f"there are {', '.join(splits) or 'none'}"
             )
-        ids = (
-            None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
-        )
-        wanted = None if ids is None else pc.field("example_id").isin(ids)
-        return pq.read_table(self.file(examples_file(split)), columns=columns, filters=wanted)
+        rows = None
+        if example_ids is not None:
+            ids = pa.array([int(example_id) for example_id in example_ids], pa.int64())
+            rows = pc.field("example_id").isin(ids)
+        return pq.read_table(self.file(examples_file(split)), columns=columns, filters=rows)
 
     def example_columns(self, split: str) -> pa.Schema:
-        """The columns of `examples`, and their types; a `DamagedRun` where they are not as they
-        were written."""
+        """The columns of `examples`, and their types.
+
+        Raises:
+            DamagedRun: if the examples are not as they were written.
+        """
         return pq.read_schema(self.file(examples_file(split)))
 
     def shown_files(self) -> list[str]:
@@ -291,24 +337,28 @@ def sound_runs(
     places: str | os.PathLike | Iterable[str | os.PathLike],
     check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> tuple[list[Path], list[DamagedRun]]:
-    """Directories of all sound finished runs at or below directories or glob patterns, sorted; and
-    what is wrong with the others, each damaged, or another program's manifest.json. `check` raises
-    a `UserError` for a run to leave out.
+    """All sound finished runs at or below some places.
+
+    Args:
+        places: directories or glob patterns.
+        check: raises a `UserError` for a run to leave out.
+
+    Returns:
+        Their directories, sorted; and what is wrong with the others: damaged runs, or another
+        program's manifest.json.
 
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.
     """
-    names = [
-        os.fspath(place)
-        for place in ([places] if isinstance(places, (str, os.PathLike)) else places)
-    ]
+    names = [os.fspath(place) for place in _listed(places)]
     directories = directories_with(MANIFEST, names)
     if not directories:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
         raise UserError(
-            f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
-            f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
+            f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest "
+            f"is written; start one with `python -m attnprobe +experiment=jain_adversarial`, or "
+            f"name another directory."
         )
     sound = []
     skipped = []
@@ -334,11 +384,23 @@ def warn_of(skipped: Sequence[DamagedRun]) -> None:
 def directories_with(
     file: str, places: str | os.PathLike | Iterable[str | os.PathLike]
 ) -> list[Path]:
-    """Every directory at or below these directories or glob patterns that holds a file of this
-    name, sorted."""
+    """Every directory at or below some places that holds a file of this name, sorted.
+
+    Args:
+        file: its name.
+        places: directories or glob patterns.
+    """
     directories: set[Path] = set()
-    for place in [places] if isinstance(places, (str, os.PathLike)) else places:
+    for place in _listed(places):
         # a directory may be named like a pattern
-        for start in [place] if Path(place).exists() else glob(os.fspath(place), recursive=True):
+        starts = [place] if Path(place).exists() else glob(os.fspath(place), recursive=True)
+        for start in starts:
             directories.update(path.parent for path in Path(start).rglob(file))
     return sorted(directories)
+
+
+def _listed(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+) -> list[str | os.PathLike]:
+    """One place or several, as a list."""
+    return [places] if isinstance(places, (str, os.PathLike)) else list(places)

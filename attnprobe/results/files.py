@@ -49,35 +49,44 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
     """YAML's safe loader, to which a date is text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
-        first: [one for one in several if not one[0].endswith(":timestamp")]
-        for first, several in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        first: [resolver for resolver in resolvers if not resolver[0].endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
 
 class DamagedRun(UserError):
-    """A file of a run is missing, cut off, changed, or none of ours; the message names it and says
-    what to do."""
+    """A file of a run is missing, cut off, changed, or of another program.
+
+    The message names it and says what to do.
+    """
 
 
 def damaged(path: str | os.PathLike, reason: str) -> DamagedRun:
     """The error that names a damaged file."""
     return DamagedRun(
-        f"{path} is damaged: {reason}. Copy the run again from where it came, or give its command again with "
-        f"on_finished=replace to train and measure it again"
+        f"{path} is damaged: {reason}. Copy the run again from where it came, or give its command "
+        f"again with on_finished=replace to train and measure it again"
     )
 
 
 def open_regular(path: str | os.PathLike, *, required: bool = False) -> BufferedReader:
-    """Open a regular file for reading: no link, which in a run directory from elsewhere leads to
-    any file of this machine, and no pipe or device, so that reading it ends; a `DamagedRun` where
-    it is one or cannot be read. Where there is nothing and it is not `required`: FileNotFoundError,
-    NotADirectoryError."""
-    flags = (
-        os.O_RDONLY
-        | getattr(os, "O_NOFOLLOW", 0)
-        | getattr(os, "O_NONBLOCK", 0)
-        | getattr(os, "O_BINARY", 0)
-    )
+    """Open a regular file for reading.
+
+    No link, which in a run directory from elsewhere leads to any file of this machine, and no pipe
+    or device, so that reading it ends.
+
+    Args:
+        path: of the file.
+        required: whether a missing file is damage.
+
+    Raises:
+        DamagedRun: if it is something else, or cannot be read.
+        FileNotFoundError: if it is missing and not required.
+        NotADirectoryError: likewise, if a folder on its path is none.
+    """
+    flags = os.O_RDONLY
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # not every system has each of them
+        flags |= getattr(os, name, 0)
     try:
         descriptor = os.open(path, flags)
     except (FileNotFoundError, NotADirectoryError):
@@ -85,13 +94,9 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
             raise damaged(path, "it is missing") from None
         raise
     except OSError as error:
-        is_link = error.errno == errno.ELOOP
-        reason = (
-            "is a symbolic link, expected a regular file"
-            if is_link
-            else f"cannot be read ({error.strerror})"
-        )
-        raise damaged(path, f"it {reason}") from None
+        if error.errno == errno.ELOOP:
+            raise damaged(path, "it is a symbolic link, expected a regular file") from None
+        raise damaged(path, f"it cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise damaged(path, "it is a folder, a pipe or a device, expected a regular file")
@@ -111,29 +116,31 @@ def read_json(path: str | os.PathLike, content: bytes | None = None) -> dict[str
     """A JSON object, whose file may have been read already; raises as `open_regular` does."""
     raw = read_bytes(path) if content is None else content
     try:
-        found = json.loads(raw.decode("utf-8", "surrogatepass"))
+        value = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         raise damaged(path, "it is no JSON, or not all of it") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise damaged(path, "it holds no JSON object")
-    return found
+    return value
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
-    """A YAML mapping of plain data without aliases, a few lines of which grow without end; raises
-    as `open_regular` does."""
+    """A YAML mapping of plain data without aliases, a few lines of which grow without end.
+
+    Raises:
+        DamagedRun: if it is something else; and as `open_regular`.
+    """
     content = read_bytes(path)
     try:
-        if any(
-            isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=PlainLoader)
-        ):
+        events = yaml.parse(content, Loader=PlainLoader)
+        if any(isinstance(event, yaml.AliasEvent) for event in events):
             raise ValueError("aliases are refused, a run writes plain data")
-        found = yaml.load(content, Loader=PlainLoader)
-        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        value = yaml.load(content, Loader=PlainLoader)
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise ValueError("expected settings by name")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise damaged(path, " ".join(str(error).split())[:200]) from None
-    return found
+    return value
 
 
 # What a file holds, in 64 hexadecimal digits; and JSON files that carry their own.
@@ -148,8 +155,11 @@ _known: dict[tuple[int, ...], str] = {}
 
 
 def record_of(path: Path) -> Record:
-    """A file's SHA-256 and size, or a `DamagedRun`. Computed once per process as long as the file
-    stays as it is."""
+    """A file's SHA-256 and size, computed once per process as long as the file stays as it is.
+
+    Raises:
+        DamagedRun: if it is missing, or no regular file.
+    """
     with open_regular(path, required=True) as file:
         state = os.fstat(file.fileno())
         key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
@@ -165,14 +175,18 @@ def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces
-    included, is found."""
+    """What `write_sealed` wrote, with its seal.
+
+    Raises:
+        DamagedRun: if a single bit of it differs, spaces included.
+    """
     raw = read_bytes(path, required=True)
     content = read_json(path, raw)
     if SEAL not in content:
         raise DamagedRun(
-            f"{path} has no checksum: it is of another program, damaged, or of an earlier attnprobe, whose runs "
-            f"cannot be checked. Leave it out, or make the run again in another folder (output=…)"
+            f"{path} has no checksum: it is of another program, damaged, or of an earlier "
+            f"attnprobe, whose runs cannot be checked. Leave it out, or make the run again in "
+            f"another folder (output=…)"
         )
     end = f',\n  "{SEAL}": "{content[SEAL]}"\n}}\n'.encode("utf-8", "surrogatepass")
     rest = raw.removesuffix(end) + b"\n}"
@@ -182,22 +196,17 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_atomically(path: Path, write: Any) -> None:
-    """Call `write(temporary_path)` and move the result into place, so that no half-written file is
-    ever seen.
+    """Write a file beside its place and move it there, so that nobody sees it half-written.
 
     The content is on the disk before the name is, and the name before this returns: a power cut
-    leaves the old or the new."""
+    leaves the old or the new.
+
+    Args:
+        path: of the file; its folder is made.
+        write: is called with the temporary path.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # what writes of this file left whose process was killed. Processes are those of this machine:
-    # of two machines that write one file at the same time, one may be told that its file is gone
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        if writer := re.fullmatch(rf"\.{re.escape(path.name)}\.(\d+)\.partial", left.name):
-            try:
-                os.kill(int(writer[1]), 0)
-            except (ProcessLookupError, OverflowError):
-                left.unlink(missing_ok=True)
-            except PermissionError:  # somebody else's, and at work
-                pass
+    _remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
@@ -208,9 +217,29 @@ def write_atomically(path: Path, write: Any) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _remove_leftovers(path: Path) -> None:
+    """Remove what writes of this file left whose process was killed.
+
+    Processes are those of this machine: of two machines that write one file at the same time, one
+    may be told that its file is gone.
+    """
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        writer = re.fullmatch(rf"\.{re.escape(path.name)}\.(\d+)\.partial", partial.name)
+        if writer is None:
+            continue
+        try:
+            os.kill(int(writer[1]), 0)
+        except (ProcessLookupError, OverflowError):
+            partial.unlink(missing_ok=True)
+        except PermissionError:  # another user's process, and at work
+            pass
+
+
 def synchronise(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk, where the file
-    system can say so."""
+    """Wait until a file's content, or a folder's list of names, is on the disk.
+
+    Nothing happens where the file system cannot say so.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -236,15 +265,22 @@ def is_derived(path: Path) -> bool:
 def write_table(
     table: pa.Table | Iterable[pa.Table], path: Path, schema: pa.Schema | None = None
 ) -> None:
-    """Write a parquet file, of one table or a row group at a time, as groups of this schema come;
-    the same groups give the same bytes."""
-    groups, kind = ([table], table.schema) if isinstance(table, pa.Table) else (table, schema)
+    """Write a parquet file; the same row groups give the same bytes.
+
+    Args:
+        table: all of it, or row groups as they come.
+        path: of the file.
+        schema: of the row groups; not needed for a whole table.
+    """
+    is_whole = isinstance(table, pa.Table)
+    row_groups = [table] if is_whole else table
+    table_schema = table.schema if is_whole else schema
 
     def write(temporary: Path) -> None:
         options: Any = {"compression": "zstd", "compression_level": 6, "write_page_checksum": True}
-        with pq.ParquetWriter(temporary, kind, **options) as writer:
-            for group in groups:
-                writer.write_table(group)
+        with pq.ParquetWriter(temporary, table_schema, **options) as writer:
+            for row_group in row_groups:
+                writer.write_table(row_group)
 
     write_atomically(path, write)
 
@@ -261,8 +297,10 @@ def write_json(content: Any, path: Path) -> None:
 
 
 def write_sealed(content: dict[str, Any], path: Path) -> None:
-    """Write indented JSON whose last entry is the SHA-256 of the text without it
-    (`read_sealed`)."""
+    """Write indented JSON whose last entry is the SHA-256 of the text without it.
+
+    `read_sealed` checks it.
+    """
     rest = {key: value for key, value in content.items() if key != SEAL}
     text = json.dumps(rest, indent=2, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

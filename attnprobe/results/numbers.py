@@ -1,8 +1,10 @@
-"""The numbers of runs as the report reads them: a few metrics of one probe at a time, never all
-tables at once."""
+"""The numbers of runs as the report reads them.
+
+A few metrics of one probe at a time, never all tables at once.
+"""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,7 +25,7 @@ from attnprobe.results.table import (
 )
 
 WHOLE_SPLITS = ("training", "performance")
-"""The tables that every run has. They are about a whole split: no probe's, and no example's."""
+"""The tables that every run has: about a whole split, not a probe's and not about one example."""
 EVERY = ("*",)
 """The pattern of all metrics."""
 
@@ -45,58 +47,69 @@ class Numbers:
     @classmethod
     def of(cls, runs: Iterable[RunDirectory]) -> "Numbers":
         """The numbers of finished runs."""
-        several = list(runs)
-        tables = tuple(
-            {probe: run.file(table_file(probe)) for probe in run.probes()} for run in several
-        )
-        return cls(tables, attrs_of(several))
+        directories = list(runs)
+        tables = []
+        for run in directories:
+            tables.append({probe: run.file(table_file(probe)) for probe in run.probes()})
+        return cls(tuple(tables), attrs_of(directories))
 
     @classmethod
-    def together(cls, several: Iterable["Numbers"]) -> "Numbers":
-        """All these numbers; of what they say of one importance the first counts."""
-        parts = list(several)
+    def together(cls, parts: Iterable["Numbers"]) -> "Numbers":
+        """The numbers of several; of what they say of one importance the first counts."""
+        tables: list[Mapping[str, Path | pd.DataFrame]] = []
         attrs = {key: Told() for key in (IMPORTANCES, RANGES, REPEATS, ASKED)}
-        for key, merged in attrs.items():
-            for name, said in (pair for one in parts for pair in one.attrs.get(key, {}).items()):
-                merged[name] = said | merged.get(name, type(said)())
-        return cls(tuple(table for one in parts for table in one.tables), attrs)
+        for numbers in parts:
+            tables += numbers.tables
+            for key, merged in attrs.items():
+                for name, facts in numbers.attrs.get(key, {}).items():
+                    merged[name] = facts | merged.get(name, type(facts)())
+        return cls(tuple(tables), attrs)
 
     def identities(self) -> list[dict[str, dict[str, Any]]]:
-        """Of each run its tables that have rows: probe → what identifies the first row
-        (`attnprobe.results.pivot.RUN`)."""
-        contents = [
-            {probe: contents_of(table).identity for probe, table in each.items()}
-            for each in self.tables
-        ]
-        return [{probe: one for probe, one in each.items() if one is not None} for each in contents]
+        """Of each run its tables that have rows: probe → what identifies the first row.
+
+        `attnprobe.results.pivot.RUN` names what that is.
+        """
+        identities = []
+        for run_tables in self.tables:
+            run_identities = {}
+            for probe, table in run_tables.items():
+                identity = contents_of(table).identity
+                if identity is not None:
+                    run_identities[probe] = identity
+            identities.append(run_identities)
+        return identities
 
     @property
     def probes(self) -> list[str]:
         """The probes that there are numbers of, in the order of the runs' tables."""
-        return list(dict.fromkeys(probe for each in self.identities() for probe in each))
+        names = (probe for identities in self.identities() for probe in identities)
+        return list(dict.fromkeys(names))
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """What identifies each run that there are numbers of, the split of the first table
-        included."""
-        return [next(iter(each.values())) for each in self.identities() if each]
+        """What identifies each run that there are numbers of; the split is its first table's."""
+        return [next(iter(identities.values())) for identities in self.identities() if identities]
 
     @property
     def split(self) -> str | None:
         """The split whose examples the first run's probes measured; None where none did."""
-        first = next(iter(self.identities()), {}).items()
-        return next((str(one["split"]) for probe, one in first if probe not in WHOLE_SPLITS), None)
+        first_run = next(iter(self.identities()), {})
+        for probe, identity in first_run.items():
+            if probe not in WHOLE_SPLITS:
+                return str(identity["split"])
+        return None
 
     def metrics(self, probe: str) -> list[str]:
         """The metrics of a probe, in alphabetical order."""
-        return sorted(
-            {
-                metric
-                for each in self.tables
-                if probe in each
-                for metric in contents_of(each[probe]).metrics
-            }
-        )
+        metrics: set[str] = set()
+        for table in self._tables_of(probe):
+            metrics.update(contents_of(table).metrics)
+        return sorted(metrics)
+
+    def _tables_of(self, probe: str) -> list[Path | pd.DataFrame]:
+        """The tables of a probe, of the runs that have one."""
+        return [tables[probe] for tables in self.tables if probe in tables]
 
     def outline(self, probe: str) -> pd.DataFrame:
         """Which metrics there are, as a table with a row for each: `probe`, `metric`."""
@@ -112,48 +125,69 @@ class Numbers:
         stepped: Iterable[str] = (),
         example_ids: Iterable[int] | None = None,
     ) -> pd.DataFrame:
-        """The rows of some metrics of one probe, as a long table. Names may be patterns such as
-        `regret_*`.
+        """The rows of some metrics of one probe, as a long table.
 
         Args:
             probe: its name.
-            metrics: those whose rows without a step are there.
-            stepped: those whose rows with a step are there, of these `example_ids` (None: of all).
+            metrics: names, or patterns such as `regret_*`, of those whose rows without a step are
+                read.
+            stepped: of those whose rows with a step are read.
+            example_ids: whose rows with a step are read; None: all examples'.
         """
-        tables = [each[probe] for each in self.tables if probe in each]
-        names = {metric for table in tables for metric in contents_of(table).metrics}
-        plain, others = (
-            [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
-            for patterns in (tuple(metrics), tuple(stepped))
-        )
+        names = self.metrics(probe)
+        without_step = _matching(names, metrics)
+        with_step = _matching(names, stepped)
         ids = None if example_ids is None else list(example_ids)
-        frames = []
-        for table in (one for one in tables if isinstance(one, pd.DataFrame)):
-            has_step = table["step"].notna()
-            shown = True if ids is None else table["example_id"].isin(ids)
-            wanted = (~has_step & table["metric"].isin(plain)) | (
-                has_step & table["metric"].isin(others) & shown
-            )
-            frames.append(table[wanted])
-        files = [table for table in tables if isinstance(table, Path)]
-        rows = pd.concat(frames) if frames else frame_of(read_rows(files, plain, others, ids))
+        tables = self._tables_of(probe)
+        frames = [
+            _selected(table, without_step, with_step, ids)
+            for table in tables
+            if isinstance(table, pd.DataFrame)
+        ]
+        if frames:
+            rows = pd.concat(frames)
+        else:
+            files = [table for table in tables if isinstance(table, Path)]
+            rows = frame_of(read_rows(files, without_step, with_step, ids))
         rows.attrs = dict(self.attrs)
         return rows
+
+
+def _matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that one of the patterns fits."""
+    patterns = list(patterns)
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _selected(
+    table: pd.DataFrame,
+    without_step: Sequence[str],
+    with_step: Sequence[str],
+    example_ids: Sequence[int] | None,
+) -> pd.DataFrame:
+    """The rows of a table in memory that `read_rows` would read of a file."""
+    has_step = table["step"].notna()
+    is_stepped = has_step & table["metric"].isin(with_step)
+    if example_ids is not None:
+        is_stepped &= table["example_id"].isin(example_ids)
+    return table[(~has_step & table["metric"].isin(without_step)) | is_stepped]
 
 
 def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:
     """A long table in memory as `Numbers`; what is one already stays as it is."""
     if isinstance(results, Numbers):
         return results
-    runs = (own for _, own in results.groupby("run_id", observed=True, sort=False))
-    tables = (
-        {str(probe): part for probe, part in run.groupby("probe", observed=True, sort=False)}
-        for run in runs
-    )
+    tables = []
+    for _, run_rows in results.groupby("run_id", observed=True, sort=False):
+        by_probe = run_rows.groupby("probe", observed=True, sort=False)
+        tables.append({str(probe): rows for probe, rows in by_probe})
     return Numbers(tuple(tables), dict(results.attrs))
 
 
 def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Numbers:
-    """The numbers of all sound finished runs at or below the places, the others named in a warning;
-    a `UserError` where there is none."""
+    """The numbers of all sound finished runs at or below the places; a warning names the others.
+
+    Raises:
+        UserError: if there is none.
+    """
     return Numbers.of(map(RunDirectory, find_runs(places, RunDirectory.verify_tables)))

@@ -1,5 +1,7 @@
-"""From the long table to what a panel shows: one wide row per example, panels per data set and
-model, bins."""
+"""From the long table to what a panel shows.
+
+One wide row per example, panels per data set and model, bins.
+"""
 
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -38,67 +40,76 @@ class Facet:
 
 
 def distinct(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each text once: those of its repeats are left out, as they are no further
-    observations."""
+    """The rows of each text once: repeats are no further observations."""
     for run, examples in rows.attrs.get(REPEATS, {}).items():
         rows = rows[~((rows["run_id"] == run) & rows["example_id"].isin(examples))]
     return rows
 
 
 def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
-    """The example that stands for each row's text: several questions about one text (the steps of
-    one transduction) are no more independent than several seeds."""
+    """The example that stands for each row's text.
+
+    Several questions about one text (the steps of one transduction) are no more independent than
+    several seeds.
+    """
     texts = rows["example_id"].to_numpy().copy()
-    for run, first in rows.attrs.get(ASKED, {}).items():
-        own = (rows["run_id"] == run).to_numpy()
-        texts[own] = [first.get(one, one) for one in texts[own].tolist()]
+    for run, first_texts in rows.attrs.get(ASKED, {}).items():
+        is_of_run = (rows["run_id"] == run).to_numpy()
+        examples = texts[is_of_run].tolist()
+        texts[is_of_run] = [first_texts.get(example, example) for example in examples]
     return texts
 
 
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row per run and distinct text of a long table, one column per metric of a probe (NaN
-    where it is absent); numbers with a step and numbers of the whole split are left out. Of
-    repeated texts the first one's row stands for all.
+    """One row per run and distinct text of a long table, one column per metric.
+
+    Numbers with a step and numbers of the whole split are left out. Of repeated texts the first
+    one's row stands for all.
+
+    Args:
+        results: the long table.
+        probe: whose metrics.
+        metrics: names of the columns; NaN where a metric is absent.
 
     Raises:
         UserError: two directories hold the same run, so that an example has two values of one
             metric.
     """
-    wanted = (
-        (results["probe"] == probe)
-        & results["metric"].isin(list(metrics))
-        & (results["example_id"] >= 0)
-    )
-    rows = distinct(results[wanted & results["step"].isna()])
-    parts = []
-    for key, own in sorted(by_run(rows), key=lambda pair: pair[0]):
-        columns = {}
-        for metric, part in own.groupby("metric", observed=True):
-            columns[str(metric)] = pd.Series(
-                part["value"].to_numpy(), part["example_id"].to_numpy()
-            )
-            if columns[str(metric)].index.has_duplicates:
-                raise UserError(
-                    f"run {key[0]} is there twice: the same training, probed in two directories. "
-                    f"Name one of the two, or give each its own experiment"
-                )
-        wide = (
-            pd.DataFrame(columns)
-            .sort_index()
-            .reindex(columns=list(metrics))
-            .reset_index(names="example_id")
-        )
-        parts.append(wide.assign(**dict(zip(RUN, key, strict=True))))
+    is_of_probe = (results["probe"] == probe) & results["metric"].isin(list(metrics))
+    is_of_example = (results["example_id"] >= 0) & results["step"].isna()
+    rows = distinct(results[is_of_probe & is_of_example])
+    runs = []
+    for key, run_rows in sorted(by_run(rows), key=lambda pair: pair[0]):
+        wide = _wide(run_rows, str(key[0])).reindex(columns=list(metrics))
+        wide = wide.reset_index(names="example_id")
+        runs.append(wide.assign(**dict(zip(RUN, key, strict=True))))
     names = [*RUN, "example_id", *metrics]
-    together = pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
-    together.attrs = dict(results.attrs)
-    return together
+    table = pd.concat(runs, ignore_index=True)[names] if runs else pd.DataFrame(columns=names)
+    table.attrs = dict(results.attrs)
+    return table
+
+
+def _wide(run_rows: pd.DataFrame, run_id: str) -> pd.DataFrame:
+    """One run's rows with a column per metric, by example."""
+    columns = {}
+    for metric, rows in run_rows.groupby("metric", observed=True):
+        values = pd.Series(rows["value"].to_numpy(), rows["example_id"].to_numpy())
+        if values.index.has_duplicates:
+            raise UserError(
+                f"run {run_id} is there twice: the same training, probed in two directories. "
+                f"Name one of the two, or give each its own experiment"
+            )
+        columns[str(metric)] = values
+    return pd.DataFrame(columns).sort_index()
 
 
 def by_run(rows: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
     """The rows of each run, with what identifies it (`RUN`)."""
-    for key, own in rows.groupby(list(RUN), observed=True, sort=False):
-        yield tuple(int(one) if isinstance(one, int | np.integer) else str(one) for one in key), own
+    for values, run_rows in rows.groupby(list(RUN), observed=True, sort=False):
+        key = (
+            int(value) if isinstance(value, int | np.integer) else str(value) for value in values
+        )
+        yield tuple(key), run_rows
 
 
 def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
@@ -111,39 +122,48 @@ def facets(rows: pd.DataFrame) -> list[Facet]:
 
     Runs that differ in more than the seed (another experiment, split, or setting) are never pooled:
     those words join the panel's title, and where even they do not tell two runs of one seed apart,
-    the run's id does."""
+    the run's id does.
+    """
     runs = rows[list(RUN)].drop_duplicates()
     keys = ["data", "model"]
     keys += [name for name in ("experiment", "split") if runs[name].nunique() > 1]
     if (runs.groupby([*keys, "seed"], observed=True)["run_id"].nunique() > 1).any():
         keys.append("run_id")
     panels = []
-    for key, own in runs.groupby(keys, sort=True, observed=True):
-        alike = [(rows[name] == one).to_numpy() for name, one in zip(keys, key, strict=True)]
-        seeds = own["seed"].nunique()
-        words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
-        panel = rows[np.logical_and.reduce(alike)].reset_index(drop=True)
+    for values, panel_runs in runs.groupby(keys, sort=True, observed=True):
+        is_in_panel = np.ones(len(rows), bool)
+        for name, value in zip(keys, values, strict=True):
+            is_in_panel &= (rows[name] == value).to_numpy()
+        panel = rows[is_in_panel].reset_index(drop=True)
         panel.attrs = dict(rows.attrs)
-        panels.append(Facet(" · ".join(words), panel))
+        title = [str(value) for value in values]
+        seeds = panel_runs["seed"].nunique()
+        if seeds > 1:
+            title.append(f"{seeds} seeds")
+        panels.append(Facet(" · ".join(title), panel))
     return panels
 
 
 def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
-    """Bin number 0 to 3 of every example's largest attention weight `[examples]`; the weight 1 is
-    in the last bin.
+    """Bin number 0 to 3 of every example's largest attention weight; 1 is in the last bin.
 
     >>> max_attention_bin(np.array([0.0, 0.25, 0.7499, 1.0]))
     array([0, 1, 2, 3])
     """
-    return np.clip(
-        np.digitize(max_attention, MAX_ATTENTION_EDGES) - 1, 0, len(MAX_ATTENTION_BINS) - 1
-    )
+    bins = np.digitize(max_attention, MAX_ATTENTION_EDGES) - 1
+    return np.clip(bins, 0, len(MAX_ATTENTION_BINS) - 1)
 
 
 def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
-    """(name, rows) per predicted class; everything as one group where the classes are more than
-    `most` or unknown. Classes are called by name where the table says so (`named`), with their
-    number where names look alike as they are drawn."""
+    """Name and rows of each predicted class; one group where classes are too many or unknown.
+
+    Classes are called by name where the table says so (`named`), with their number where names look
+    alike as they are drawn.
+
+    Args:
+        rows: wide, with `predicted_class`.
+        most: classes.
+    """
     predicted = rows["predicted_class"]
     classes = sorted(predicted.dropna().unique())
     if not classes or len(classes) > most or predicted.isna().any():
@@ -151,10 +171,11 @@ def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFram
     names = rows.attrs.get(CLASSES, [])
     if len({name.strip() for name in names} - {""}) < len(names):
         names = [f"{number}: {name}" for number, name in enumerate(names)]
-    called = {
-        number: str(names[int(number)]) if names else f"class {int(number)}" for number in classes
-    }
-    return [(name, rows[predicted == number]) for number, name in called.items()]
+    groups = []
+    for number in classes:
+        name = str(names[int(number)]) if names else f"class {int(number)}"
+        groups.append((name, rows[predicted == number]))
+    return groups
 
 
 def class_of(group: str, names: Sequence[str]) -> str:
@@ -167,10 +188,15 @@ def class_of(group: str, names: Sequence[str]) -> str:
 
 
 def named(results: Any, classes: Sequence[Sequence[str]]) -> Any:
-    """The same numbers (a long table, or `attnprobe.results.numbers.Numbers`), their classes called
-    by name if all runs have the same: a figure has one legend. `classes`: the names of each run's;
-    empty where they are not known or must not be shown."""
-    alike = len({tuple(names) for names in classes}) == 1
-    result = copy(results)
-    result.attrs = results.attrs | {CLASSES: list(classes[0]) if alike else []}
-    return result
+    """The same numbers, their classes called by name if all runs have the same.
+
+    A figure has one legend.
+
+    Args:
+        results: a long table, or `attnprobe.results.numbers.Numbers`.
+        classes: names of each run's; empty where they are not known or must not be shown.
+    """
+    is_shared = len({tuple(names) for names in classes}) == 1
+    renamed = copy(results)
+    renamed.attrs = results.attrs | {CLASSES: list(classes[0]) if is_shared else []}
+    return renamed

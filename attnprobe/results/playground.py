@@ -1,9 +1,9 @@
-"""The file of the page's playground: a few texts with all that another attention's prediction can
-be computed from.
+"""The file of the page's playground: texts with all that a prediction is computed from.
 
 One row per text; lists run over the positions that attention may be given to, in order.
 `position_logits` has all classes of the first position, then those of the second, and so on: the
-logits under any attention a are Σ_t a_t z_t. No words are in it."""
+logits under any attention a are Σ_t a_t z_t. No words are in it.
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,7 +42,10 @@ def write_playground(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 def read_playground(run: RunDirectory) -> list[dict[str, Any]]:
     """The texts of a run, by example; none where it has no such file, or its decoder is not linear.
-    A `DamagedRun` where the file is not as it was written."""
+
+    Raises:
+        DamagedRun: if the file is not as it was written.
+    """
     if PLAYGROUND not in run.manifest()["files"]:
         return []
     return pq.read_table(run.file(PLAYGROUND)).to_pylist()

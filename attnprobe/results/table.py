@@ -35,8 +35,9 @@ def read_rows(
     example_ids: Iterable[int] | None = None,
     columns: Sequence[str] = tuple(SITED.names),
 ) -> pa.Table:
-    """Rows of long tables, with the columns of `SITED`. Row groups of rows with a step are skipped
-    where none are asked for.
+    """Rows of long tables, with the columns of `SITED`.
+
+    Row groups of rows with a step are skipped where none are queried.
 
     Args:
         files: parquet files of tables.
@@ -48,24 +49,29 @@ def read_rows(
     if not files:
         return SITED.empty_table().select(columns)
 
-    plain, others = (
-        # without names it is known before a row is read, so that row groups can be skipped
-        ds.field("metric").isin(pa.array(list(names), pa.string()))
-        if names
-        else ds.scalar(names is None)
-        for names in (metrics, stepped)
-    )
-    plain = ds.field("step").is_null() & plain
-    others = ds.field("step").is_valid() & others
+    without_step = ds.field("step").is_null() & _is_metric(metrics)
+    with_step = ds.field("step").is_valid() & _is_metric(stepped)
     if example_ids is not None:
-        others &= ds.field("example_id").isin(pa.array(list(example_ids), pa.int64()))
+        with_step &= ds.field("example_id").isin(pa.array(list(example_ids), pa.int64()))
     tables = ds.dataset(list(map(str, files)), schema=SITED)
-    return tables.to_table(list(columns), filter=plain | others, use_threads=False)
+    return tables.to_table(list(columns), filter=without_step | with_step, use_threads=False)
+
+
+def _is_metric(names: Collection[str] | None) -> ds.Expression:
+    """Whether a row is of one of these metrics; None: of any."""
+    if names:
+        return ds.field("metric").isin(pa.array(list(names), pa.string()))
+    # without names it is known before a row is read, so that row groups can be skipped
+    return ds.scalar(names is None)
 
 
 class Contents(NamedTuple):
-    """What a table has numbers of: its metrics, sorted, and what identifies its first row
-    (`IDENTITY`), None without rows."""
+    """What a table has numbers of.
+
+    Attributes:
+        metrics: sorted.
+        identity: what identifies its first row (`IDENTITY`); None without rows.
+    """
 
     metrics: list[str]
     identity: dict[str, Any] | None
@@ -75,22 +81,24 @@ def contents_of(table: Path | pd.DataFrame) -> Contents:
     """What a table has numbers of; a file is read once per process as long as it stays as it is."""
     if isinstance(table, Path):
         return _contents_of(table, table.stat().st_mtime_ns)
-    first: list[Any] = table[list(IDENTITY)].iloc[:1].astype(object).to_dict("records")
-    return Contents(sorted(map(str, table["metric"].unique())), next(iter(first), None))
+    first_row: list[Any] = table[list(IDENTITY)].iloc[:1].astype(object).to_dict("records")
+    return Contents(sorted(map(str, table["metric"].unique())), next(iter(first_row), None))
 
 
 @lru_cache(maxsize=4096)
 def _contents_of(path: Path, mtime: int) -> Contents:
     table = ds.dataset(str(path))
     metrics = pc.unique(table.to_table(["metric"], use_threads=False)["metric"].cast(pa.string()))
-    return Contents(
-        sorted(metrics.to_pylist()), next(iter(table.head(1, list(IDENTITY)).to_pylist()), None)
-    )
+    first_row = table.head(1, list(IDENTITY)).to_pylist()
+    return Contents(sorted(metrics.to_pylist()), next(iter(first_row), None))
 
 
 def frame_of(rows: pa.Table) -> pd.DataFrame:
-    """Rows of `read_rows` or `Rows.table` as a DataFrame with the columns of `SITED`. The text
-    columns are categories: those that occur, sorted; an empty site is the model's own attention."""
+    """Rows of `read_rows` or `Rows.table` as a DataFrame with the columns of `SITED`.
+
+    The text columns are categories: those that occur, sorted. An empty site is the model's own
+    attention.
+    """
     names = [field.name for field in SITED if pa.types.is_dictionary(field.type)]
     if SITE not in rows.column_names:
         rows = rows.append_column(SITED.field(SITE), pa.nulls(len(rows), SITED.field(SITE).type))
@@ -102,41 +110,49 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
 
 
 IMPORTANCES = "importances"
+"""Key of a table's `attrs`: facts of its runs' importances, probe → name in the metrics → facts."""
 RANGES = "ranges"
-"""Keys of a table's `attrs`: the facts of its runs' importances (probe → name in the metrics →
-facts), the least and the greatest that each metric can be (probe → metric → both)."""
+"""Key of a table's `attrs`: least and greatest value, probe → metric → both."""
 
 
 class Told(dict[str, Any]):
-    """What runs say of themselves, never changed once it stands in a table's `attrs`: pandas copies
-    those, deeply, with every column that is taken, and a report takes thousands."""
+    """What runs say of themselves, never changed once it stands in a table's `attrs`.
+
+    pandas copies those, deeply, with every column that is taken, and a report takes thousands.
+    """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Told":
         return self
 
 
 def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
-    """What these manifests say of importances, by probe (two may file different ones under one
-    name) and by the name in its metrics, in the order in which the probe took them; of several
-    manifests the first that says something counts."""
-    facts = Told()
+    """What manifests say of importances: probe → name in its metrics → facts.
+
+    By probe, as two may file different importances under one name. Of several manifests the first
+    that says something counts.
+    """
+    importances = Told()
     for manifest in manifests:
         for probe, entry in manifest.get("tables", {}).items():
-            for name, said in entry.get("importances", {}).items():
-                facts.setdefault(probe, {}).setdefault(name, said)
-    return facts
+            for name, facts in entry.get("importances", {}).items():
+                importances.setdefault(probe, {}).setdefault(name, facts)
+    return importances
 
 
 def repeats_of(run: RunDirectory) -> frozenset[int]:
-    """The test examples whose words, and question, an earlier one has as well: they say nothing new
-    of other texts."""
+    """The test examples whose words, and question, an earlier one has as well.
+
+    They say nothing new about other texts.
+    """
     texts = _texts_of(run)
     return frozenset(texts.index[texts.duplicated()].tolist())
 
 
 def first_of_text(run: RunDirectory) -> dict[int, int]:
-    """The test examples whose words an earlier one has, which is asked something else → the first
-    of these: questions about one text are resampled together."""
+    """Test examples with another question about an earlier one's words → the first of these.
+
+    Questions about one text are resampled together.
+    """
     texts = _texts_of(run).drop_duplicates()
     if texts.empty:
         return {}
@@ -148,13 +164,14 @@ def first_of_text(run: RunDirectory) -> dict[int, int]:
 def _texts_of(run: RunDirectory) -> pd.DataFrame:
     """The words, and the questions where there are some, of the test examples, by their number."""
     texts = [pd.DataFrame()]
-    for split in (one for one in run.splits() if one not in UNTESTED):
-        names = [
-            name for name in ("tokens", "question") if name in run.example_columns(split).names
-        ]
-        if names:
-            table = run.examples(split, ["example_id", *names])
-            joined = {name: pc.binary_join(table[name], "\0").to_pandas() for name in names}
+    for split in run.splits():
+        if split in UNTESTED:
+            continue
+        known_columns = run.example_columns(split).names
+        columns = [name for name in ("tokens", "question") if name in known_columns]
+        if columns:
+            table = run.examples(split, ["example_id", *columns])
+            joined = {name: pc.binary_join(table[name], "\0").to_pandas() for name in columns}
             texts.append(pd.DataFrame(joined).set_axis(table["example_id"].to_pandas()))
     return pd.concat(texts)
 
@@ -164,16 +181,18 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
     manifests = [run.manifest() for run in runs]
     ranges = Told()
     repeats = Told()
-    asked = Told()
+    first_texts = Told()
     for manifest, run in zip(manifests, runs, strict=True):
         for probe, entry in manifest["tables"].items():
-            for name, said in entry.get("metrics", {}).items():
-                ranges.setdefault(probe, {})[name] = (said.get("low"), said.get("high"))
-        if again := repeats_of(run):
-            repeats[manifest["run_id"]] = again
-        if first := first_of_text(run):
-            asked[manifest["run_id"]] = first
-    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats, ASKED: asked}
+            for name, facts in entry.get("metrics", {}).items():
+                ranges.setdefault(probe, {})[name] = (facts.get("low"), facts.get("high"))
+        run_repeats = repeats_of(run)
+        if run_repeats:
+            repeats[manifest["run_id"]] = run_repeats
+        run_first_texts = first_of_text(run)
+        if run_first_texts:
+            first_texts[manifest["run_id"]] = run_first_texts
+    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats, ASKED: first_texts}
 
 
 def read_results(
@@ -196,13 +215,11 @@ def read_results(
         UserError: no finished run there, or no sound one. Of several runs those that are damaged
             are left out, and named in a `DamagedRunWarning`.
     """
-    wanted = None if probe is None else {probe} if isinstance(probe, str) else set(probe)
-    runs = list(
-        map(RunDirectory, find_runs(directory_or_glob, lambda run: run.verify_tables(wanted)))
-    )
-    results = frame_of(
-        read_rows([run.file(name) for run in runs for name in run.verify_tables(wanted)])
-    )
+    probes = {probe} if isinstance(probe, str) else probe
+    paths = find_runs(directory_or_glob, lambda run: run.verify_tables(probes))
+    runs = [RunDirectory(path) for path in paths]
+    tables = [run.file(name) for run in runs for name in run.verify_tables(probes)]
+    results = frame_of(read_rows(tables))
     results.attrs.update(attrs_of(runs))
     return results
 
@@ -210,8 +227,9 @@ def read_results(
 def read_examples(
     directory: str | os.PathLike, split: str = "test", example_ids: Iterable[int] | None = None
 ) -> pd.DataFrame:
-    """One row per example of a finished run: example_id, label, prediction, probability, tokens,
-    attention.
+    """One row per example of a finished run.
+
+    Columns: example_id, label, prediction, probability, tokens, attention.
 
     Args:
         directory: the run's.
@@ -228,16 +246,23 @@ def read_examples(
 # Writing
 
 ROW_GROUP = 1 << 15
-"""Rows of a table in one piece, or more where metrics have few: with four times as many, writing
-and reading take 70 MB more, and the file is no smaller."""
+"""Rows of a row group, or more where metrics have few.
+
+With four times as many, writing and reading take 70 MB more, and the file is no smaller.
+"""
 
 Extremes = dict[str, tuple[float, float] | None]
 """Metric → its smallest and its largest number; None where all are undefined."""
 
 
 class Written(NamedTuple):
-    """What was written: `rows`, of these `undefined`, whose value is NaN, and every metric's
-    `extremes`."""
+    """What was written.
+
+    Attributes:
+        rows: how many.
+        undefined: those whose value is NaN.
+        extremes: of every metric.
+    """
 
     rows: int
     undefined: int
@@ -245,14 +270,39 @@ class Written(NamedTuple):
 
 
 @dataclass
-class Rows:
-    """Numbers on their way into one table; neither the order in which they are added nor their
-    number at a time ever shows in the table. `columns`: (metric, site) → the example ids, steps
-    (NaN: none) and values, as they came: 24 bytes each."""
+class Columns:
+    """Numbers of one metric, in the pieces in which they came: 24 bytes each.
 
-    columns: dict[tuple[str, str], tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]] = (
-        field(default_factory=dict)
-    )
+    Attributes:
+        example_id: of each number.
+        step: of each number; NaN: none.
+        value: the numbers.
+    """
+
+    example_id: list[np.ndarray] = field(default_factory=list)
+    step: list[np.ndarray] = field(default_factory=list)
+    value: list[np.ndarray] = field(default_factory=list)
+
+    def sort(self) -> None:
+        """Join the pieces, by example and step; of each column, both are never held at once."""
+        for column in (self.example_id, self.step, self.value):
+            column[:] = [np.concatenate(column)]
+        order = np.lexsort((np.nan_to_num(self.step[0], nan=-np.inf), self.example_id[0]))
+        for column in (self.example_id, self.step, self.value):
+            column[:] = [column[0][order]]
+
+
+@dataclass
+class Rows:
+    """Numbers on their way into one table.
+
+    Neither the order in which they are added nor their number at a time shows in the table.
+
+    Attributes:
+        columns: by metric and site.
+    """
+
+    columns: dict[tuple[str, str], Columns] = field(default_factory=dict)
 
     def add(
         self,
@@ -262,11 +312,18 @@ class Rows:
         step: np.ndarray | None = None,
         site: str = "",
     ) -> None:
-        """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`,
-        `step [k]` or `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples
-        leave out their padding.
+        """Add one number per example, or several with their steps.
 
-        `site`: which of the model's attentions they are about; empty: its own.
+        Args:
+            metric: its name.
+            example_id: `[n]`.
+            value: `[n]`, or `[n, k]` with steps.
+            step: `[k]` or `[n, k]`. Numbers whose step is NaN are dropped: that is how ragged
+                examples leave out their padding.
+            site: which of the model's attentions they are about; empty: its own.
+
+        Raises:
+            ValueError: if the shapes do not fit.
         """
         example_id = np.array(example_id, np.int64)
         value = np.array(value, np.float64)
@@ -277,34 +334,37 @@ class Rows:
         if step is None:
             if value.ndim != 1:
                 raise ValueError(f"{metric}: values of shape {value.shape} need a step")
-            counts = np.ones(len(value), np.int64)
-            at = np.full(len(value), np.nan)
+            step = np.full(len(value), np.nan)
         else:
             step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
-            keep = ~np.isnan(step)
-            counts = keep.sum(1)
-            at = step[keep]
-            value = value[keep]
+            is_step = ~np.isnan(step)
+            example_id = np.repeat(example_id, is_step.sum(1))
+            step = step[is_step]
+            value = value[is_step]
         if len(value):
-            parts = (np.repeat(example_id, counts), at, value)
-            for column, part in zip(
-                self.columns.setdefault((metric, site), ([], [], [])), parts, strict=True
-            ):
-                column.append(part)
+            columns = self.columns.setdefault((metric, site), Columns())
+            columns.example_id.append(example_id)
+            columns.step.append(step)
+            columns.value.append(value)
 
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
-        """Write the table, and forget the rows. `identity`: run_id, experiment, data, model, seed,
-        split and probe of every row."""
-        rows = undefined = 0
+        """Write the table, and forget the rows.
+
+        Args:
+            path: of the file.
+            identity: run_id, experiment, data, model, seed, split and probe of every row.
+        """
+        rows = 0
+        undefined = 0
         extremes: Extremes = {}
         for (metric, _), columns in sorted(self.columns.items(), key=lambda pair: pair[0]):
-            values = np.concatenate(columns[2])
-            known = values[~np.isnan(values)]
-            rows = rows + len(values)
-            undefined = undefined + len(values) - len(known)
+            values = np.concatenate(columns.value)
+            defined = values[~np.isnan(values)]
+            rows += len(values)
+            undefined += len(values) - len(defined)
             low, high = extremes.get(metric) or (np.inf, -np.inf)
-            low = known.min(initial=low)
-            high = known.max(initial=high)
+            low = defined.min(initial=low)
+            high = defined.max(initial=high)
             extremes[metric] = (float(low), float(high)) if low <= high else None
         write_table(self.groups(identity), path, self.schema)
         self.columns = {}
@@ -312,8 +372,7 @@ class Rows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's: with a column of sites where some numbers are about another attention than
-        the model's own."""
+        """The table's; it has sites where a number is about another attention than the model's."""
         return SITED if any(site for _, site in self.columns) else SCHEMA
 
     def table(self, identity: dict[str, Any]) -> pa.Table:
@@ -321,36 +380,36 @@ class Rows:
         return pa.concat_tables([self.schema.empty_table(), *self.groups(identity)])
 
     def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
-        """All rows by metric, site, example and step, in tables of at least `ROW_GROUP` rows, the
-        last one of fewer."""
-        waiting = [self.schema.empty_table()]
+        """All rows by metric, site, example and step, in tables of at least `ROW_GROUP` rows.
+
+        The last one may have fewer.
+        """
+        pending = [self.schema.empty_table()]
         count = 0
         for (metric, site), columns in sorted(self.columns.items(), key=lambda pair: pair[0]):
-            for parts in columns:
-                parts[:] = [np.concatenate(parts)]  # never held twice
-            order = np.lexsort((np.nan_to_num(columns[1][0], nan=-np.inf), columns[0][0]))
-            for parts in columns:
-                parts[:] = [parts[0][order]]
-            (owner,), (step,), (value,) = columns
-            for start in range(0, len(owner), ROW_GROUP):
-                part = slice(start, start + ROW_GROUP)
-                names = identity | {"metric": metric, SITE: site}
-                same = {
-                    name: pa.repeat(names[name], len(owner[part]))
-                    for name in (*IDENTITY, "metric", SITE)
-                }
-                # NaN = no step = null; a value of NaN stays: an undefined number is reported, not
-                # missing
-                own = {
-                    "example_id": owner[part],
-                    "step": pa.array(step[part], from_pandas=True),
-                    "value": value[part],
-                }
-                waiting.append(pa.table(same | own).select(self.schema.names).cast(self.schema))
-                count += len(owner[part])
+            columns.sort()
+            names = identity | {"metric": metric, SITE: site}
+            for start in range(0, len(columns.value[0]), ROW_GROUP):
+                piece = self._piece(columns, slice(start, start + ROW_GROUP), names)
+                pending.append(piece)
+                count += len(piece)
                 if count >= ROW_GROUP:
-                    yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
-                    waiting = []
+                    yield _joined(pending)
+                    pending = []
                     count = 0
         if count:
-            yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
+            yield _joined(pending)
+
+    def _piece(self, columns: Columns, rows: slice, names: dict[str, Any]) -> pa.Table:
+        """Some rows of sorted columns as a table; `names` are the same in all of them."""
+        example_id = columns.example_id[0][rows]
+        table = {name: pa.repeat(names[name], len(example_id)) for name in names}
+        table["example_id"] = example_id
+        # NaN = no step = null; a value of NaN stays: an undefined number is reported, not missing
+        table["step"] = pa.array(columns.step[0][rows], from_pandas=True)
+        table["value"] = columns.value[0][rows]
+        return pa.table(table).select(self.schema.names).cast(self.schema)
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()

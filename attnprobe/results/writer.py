@@ -6,7 +6,8 @@ Nothing else is ever replaced or removed, whatever it is called: a file that is 
 aside. What a command adds is prepared in a folder inside the run, `STAGING`. One rename of the
 manifest (of training.json, for what a training writes) makes it true, and only then the files are
 moved to their places; readers look in both (`RunDirectory.file`), so that a run is whole at every
-moment. No link is followed."""
+moment. No link is followed.
+"""
 
 import os
 import re
@@ -74,29 +75,48 @@ def _is_plain_name(value: Any) -> bool:
 
 
 def own_target(path: Path) -> Path:
-    """The path of a file that a user named, where there is nothing yet or what an earlier call
-    wrote; a `UserError` where there is another file, a link, a folder or a device, which is left as
-    it is."""
-    if not os.path.lexists(path):
+    """The path of a file that a user named, if nothing is there yet or an earlier call wrote it.
+
+    Raises:
+        UserError: if there is another file, a link, a folder or a device, which is left as it is.
+    """
+    if not os.path.lexists(path) or _is_marked(path):
         return path
-    with (
-        suppress(DamagedRun),
-        open_regular(path) as file,
-    ):  # damaged: a link, a folder, a pipe or a device
-        ends = file.read(MARKED)
-        file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        ends += file.read()
-        if any(mark in ends for mark in MARKS):
-            return path
     raise _left_as_it_is(path)
 
 
+def _is_marked(path: Path) -> bool:
+    """Whether a file's beginning or end says that attnprobe wrote it."""
+    try:
+        with open_regular(path) as file:
+            beginning = file.read(MARKED)
+            file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
+            end = file.read()
+    except DamagedRun:  # a link, a folder, a pipe or a device
+        return False
+    return any(mark in beginning + end for mark in MARKS)
+
+
 class OwnFolder:
-    """A folder that a user named, or that stands beside a page, with a list of the files in it that
-    are attnprobe's own; `last`: those that the last call wrote whose list was closed."""
+    """A folder that a user named, or that stands beside a page, with a list of attnprobe's files.
+
+    Attributes:
+        path: of the folder.
+        known: files that attnprobe wrote.
+        written: those of this call.
+        last: those of the last call whose list was closed.
+        records: what they held then.
+    """
 
     def __init__(self, path: Path) -> None:
-        """A file that was changed since its list was closed is a `UserError`."""
+        """Read the list of the last call.
+
+        Args:
+            path: of the folder, which need not exist.
+
+        Raises:
+            UserError: if it is no folder, or a file was changed since its list was closed.
+        """
         self.path = path
         self.written = list[str]()
         if path.is_symlink() or (path.exists() and not path.is_dir()):
@@ -134,32 +154,36 @@ class OwnFolder:
         return listing
 
     def __truediv__(self, name: str) -> Path:
-        """The path of a file that is going to be written; a `UserError` where one is that attnprobe
-        did not write, or a link, a folder or a device."""
+        """The path of a file that is going to be written.
+
+        Raises:
+            UserError: if a file is there that attnprobe did not write, or a link, a folder or a
+                device.
+        """
         path = self.path / name
-        if os.path.lexists(path) and (
-            name not in self.known or not stat.S_ISREG(path.lstat().st_mode)
-        ):
+        is_known = name in self.known
+        if os.path.lexists(path) and not (is_known and stat.S_ISREG(path.lstat().st_mode)):
             raise _left_as_it_is(path)
-        if (
-            name not in self.known or not self.written
-        ):  # from now on the files are not those of the records
+        if not is_known or not self.written:  # from now on the files are not those of the records
             self.known.add(name)
             self.close(final=False)
         self.written.append(name)
         return path
 
     def close(self, *, final: bool = True) -> None:
-        """List the files, and those that this call wrote with their records; not `final`: it is
-        going to write some."""
+        """List the files, and those that this call wrote with their records.
+
+        Args:
+            final: whether it has written all of them; if not, no records are known.
+        """
         records: dict[str, Record] = {}
         if final:
             self.last = self.written
-            there = [name for name in self.written if os.path.lexists(self.path / name)]
-            records = self.records | {name: record_of(self.path / name) for name in there}
-        about = (
-            "Files here that attnprobe wrote and may replace, and those that its last call wrote."
-        )
+            records = dict(self.records)
+            for name in self.written:
+                if os.path.lexists(self.path / name):
+                    records[name] = record_of(self.path / name)
+        about = "Files here that attnprobe wrote and may replace, and those of its last call."
         content = {
             "about": about,
             "files": sorted(self.known),
@@ -169,42 +193,61 @@ class OwnFolder:
         write_sealed(content, self.path / LISTED)
 
 
+def _is_prepared_name(name: str) -> bool:
+    """Whether a file in `STAGING`, half-written or whole, is one that a run prepares."""
+    whole = re.sub(r"(^|/)\.([^/]+)\.\d+\.partial$", r"\1\2", name)
+    is_checkpoint = re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole) is not None
+    return whole == JOURNAL or is_run_name(whole) or is_checkpoint
+
+
 class OwnRunDirectory(RunDirectory):
-    """A run's directory, held by the process that writes it."""
+    """A run's directory, held by the process that writes it.
+
+    Attributes:
+        began: whether this process has made `STAGING`.
+    """
 
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path)
         self.began = False
 
     def refuse_foreign(self) -> None:
-        """Raises `UserError` where this is no folder, or something is in it and it is not a run's
-        own."""
-        there: list[str] = []
+        """Refuse a place that is not this run's.
+
+        Raises:
+            UserError: if it is no folder, or something is in it and it is no run.
+        """
+        names: list[str] = []
         try:
+            # listed once: another process may remove an empty folder at any moment
             with suppress(FileNotFoundError):
-                there = os.listdir(
-                    self.path
-                )  # asked once: another process may remove an empty folder at any moment
+                names = os.listdir(self.path)
         except NotADirectoryError as error:
             raise UserError(
-                f"cannot write to {self.path}: it is a file, or within one. Choose another place with output=… or run_dir=…"
+                f"cannot write to {self.path}: it is a file, or within one. "
+                f"Choose another place with output=… or run_dir=…"
             ) from error
+        if MARKER in names:
+            return
         # a run that was killed at its first step has left the beginning of its mark, or its lock
-        left = rf"\.{re.escape(MARKER)}\.\d+\.partial"
-        others = sorted(name for name in there if name != LOCK and not re.fullmatch(left, name))
-        if others and MARKER not in there:
+        partial_mark = rf"\.{re.escape(MARKER)}\.\d+\.partial"
+        foreign = [name for name in names if name != LOCK and not re.fullmatch(partial_mark, name)]
+        if foreign:
             raise UserError(
-                f"{self.path} is not empty and is not a run of attnprobe: there is {others[0]}, and no {MARKER} that "
-                f"says whose it is. Nothing was changed. Choose a new directory for run_dir, or another output=…"
+                f"{self.path} is not empty and is not a run of attnprobe: there is {min(foreign)}, "
+                f"and no {MARKER} that says whose it is. Nothing was changed. "
+                f"Choose a new directory for run_dir, or another output=…"
             )
 
     def mark(self) -> None:
-        """Make the folder and its mark, unless they are there, and finish or remove what a killed
-        command left."""
+        """Make the folder and its mark, and finish or remove what a killed command left."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(self / MARKER):
-            about = "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists"
-            write_text(f"{about}, and no others.\n", self.checked(MARKER))
+            about = (
+                "This folder is a run of attnprobe, which replaces and removes the files that "
+                "manifest.json lists, and no others.\n"
+            )
+            write_text(about, self.checked(MARKER))
         self.settle()
 
     def checked(self, name: str) -> Path:
@@ -225,14 +268,17 @@ class OwnRunDirectory(RunDirectory):
             )
         for number in range(1, len(parts) + 1):
             path = self.path.joinpath(*parts[:number])
-            is_folder = number < len(parts) or name.endswith("/")
-            if os.path.lexists(path) and (
-                path.is_symlink() or not (path.is_dir() if is_folder else path.is_file())
-            ):
-                found = "a symbolic link" if path.is_symlink() else "something else"
+            if not os.path.lexists(path):
+                continue
+            expects_folder = number < len(parts) or name.endswith("/")
+            is_expected = path.is_dir() if expects_folder else path.is_file()
+            if path.is_symlink() or not is_expected:
+                kind = "a symbolic link" if path.is_symlink() else "something else"
+                expected = "folder" if expects_folder else "file"
                 raise UserError(
-                    f"cannot write to {self / name}: {path} is {found}, expected a {'folder' if is_folder else 'file'} "
-                    f"of the run's own. Nothing was written there: move it away and give the same command again"
+                    f"cannot write to {self / name}: {path} is {kind}, expected a {expected} of "
+                    f"the run's own. Nothing was written there: move it away and give the same "
+                    f"command again"
                 )
         return self / name
 
@@ -241,8 +287,8 @@ class OwnRunDirectory(RunDirectory):
         for name in names:
             if not self.has(name):
                 raise UserError(
-                    f"lost {self / name}: somebody has removed it while the run was going on. Nothing half-written "
-                    f"counts: give the same command again"
+                    f"lost {self / name}: somebody has removed it while the run was going on. "
+                    f"Nothing half-written counts: give the same command again"
                 )
 
     def has(self, name: str) -> bool:
@@ -260,8 +306,7 @@ class OwnRunDirectory(RunDirectory):
         return path
 
     def folder(self, name: str) -> Path:
-        """The path of `STAGING`, or of a folder in it that another library writes to; it is
-        made."""
+        """Make `STAGING`, or a folder in it that another library writes to; its path."""
         self._expect(MARKER)
         self.began = True
         path = self.checked(f"{STAGING}{name}")
@@ -271,33 +316,36 @@ class OwnRunDirectory(RunDirectory):
     # What makes it true
 
     def finish_training(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what is known since the training finished, with the checksums of the files that it
-        prepared."""
+        """Write what is known since the training finished, with checksums of what it prepared."""
         curves = [f"{CURVES}{path.name}" for path in (self / STAGING / CURVES).glob("*")]
         self.written.update(name for name in curves if is_run_name(name))
         return self._commit(TRAINED, dict(content), {})
 
     def finish(self, content: Mapping[str, Any], files: Mapping[str, Record]) -> None:
-        """Write the manifest: `content` is all of it but the files, and `files` are the records of
-        those that were there before. Raises `UserError` where one of these, of those prepared, or
-        the mark is gone."""
+        """Write the manifest.
+
+        Args:
+            content: all of it but the files.
+            files: records of those that were there before.
+
+        Raises:
+            UserError: if one of these, of those prepared, or the mark is gone.
+        """
         self._expect(TRAINED, *files)
         self._commit(MANIFEST, dict(content), files)
 
     def _commit(
         self, name: str, content: dict[str, Any], files: Mapping[str, Record]
     ) -> dict[str, Any]:
-        """Make what was prepared true by moving the file that lists it to its place, then the
-        others to theirs."""
+        """Make what was prepared true: move the file that lists it into place, then the others."""
         self._expect(MARKER, *self.written)
-        before = self._records()
-        prepared = {one: record_of(self / f"{STAGING}{one}") for one in self.written}
+        records = self._records()
+        prepared = {file: record_of(self / f"{STAGING}{file}") for file in self.written}
         content["files"] = dict(sorted({**files, **prepared}.items()))
-        write_sealed(
-            {one: before[one] for one in sorted(prepared) if one in before}, self.place(JOURNAL)
-        )
+        replaced = {file: records[file] for file in sorted(prepared) if file in records}
+        write_sealed(replaced, self.place(JOURNAL))
         write_sealed(content, self.place(name))
-        self._install(name, before)
+        self._install(name, records)
         self.written.clear()
         self.settle()
         return content
@@ -308,14 +356,14 @@ class OwnRunDirectory(RunDirectory):
         A list that is not as it was written, or that names anything but files of a run, says
         nothing: a folder from elsewhere must not choose what is removed here.
         """
-        found: dict[str, list[Record]] = {}
+        records: dict[str, list[Record]] = {}
         with suppress(DamagedRun):
-            found = self._read_journal()
+            records = self._read_journal()
         for listing in (TRAINED, MANIFEST):
             with suppress(UserError):
                 for name, record in self.read_listing(listing)["files"].items():
-                    found.setdefault(name, []).append(record)
-        return found
+                    records.setdefault(name, []).append(record)
+        return records
 
     def _read_journal(self) -> dict[str, list[Record]]:
         """The records of the files that are about to be replaced or removed, by name.
@@ -338,17 +386,14 @@ class OwnRunDirectory(RunDirectory):
         try:
             if name in (MANIFEST, TRAINED):
                 return "files" in read_sealed(self / name)
-            return (
-                is_derived(self / name)
-                if name == FINDINGS
-                else record_of(self / name) in records.get(name, [])
-            )
+            if name == FINDINGS:
+                return is_derived(self / name)
+            return record_of(self / name) in records.get(name, [])
         except (UserError, OSError):
             return False
 
     def _install(self, name: str, records: Mapping[str, list[Record]]) -> None:
-        """Move a prepared file to its place. What is there and was not written by the run is set
-        aside."""
+        """Move a prepared file to its place; what the run did not write there is set aside."""
         # a folder that is gone by now is not made again: a manifest alone would say that it is
         # finished
         self._expect(MARKER)
@@ -361,21 +406,24 @@ class OwnRunDirectory(RunDirectory):
 
     def _set_aside(self, path: Path) -> None:
         names = (path.with_name(f"{path.name}.kept{number or ''}") for number in count())
-        kept = next(one for one in names if not os.path.lexists(one))
-        path.rename(kept)
+        free_name = next(name for name in names if not os.path.lexists(name))
+        path.rename(free_name)
         print(
-            f"attnprobe: {path} is not as the run wrote it: it is kept as {kept.name}",
+            f"attnprobe: {path} is not as the run wrote it: it is kept as {free_name.name}",
             file=sys.stderr,
             flush=True,
         )
 
     def settle(self) -> None:
-        """Move prepared files to their places that the manifest, or training.json, lists: those
-        that a commit has made true. Remove what else was prepared. Raises `DamagedRun` where one of
-        the two is not as it was written."""
-        if not (
-            os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained
-        ):
+        """Finish what a commit has made true, and remove what else was prepared.
+
+        Prepared files that the manifest, or training.json, lists are moved to their places.
+
+        Raises:
+            DamagedRun: if one of the two is not as it was written.
+        """
+        is_marked = os.path.lexists(self / MARKER)
+        if not (is_marked and os.path.lexists(self / STAGING) and self.is_trained):
             return
         records = self._records()
         for listing in (self.read_listing(TRAINED), self.read_manifest() or {"files": {}}):
@@ -393,46 +441,48 @@ class OwnRunDirectory(RunDirectory):
             return
         for folder, _, files in os.walk(self / STAGING, topdown=False):
             for file in files:
-                name = (Path(folder) / file).relative_to(self / STAGING).as_posix()
-                whole = re.sub(r"(^|/)\.([^/]+)\.\d+\.partial$", r"\1\2", name)
-                if (
-                    whole == JOURNAL
-                    or is_run_name(whole)
-                    or re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole)
-                ):
-                    (Path(folder) / file).unlink()
+                path = Path(folder) / file
+                if _is_prepared_name(path.relative_to(self / STAGING).as_posix()):
+                    path.unlink()
             with suppress(OSError):  # something else is in it
                 Path(folder).rmdir()
 
     def clear(self) -> None:
-        """Remove the run's files, but for its mark. The journal remembers them, so that one that is
-        cut short goes on; the manifest goes first, so that no run looks finished that is not."""
-        if os.path.lexists(self / MARKER):
+        """Remove the run's files, but for its mark.
+
+        The journal remembers them, so that a removal that is cut short goes on; the manifest goes
+        first, so that no run looks finished that is not.
+        """
+        is_marked = os.path.lexists(self / MARKER)
+        if is_marked:
             records = self._records()
-            with suppress(UserError):  # what is to be found there is told where it is written to
+            with suppress(UserError):  # what is in the way is named when it is written to
                 write_sealed(records, self.folder("") / JOURNAL)
             for name in (MANIFEST, TRAINED, FINDINGS, *records):
                 with suppress(UserError):  # somebody has put a link or a folder there since
-                    path = self.checked(name)
-                    if self._is_own(name, records):
-                        path.unlink()
-                    elif name in (MANIFEST, TRAINED) and os.path.lexists(path):
-                        self._set_aside(path)
+                    self._remove(name, records)
             for folder in {(self / name).parent for name in records} - {self.path}:
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
-        if self.began or os.path.lexists(self / MARKER):
+        if self.began or is_marked:
             self._clean()
         self.written.clear()
+
+    def _remove(self, name: str, records: Mapping[str, list[Record]]) -> None:
+        """Remove one of the run's own files; a list that is not its own is set aside."""
+        path = self.checked(name)
+        if self._is_own(name, records):
+            path.unlink()
+        elif name in (MANIFEST, TRAINED) and os.path.lexists(path):
+            self._set_aside(path)
 
     def discard(self) -> None:
         """As `clear`, and remove the folder itself where nothing else is in it."""
         if not (self.began or os.path.lexists(self / MARKER)):
             return
         self.clear()
-        with suppress(
-            OSError
-        ):  # somebody has removed the folder, or something else is in it, if only the lock
+        # somebody has removed the folder, or something else is in it, if only the lock
+        with suppress(OSError):
             if {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
                 (self / MARKER).unlink(missing_ok=True)
             self.path.rmdir()
