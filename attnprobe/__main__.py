@@ -125,11 +125,11 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     """Train and examine, or carry out a study, and say what came of it."""
     began = time.perf_counter()
     if config.study is not None and not sweep:
-        from attnprobe.findings.studies.base import asked_before
+        from attnprobe.findings.studies.base import already_answered
         from attnprobe.report.publish import publish_study
 
         with suppress(UserError):  # of one that is damaged, what is missing is made again
-            if (finished := asked_before(config)) is not None:
+            if (finished := already_answered(config)) is not None:
                 publish_study(finished, verbose=config.verbose)
                 RESULTS.append(finished)
                 return None

@@ -30,7 +30,7 @@ from attnprobe.findings.members import (
     pairwise,
     stability,
 )
-from attnprobe.findings.studies.wiegreffe import margin_of
+from attnprobe.findings.studies.criteria.statements import margin_of
 from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.files import write_text

@@ -16,7 +16,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
 from attnprobe.findings.lines import LINES, WORDS, Place
-from attnprobe.findings.studies.audit import CLAIM as ANOTHER_IS_BETTER
+from attnprobe.findings.studies.criteria.alternative import CLAIM as ANOTHER_IS_BETTER
 
 ACROSS = "across"
 """The part of the page that shows comparisons of two models."""

@@ -13,6 +13,7 @@ from attnprobe.findings.studies.base import StudyReading, read_study
 from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
+from attnprobe.report.studies.drawing import draw_study
 from attnprobe.report.tables import csv_table, with_intervals
 from attnprobe.report.terminal import answer_lines, notes_of_tests, safe, terminal_table
 from attnprobe.results.directory import MANIFEST
@@ -88,5 +89,5 @@ def write_study(reading: StudyReading) -> None:
     """Write a study's tables (CSV) and figures (PDF, PNG) into its directory."""
     for number, table in enumerate(reading.tables.values(), start=1):
         write_text(csv_table(table), reading.directory / "tables" / f"table{number}.csv")
-    for name, _, figure in reading.figures:
-        save(figure, reading.directory / "figures", name)
+    for figure, drawn in draw_study(reading):
+        save(drawn, reading.directory / "figures", figure.name)

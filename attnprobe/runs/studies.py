@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, MEMBER
 from attnprobe.core.sanitise import duration, quoted
-from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study, asked_of
+from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study, settings_fingerprint
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
@@ -149,7 +149,7 @@ def carry_out_study(
         "model": config.model.name,
         "settings": settings,
         "plan": plan.words,
-        "asked": "" if scored else asked_of(config),
+        "asked": "" if scored else settings_fingerprint(config),
         "inputs": records_of({str(path): path for path in own.input_files().values()}),
         "members": [
             {name: getattr(one.member, name) for name in ("role", "seed", "parameter")}

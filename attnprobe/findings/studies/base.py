@@ -1,12 +1,14 @@
 """What a study is: several runs that refer to each other (its plan), and what they say together
 (its reading).
 
-A study is one file with both: a `Study` that names its members, ordinary runs, in stages, and
-`read(directory, content)` → `StudyReading`. An installed package names the `read` of a study of its
-own in the entry points' group `attnprobe.studies`."""
+A study is one module of this package with both: a `Study` that names its members, ordinary runs, in
+stages, and `read(directory, content)` → `StudyReading`. It is found by being here. An installed
+package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
+"""
 
 import importlib
 import os
+import pkgutil
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,14 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
-from attnprobe.plots.style import paper_style
 from attnprobe.results.directory import RunDirectory, directories_with
 from attnprobe.results.files import DamagedRun, damaged, read_sealed, records_of
 from attnprobe.results.fingerprint import fingerprint
@@ -31,15 +31,17 @@ from attnprobe.results.fingerprint import fingerprint
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
 
-READERS = {
-    "audit": "attnprobe.findings.studies.audit",
-    "wiegreffe": "attnprobe.findings.studies.wiegreffe",
+RESEARCH = {
     "calibration": "research.calibration.study",
     "methods": "research.methods",
     "questions": "research.questions",
     "sanity": "research.sanity",
 }
-"""Study → the module that reads it; those of research/ are in a checkout alone."""
+"""Study → the module of the repository's research/ that reads it; a wheel has none of them."""
+PACKAGE = "attnprobe.findings.studies"
+
+# The plan
+
 
 Compose = Callable[[Sequence[str]], DictConfig]
 """Command-line arguments → the configuration that they give."""
@@ -61,7 +63,8 @@ class Member:
     parameter: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.role}{'' if self.parameter is None else f' {self.parameter:g}'}, seed {self.seed}"
+        parameter = "" if self.parameter is None else f" {self.parameter:g}"
+        return f"{self.role}{parameter}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,15 @@ class Done:
 class Costs:
     """What the data, the model and a page cost on this machine, in seconds.
 
-    `rows` per split; `training` per example and epoch, validation included; `probing` per test
-    example, all probes together, of which `shares` are the probes'; `each`: what a run takes to
-    begin; `figure`: one of a page."""
+    Attributes:
+        rows: examples per split.
+        training: per training example and epoch, validation included.
+        probing: per test example, all probes together.
+        device: where this was measured.
+        each: for a run to begin: reading its data, building its model.
+        figure: for one figure of a page.
+        shares: probe → its share of `probing`, 0 to 1.
+    """
 
     rows: dict[str, int]
     training: float
@@ -89,33 +98,41 @@ class Costs:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, epochs: int, trainings: int) -> float:
-        """An estimate for a number of trainings, of which one is probed; one run where nothing is
-        trained."""
+        """Estimate the time for a number of trainings, one of which is probed.
+
+        Args:
+            epochs: of each training.
+            trainings: 0 where nothing is trained and one run is probed as it is.
+        """
+        beginning = max(1, trainings) * self.each
         training = trainings * epochs * self.rows.get("train", 0) * self.training
-        return max(1, trainings) * self.each + training + self.rows["test"] * self.probing
+        return beginning + training + self.rows["test"] * self.probing
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study decides before it begins: split → at most so many rows for all members
-    (`data.most`; empty: as the command line says), a sentence that says so, and the seconds that
-    all is expected to take (None: not estimated)."""
+    """What a study decides before it begins.
+
+    Attributes:
+        rows: split → how many rows at most all members use (`data.most`); empty: as the command
+            line says.
+        words: a sentence that says so.
+        seconds: that the whole study is expected to take; None: not estimated.
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
     seconds: float | None = None
 
     def beside(self, seconds: float) -> str:
-        """The estimate beside what it took, as a line; empty where nothing was estimated.
+        """The estimate beside what the study took, as a line; empty if nothing was estimated.
 
         >>> Plan(seconds=180).beside(192)
         'took 3.2 minutes; 3.0 were expected'
         """
-        return (
-            ""
-            if self.seconds is None
-            else f"took {seconds / 60:.1f} minutes; {self.seconds / 60:.1f} were expected"
-        )
+        if self.seconds is None:
+            return ""
+        return f"took {seconds / 60:.1f} minutes; {self.seconds / 60:.1f} were expected"
 
 
 class Study(metaclass=Checked):
@@ -125,39 +142,73 @@ class Study(metaclass=Checked):
     name: ClassVar[str]
 
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
-        """Decide once what all members share; a resumed study keeps its plan. `compose`: changes to
-        the command line → the configuration that it then gives; `measure` times a run's parts on a
-        few batches."""
+        """Decide once what all members share; a resumed study keeps its plan.
+
+        Args:
+            compose: changes to the command line → the configuration that it then gives.
+            measure: times the parts of such a run on a few batches.
+        """
         return Plan()
 
     @abstractmethod
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
-        """Yield lists of members; `done` grows while they are carried out, and later stages may
-        read it. The members of one stage do not need each other: they may run at the same time.
+        """Yield lists of members.
+
+        The members of one stage do not need each other: they may run at the same time.
 
         Args:
             seed: the seed of the command line.
             model: name of the model that the command line describes.
+            done: the finished members; it grows between stages, and later stages may read it.
         """
 
 
 def without_learned_attention(model_class: str | None) -> str:
-    """How a member differs that attends to everything alike: the examined layer of a whole model
-    (`model_class`), or the attention of one of three stages (None)."""
+    """The override for a member that attends to everything alike.
+
+    Args:
+        model_class: of a whole model, whose examined layer then attends alike; None: the model has
+            three stages, one of which is the attention.
+    """
     return "model/attention=uniform" if model_class is None else "model.given=uniform"
+
+
+# The reading
+
+
+@dataclass(frozen=True)
+class StudyFigure:
+    """The numbers of a figure, which a reading computes and the report draws.
+
+    A subclass has the numbers as its fields; `attnprobe.report.studies` has a function that draws
+    that subclass.
+
+    Attributes:
+        name: stem of the names of its files.
+        caption: plain text, with the numbers' unit.
+    """
+
+    name: str
+    caption: str
 
 
 @dataclass(frozen=True)
 class StudyReading:
-    """What a finished study says: title and text of its part of the report; data and model of the
-    base; its findings.
+    """What a finished study says.
 
     Attributes:
+        title: of its part of the report.
+        about: a few sentences on what was done.
+        data: the data set.
+        model: the base's model.
+        directory: of the study.
+        findings: its claims, put to the test.
         runs: directories of the runs whose own tests belong beside it, on a page about this study
             alone.
         readings: each finding in words, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
-        figures: (name, caption, figure).
+        figures: what the report is to draw.
+        notes: what else a reader has to know.
         answer: one sentence, where the study is not about the attention of one model: its page
             begins with it.
     """
@@ -171,71 +222,18 @@ class StudyReading:
     runs: list[Path] = field(default_factory=list)
     readings: dict[str, str] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    figures: list[tuple[str, str, Figure]] = field(default_factory=list)
+    figures: list[StudyFigure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     answer: str = ""
 
     def add(self, claim: Claim, evidence: Evidence, words: str) -> None:
+        """Add a claim with its number, and what the number says in words."""
         self.findings.append(Finding(claim, evidence, self.data, self.model))
         self.readings[claim.name] = words
 
 
-def find_studies(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
-) -> tuple[list[StudyReading], list[UserError]]:
-    """Every sound finished study at or below these directories or glob patterns, and what is wrong
-    with the others."""
-    studies = []
-    skipped = []
-    for directory in directories_with(STUDY, places):
-        try:
-            studies.append(read_study(directory))
-        except UserError as error:
-            skipped.append(error)
-    return studies, skipped
-
-
-def with_members(places: Sequence[str]) -> list[str]:
-    """These places, and of a finished study's directory the runs that it lists; a damaged one of
-    several adds nothing.
-
-    Raises:
-        DamagedRun: the only place is a damaged study.
-    """
-    found = [*places]
-    for place in places:
-        try:
-            found += map(str, read_study(place).runs if (Path(place) / STUDY).exists() else ())
-        except DamagedRun:
-            if len(places) == 1:
-                raise
-    return found
-
-
-def asked_of(config: DictConfig) -> str:
-    """Stands for all settings of a command line but how much is shown; references in them are not
-    followed."""
-    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
-    return fingerprint({key: value for key, value in content.items() if key != "verbose"})
-
-
-def asked_before(config: DictConfig) -> Path | None:
-    """The finished study of these very settings, of files that are what they were: nothing is left
-    to check or to do."""
-    places = Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}")
-    for path in places if config.on_finished in (None, "skip") else ():
-        with suppress(UserError, OSError):  # one that cannot be read is looked at member by member
-            inputs = (content := read_sealed(path)).get("inputs", {})
-            if (
-                content.get("asked") == asked_of(config)
-                and records_of({one: Path(one) for one in inputs}) == inputs
-            ):
-                return path.parent
-    return None
-
-
 def read_study(directory: str | os.PathLike) -> StudyReading:
-    """One finished study.
+    """Read one finished study.
 
     Raises:
         UserError: it is not finished, or nothing here knows how to read it.
@@ -248,29 +246,107 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
             f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was"
         )
     content = read_sealed(path)
+
     for member in content["members"]:
         run = RunDirectory(directory / member["directory"])
         if run.manifest().get("run_id") != member["run_id"]:
             raise damaged(run.path, f"{path} expects the run {member['run_id']} there")
         run.verify(run.shown_files())
-    study = content["study"]
+
+    read = _reader_of(content["study"], path)
+    return read(directory, content)
+
+
+def _reader_of(study: str, path: Path) -> Callable[[Path, dict[str, Any]], StudyReading]:
+    shipped = {
+        module.name: f"{PACKAGE}.{module.name}"
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+        if not module.ispkg and module.name != "base"
+    }
+    modules = shipped | RESEARCH
     installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
-    if study not in READERS and study not in installed:
-        raise UserError(
-            f"{path} is of the study {study!r}: expected one of {', '.join(sorted([*READERS, *installed]))}"
-        )
+    if study not in modules and study not in installed:
+        names = ", ".join(sorted([*modules, *installed]))
+        raise UserError(f"{path} is of the study {study!r}: expected one of {names}")
+    if study not in modules:
+        return installed[study].load()
+
     try:
-        read = (
-            importlib.import_module(READERS[study]).read
-            if study in READERS
-            else installed[study].load()
-        )
+        return importlib.import_module(modules[study]).read
     except ModuleNotFoundError as error:
         if error.name != "research":
             raise
         raise UserError(
-            f"{path} is of the study {study!r}, whose reading is in research/ of attnprobe's repository and not in an "
-            f"installed package: read it in a checkout"
+            f"{path} is of the study {study!r}, whose reading is in research/ of attnprobe's "
+            "repository and not in an installed package: read it in a checkout"
         ) from None
-    with paper_style():  # the figures are made here
-        return read(directory, content)
+
+
+def find_studies(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+) -> tuple[list[StudyReading], list[UserError]]:
+    """Read every finished study at or below these directories or glob patterns.
+
+    Returns:
+        The sound ones, and what is wrong with the others.
+    """
+    studies = []
+    errors = []
+    for directory in directories_with(STUDY, places):
+        try:
+            studies.append(read_study(directory))
+        except UserError as error:
+            errors.append(error)
+    return studies, errors
+
+
+def with_members(places: Sequence[str]) -> list[str]:
+    """These places, and the runs that the finished studies among them list.
+
+    A damaged study among several places adds nothing.
+
+    Raises:
+        DamagedRun: the only place is a damaged study.
+    """
+    directories = list(places)
+    for place in places:
+        if not (Path(place) / STUDY).exists():
+            continue
+        try:
+            directories += [str(run) for run in read_study(place).runs]
+        except DamagedRun:
+            if len(places) == 1:
+                raise
+    return directories
+
+
+# The same command again
+
+
+def settings_fingerprint(config: DictConfig) -> str:
+    """Stands for all settings of a command line except how much is shown.
+
+    References in them are not followed.
+    """
+    settings: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    return fingerprint({name: value for name, value in settings.items() if name != "verbose"})
+
+
+def already_answered(config: DictConfig) -> Path | None:
+    """The finished study of these very settings, whose input files have not changed since.
+
+    Nothing is left to check or to do then. None: there is no such study, or it is to be measured
+    again.
+    """
+    if config.on_finished not in (None, "skip"):
+        return None
+    folder = Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}")
+    for path in folder.glob(f"*/{STUDY}"):
+        with suppress(UserError, OSError):  # an unreadable study is checked member by member
+            content = read_sealed(path)
+            inputs = content.get("inputs", {})
+            if content.get("asked") != settings_fingerprint(config):
+                continue
+            if records_of({name: Path(name) for name in inputs}) == inputs:
+                return path.parent
+    return None

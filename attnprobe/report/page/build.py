@@ -21,7 +21,6 @@ from attnprobe.findings.headlines import compare
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import find_studies
-from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glossary import MEANS, TERMS, explained
@@ -132,8 +131,7 @@ def write_report(
     folder = OwnFolder(output.with_name(f"{output.stem}_files"))
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
-    with paper_style():
-        studies, unread = find_studies(places)
+    studies, unread = find_studies(places)
     tell("numbers and their intervals")
     groups = grouped(runs)
     numbers = Numbers.together(run.numbers for run in runs)

@@ -22,6 +22,7 @@ from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import group_of
 from attnprobe.report.figures import Picture, picture
+from attnprobe.report.studies.drawing import draw_study
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.directory import SECTION
@@ -291,8 +292,8 @@ def show_study(
             study.readings[f.claim.name] for f in study.findings if f.claim.name in study.readings
         ],
         "pictures": [
-            picture(figure, f"study{place}-{name}", said, folder)
-            for name, said, figure in study.figures
+            picture(drawn, f"study{place}-{figure.name}", figure.caption, folder)
+            for figure, drawn in draw_study(study)
         ],
         "claims": by_claim(judgements, [one.claim.name for one in study.findings]),
         "tables": tables,

@@ -1,0 +1,106 @@
+"""Do the weights carry the label, so that they guide another model? (Wiegreffe & Pinter 2019,
+section 3.4, table 3)."""
+
+from collections.abc import Mapping
+
+from attnprobe.evidence.claims import Claim
+from attnprobe.findings.members import balanced_accuracy, difference
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.studies.criteria.members import Members, score_table, seed_scores
+from attnprobe.findings.studies.criteria.statements import (
+    PAPER,
+    Wording,
+    cite,
+    margin_of,
+    of_several_runs,
+)
+
+GUIDES = {
+    "guide_uniform": "uniform attention",
+    "guide_trained": "attention trained with it",
+    "guide_base": "attention of the base",
+    "guide_adversary": "attention of the trained adversary",
+}
+"""Role → the attention that its model without context is given."""
+
+HELPS = Wording(
+    meets="It helps",
+    fails="It does not help by more than another seed makes",
+    undecided="Whether it helps is open",
+)
+ADVERSARY_IS_WORSE = Wording(
+    meets="is worse",
+    fails="is no worse",
+    undecided="is not told apart",
+    no_difference="is no worse by more than another seed makes",
+)
+
+
+def add_leak(reading: StudyReading, members: Members, published: Mapping[str, float]) -> None:
+    """Add the paper's table 3: a model without context under four attentions.
+
+    Two claims go with it: the base's attention guides better than equal weights, and better than
+    the trained adversary's. Both are judged by balanced accuracy.
+
+    Args:
+        published: the paper's numbers of this data set, by metric.
+    """
+    table = score_table(members, GUIDES, published, balanced=True)
+    reading.tables["A model without context, guided by attention (the paper's table 3)"] = table
+
+    base = members.score_parts("base", balanced_accuracy)
+    margin = margin_of([float(balanced_accuracy(parts.sum(0))) for parts in base.values()])
+    guided = members.score_parts("guide_base", balanced_accuracy)
+    gains = {
+        rival: difference(
+            guided, members.score_parts(f"guide_{rival}", balanced_accuracy), balanced_accuracy
+        )
+        for rival in ("uniform", "trained", "adversary")
+    }
+
+    guides = Claim(
+        name="attention_guides",
+        criterion="leak",
+        statement="The base's attention tells a model without context more of the label than equal "
+        "weights",
+        source=f"{PAPER}, section 3.4",
+        measure=of_several_runs,
+        quantity="balanced accuracy, guided by the base − uniform; "
+        f"up to {margin:g} is no relevant difference",
+        speaks="for",
+        smallest=margin,
+        primary=True,
+    )
+    words = (
+        f"{HELPS.of(gains['uniform'], margin)}: guided by the base the model without context gains "
+        f"{cite(gains['uniform'])} balanced accuracy over uniform attention, and "
+        f"{cite(gains['trained'])} over attention of its own, over {len(guided)} seeds."
+    )
+    reading.add(guides, gains["uniform"], words)
+
+    adversary_guides_worse = Claim(
+        name="adversary_guides_worse",
+        criterion="leak",
+        statement="The trained adversary's attention guides worse than the base's",
+        source=f"{PAPER}, section 3.4",
+        measure=of_several_runs,
+        quantity="balanced accuracy, guided by the base − by the adversary; "
+        f"up to {margin:g} is no relevant difference",
+        speaks="for",
+        smallest=margin,
+    )
+    words = (
+        f"Guidance by the adversary {ADVERSARY_IS_WORSE.of(gains['adversary'], margin)}: "
+        f"the base's is ahead by {cite(gains['adversary'])} balanced accuracy."
+    )
+    reading.add(adversary_guides_worse, gains["adversary"], words)
+
+    figure = seed_scores(
+        members,
+        GUIDES,
+        published,
+        name="guide",
+        caption="F1 of the model without context by the attention it is given: a dot per seed, "
+        "their mean with its interval.",
+    )
+    reading.figures.append(figure)

@@ -1,0 +1,65 @@
+"""Is attention needed? Learned against uniform attention (Wiegreffe & Pinter 2019, section 3.2,
+table 2)."""
+
+from collections.abc import Mapping
+
+from attnprobe.evidence.claims import Claim
+from attnprobe.findings.members import difference
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.studies.criteria.members import Members, score_table, seed_scores
+from attnprobe.findings.studies.criteria.statements import (
+    PAPER,
+    Wording,
+    cite,
+    margin_of,
+    of_several_runs,
+)
+
+WORDING = Wording(
+    meets="Learned attention is better by {}: on this data set attention is of use, and tests of "
+    "it can inform.",
+    fails="Learned attention is not better ({}): on this data set attention is not needed, and the "
+    "other tests of it are not informative.",
+    undecided="The difference, {}, is not told apart from none.",
+    no_difference="Learned and uniform attention differ by no more than another seed makes ({}): "
+    "on this data set attention is not needed, and the other tests of it are not informative.",
+)
+
+
+def add_necessity(reading: StudyReading, members: Members, published: Mapping[str, float]) -> None:
+    """Add the paper's table 2, and whether the model classifies better with learned attention.
+
+    Args:
+        published: the paper's numbers of this data set, by metric.
+    """
+    models = {"base": "learned attention", "uniform": "uniform attention"}
+    table = score_table(members, models, published, balanced=False)
+    reading.tables["Uniform attention, frozen (the paper's table 2)"] = table
+
+    base = members.score_parts("base")
+    gain = difference(base, members.score_parts("uniform"))
+    margin = margin_of(members.with_role("base")["f1"].tolist())
+    claim = Claim(
+        name="attention_is_needed",
+        criterion="necessity",
+        statement="The model classifies better with learned weights than with equal ones",
+        source=f"{PAPER}, section 3.2",
+        measure=of_several_runs,
+        quantity=f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, "
+        "is no relevant difference",
+        speaks="for",
+        smallest=margin,
+        primary=True,
+    )
+    number = f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"
+    reading.add(claim, gain, WORDING.of(gain, margin).format(number))
+
+    figure = seed_scores(
+        members,
+        {"base": "learned", "uniform": "uniform"},
+        published,
+        name="uniform",
+        caption="F1 with learned and with uniform attention: a dot per seed, and their mean with "
+        "its interval.",
+    )
+    reading.figures.append(figure)
