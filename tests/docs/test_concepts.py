@@ -7,7 +7,7 @@ from attnprobe.evidence.evidence import LEAST_GAIN
 from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
 from attnprobe.findings.lines import LINES
-from attnprobe.findings.studies import wiegreffe
+from attnprobe.findings.studies.criteria import statements
 from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_r
 
 def test_every_threshold_on_the_page_is_the_codes():
     for name, sentence in (
-        ("Necessity", f"{wiegreffe.MARGIN} at least"),
+        ("Necessity", f"{statements.MARGIN} at least"),
         ("Stability", f"above {seeds.SMALLEST}"),
         ("Agreement", f"skill above {agreement.SMALLEST}"),
         ("Agreement", f"by less than τ = {agreement.CEILING}"),

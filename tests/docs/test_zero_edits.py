@@ -59,7 +59,7 @@ def test_the_package_knows_none_of_them():
         for name, text in FILES.items()
         if "class " in text
     ]
-    assert len(names) == 7
+    assert len(names) == 8
     for name in (*names, "looking_time", "word_length"):
         assert name not in package, name
 
@@ -92,6 +92,8 @@ def test_the_page_shows_each(mine, made, study):
         "does the width change where neighbours_cosine attends?",
     ):
         assert words in page, words
+    assert "by the width of the encoder" in page
+    assert (mine / "zero_files" / "study1-widths.pdf").is_file()
     tables = "".join(
         path.read_text(encoding="utf-8") for path in (mine / "zero_files").glob("*.csv")
     )

@@ -29,9 +29,9 @@ def draw(figure: StudyFigure) -> Figure:
         UserError: no function is registered for this kind.
     """
     raise UserError(
-        f"the study's figure {figure.name!r} is a {type(figure).__name__}, which nothing here draws: "
-        f"expected a function that takes one, registered with {PACKAGE}.drawing.draw and named in "
-        f"the entry points' group {ENTRY_POINTS}"
+        f"the study's figure {figure.name!r} is of the class {type(figure).__name__}, which nothing "
+        f"here draws: expected a function that takes it, registered with {PACKAGE}.drawing.draw and "
+        f"named in the entry points' group {ENTRY_POINTS}"
     )
 
 

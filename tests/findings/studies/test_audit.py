@@ -11,7 +11,7 @@ from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies.audit import Audit
-from attnprobe.findings.studies.base import Costs, Plan, asked_before
+from attnprobe.findings.studies.base import Costs, Plan, already_answered
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
@@ -145,16 +145,16 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(
     # no figures, as its experiment says, of which the members know nothing
     assert len(list(first.parent.glob("*-seed*"))) == 4
     assert not list(first.parent.glob("*-seed*/figures"))
-    assert asked_before(compose([*command, "verbose=true"])) == first
+    assert already_answered(compose([*command, "verbose=true"])) == first
     elsewhere = f"data.path={written(tmp_path / 'b.csv', BINARY, 70)}"
     for other in ("seed=1", "on_finished=remeasure", "probe.permutation.samples=9", elsewhere):
-        assert asked_before(compose([*command, other])) is None, other
+        assert already_answered(compose([*command, other])) is None, other
     rows = path.read_bytes()
     path.write_bytes(rows + rows.splitlines()[-1])
-    assert asked_before(compose(command)) is None
+    assert already_answered(compose(command)) is None
     path.write_bytes(rows)
     (first / "study.json").unlink()
-    assert asked_before(compose(command)) is None
+    assert already_answered(compose(command)) is None
     monkeypatch.setattr(
         "attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice")
     )

@@ -17,7 +17,8 @@ from attnprobe.findings.members import (
     parts_of_run,
     stability,
 )
-from attnprobe.findings.studies.wiegreffe import chosen_adversary
+from attnprobe.findings.studies.criteria.exclusivity import chosen_adversary
+from attnprobe.report.studies.drawing import draw_study
 from attnprobe.results.directory import RunDirectory
 from tests.findings.studies.invented import EXAMPLES, invented_run
 from tests.small_runs import seal, seal_again
@@ -186,7 +187,7 @@ def test_no_interval_of_f1_leaves_what_f1_can_be(study):
     assert table["F1 low"].tolist() == [pytest.approx(0.37, abs=0.03), 0]
     assert table["F1 high"].tolist()[0] == 1
     for axes in (
-        figure.axes[0] for name, _, figure in found.figures if name in ("uniform", "guide")
+        drawn.axes[0] for figure, drawn in draw_study(found) if figure.name in ("uniform", "guide")
     ):
         assert all(0 <= one <= 1 for line in axes.lines for one in line.get_xdata())
         assert -0.05 <= axes.get_xlim()[0] < axes.get_xlim()[1] <= 1.05
@@ -212,7 +213,7 @@ def test_an_audit_without_the_search_or_of_one_seed_leaves_out_what_was_not_meas
     )  # the seeds' numbers are the same ones
     assert "needs the probe adversarial" in reading.notes[-1]
     alone = study([0.8], [0.7], {}, {}, of="audit")
-    assert [[name for name, _, _ in one.figures] for one in (reading, alone)] == [
+    assert [[figure.name for figure in one.figures] for one in (reading, alone)] == [
         ["uniform", "seeds"],
         ["uniform"],
     ]

@@ -7,7 +7,8 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import Done, read_study
-from attnprobe.findings.studies.wiegreffe import Wiegreffe, chosen_adversary
+from attnprobe.findings.studies.criteria.exclusivity import chosen_adversary
+from attnprobe.findings.studies.wiegreffe import Wiegreffe
 from attnprobe.report.publish import write_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.run import run

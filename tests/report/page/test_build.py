@@ -2,6 +2,7 @@ import html
 import itertools
 import json
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from attnprobe.evidence.reading import readings
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.quality import quality_of
-from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.studies.base import StudyFigure, StudyReading
 from attnprobe.report.__main__ import main
 from attnprobe.report.page import build
+from attnprobe.report.studies.drawing import draw
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_results
@@ -182,6 +184,16 @@ def test_a_mistake_ends_with_one_message_and_status_2(capsys, tmp_path, monkeypa
         assert list(tmp_path.iterdir()) == []
 
 
+@dataclass(frozen=True)
+class Plotted(StudyFigure):
+    figure: Figure
+
+
+@draw.register
+def draw_plotted(figure: Plotted) -> Figure:
+    return figure.figure
+
+
 def study_of(place, claim, run_dir, value, **shown):
     claim = Claim(
         "needed",
@@ -216,7 +228,7 @@ def test_a_study_is_shown_and_speaks_of_its_own_runs_and_of_no_others(
     figure.subplots().plot([0, 1])
     shown = {
         "readings": {"needed": "It lost 0.2. That is above 0."},
-        "figures": [("needed", "What was lost.", figure)],
+        "figures": [Plotted("needed", "What was lost.", figure)],
         "tables": {"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
         "notes": ["One seed only."],
     }

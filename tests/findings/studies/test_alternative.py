@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.findings.studies.audit import chosen, instead
 from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.studies.criteria.alternative import add_alternative, chosen
 from attnprobe.results.pivot import per_example
 
 
@@ -23,7 +23,7 @@ def table_of(**values):
 
 def read(results):
     reading = StudyReading("", "", "d", "m", Path(), [])
-    instead(reading, results)
+    add_alternative(reading, results)
     return reading
 
 
