@@ -15,9 +15,10 @@ from attnprobe.core.errors import UserError
 from attnprobe.evidence.reading import importances_in
 from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import measured
-from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
+from attnprobe.findings.studies.base import Done, Member, Study, StudyFigure, StudyReading
 from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
+from attnprobe.report.studies.drawing import draw
 from attnprobe.results.table import IMPORTANCES, read_results
 from research.calibration import study
 from research.calibration.records import FOLLOWS, SOLVED, answer_of
@@ -132,7 +133,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
             "AUPRC and precision at k of every method, by data set and encoder": table,
             "Models": out,
         },
-        figures=[("methods_auprc", caption, heat(table))],
+        figures=[MethodScores("methods_auprc", caption, table)],
         answer=answer(together),
         notes=[
             f"{len(models) - count} of {len(models)} models do not go by the known reason and are left out."
@@ -206,6 +207,19 @@ def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
             column, student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1)
         )
     return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
+
+
+@dataclass(frozen=True)
+class MethodScores(StudyFigure):
+    """`auprc` by `data`, `encoder` and `method`."""
+
+    scores: pd.DataFrame
+
+
+@draw.register
+def draw_method_scores(figure: MethodScores) -> Figure:
+    """Average precision, a panel per data set: methods by encoder."""
+    return heat(figure.scores)
 
 
 def heat(table: pd.DataFrame) -> Figure:

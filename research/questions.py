@@ -18,8 +18,17 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.statistics import RESAMPLES, holm, in_columns, p_value, wilson
 from attnprobe.findings.members import measured
-from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, StudyReading
+from attnprobe.findings.studies.base import (
+    Compose,
+    Done,
+    Member,
+    Plan,
+    Study,
+    StudyFigure,
+    StudyReading,
+)
 from attnprobe.plots.grid import around, grid, title
+from attnprobe.report.studies.drawing import draw
 
 LEARNED = "learned"
 UNIFORM = "uniform"
@@ -546,29 +555,32 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     farthest = [(cell, np.log2(cell.width), found.of("jsd", cell)) for cell in found.cells("jsd")]
     ticks = [kind.replace("_", ",\n").replace("none", "no leak") for kind in kinds]
     figures = [
-        (
+        Advantages(
             "questions_gain",
             "Accuracy of learned minus equal weights by the number of training texts, a panel per encoder.",
-            advantages(found),
+            found,
         ),
-        (
+        Dots(
             "questions_states",
             "Rightness about words against rightness about states, a dot per cell.",
-            dots("rightness about states", "rightness about words", rightness),
+            x="rightness about states",
+            y="rightness about words",
+            points=rightness,
         ),
-        (
+        Dots(
             "questions_transfer",
             "What a model without context gains by the weights of four built attentions.",
-            dots("built attention", "gain of the guide", gains, ticks),
+            x="built attention",
+            y="gain of the guide",
+            points=gains,
+            ticks=ticks,
         ),
-        (
+        Dots(
             "questions_distance",
             "The farthest attention with the same prediction (nats), by length and width.",
-            dots(
-                "log₂ width (squares: texts four times as long)",
-                "farthest attention (nats)",
-                farthest,
-            ),
+            x="log₂ width (squares: texts four times as long)",
+            y="farthest attention (nats)",
+            points=farthest,
         ),
     ]
     said = ", ".join(
@@ -590,6 +602,35 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         },
         answer=f"Of eight hypotheses {said}.",
     )
+
+
+@dataclass(frozen=True)
+class Advantages(StudyFigure):
+    """The accuracies of all cells."""
+
+    found: Grid
+
+
+@draw.register
+def draw_advantages(figure: Advantages) -> Figure:
+    """Learned minus equal weights against the number of texts."""
+    return advantages(figure.found)
+
+
+@dataclass(frozen=True)
+class Dots(StudyFigure):
+    """Cells, each with its x and its y with resamples; `x`, `y`: labels of the axes."""
+
+    x: str
+    y: str
+    points: Sequence[tuple[Cell, float, Resampled]]
+    ticks: Sequence[str] = ()
+
+
+@draw.register
+def draw_dots(figure: Dots) -> Figure:
+    """Each cell with its interval."""
+    return dots(figure.x, figure.y, figure.points, figure.ticks)
 
 
 def advantages(found: Grid) -> Figure:

@@ -7,7 +7,6 @@ import tomllib
 import pytest
 
 from attnprobe.evidence import reading
-from attnprobe.report.studies import drawing
 from tests.docs.extending import FILES, FOREIGN, reviews
 
 
@@ -55,9 +54,7 @@ def mine(tmp_path_factory):
         patch.syspath_prepend(folder)
         patch.chdir(folder)
         reading.readings.cache_clear()
-        drawing.register_drawings.cache_clear()
         yield folder
     for name in [name for name in sys.modules if name.split(".")[0] in FOREIGN]:
         del sys.modules[name]
     reading.readings.cache_clear()
-    drawing.register_drawings.cache_clear()

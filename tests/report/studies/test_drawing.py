@@ -39,6 +39,6 @@ def test_each_kind_of_figure_is_drawn_by_its_own_function():
 
 def test_a_figure_that_nothing_draws_is_named_with_the_remedy():
     with pytest.raises(
-        UserError, match=r"'waves' is of the class Undrawn.*drawing\.draw.*attnprobe\.study_figures"
+        UserError, match=r"'waves' is of the class Undrawn.*@attnprobe\S+draw\.register"
     ):
         draw_study(reading(Undrawn("waves", "Waves.")))
