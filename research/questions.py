@@ -28,7 +28,7 @@ from attnprobe.findings.studies.base import (
     StudyReading,
 )
 from attnprobe.plots.grid import around, grid, title
-from attnprobe.report.studies.drawing import draw
+from attnprobe.report.studies import drawing
 
 LEARNED = "learned"
 UNIFORM = "uniform"
@@ -611,7 +611,7 @@ class Advantages(StudyFigure):
     found: Grid
 
 
-@draw.register
+@drawing.draw.register
 def draw_advantages(figure: Advantages) -> Figure:
     """Learned minus equal weights against the number of texts."""
     return advantages(figure.found)
@@ -627,7 +627,7 @@ class Dots(StudyFigure):
     ticks: Sequence[str] = ()
 
 
-@draw.register
+@drawing.draw.register
 def draw_dots(figure: Dots) -> Figure:
     """Each cell with its interval."""
     return dots(figure.x, figure.y, figure.points, figure.ticks)
