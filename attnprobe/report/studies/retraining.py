@@ -78,8 +78,8 @@ def draw_seed_scores(figure: SeedScores) -> Figure:
         Line2D([], [], color=INK, lw=2, marker="o", mfc="white", label="mean, 95 % interval"),
     ]
     if figure.published:
-        cross = {"ls": "", "marker": "x", "color": FOUND, "mew": 1.4}
-        handles.append(Line2D([], [], **cross, label="published (unverified)"))
+        label = "published (unverified)"
+        handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label=label))
     around(drawn, handles=handles)
     return drawn
 
@@ -162,10 +162,10 @@ def draw_adversary_curve(figure: AdversaryCurve) -> Figure:
         label = "other seeds of the base"
         axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label=label)
     single = figure.single
-    search = {"ms": 5, "color": FOUND, "label": "single predictions, search"}
-    axes.plot(single["found_tvd"], single["found_jsd"], "^", **search)
-    solver = {"ms": 4.5, "color": OPTIMUM, "label": f"single predictions, {figure.optimum}"}
-    axes.plot(single["optimum_tvd"], single["optimum_jsd"], "D", **solver)
+    label = "single predictions, search"
+    axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label=label)
+    label = f"single predictions, {figure.optimum}"
+    axes.plot(single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=label)
     paper = figure.published
     if not paper.empty:
         label = "published (unverified; TVD in half units)"
