@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from attnprobe.core.batch import Batch, Outputs
 
 # imported for what they register
+from attnprobe.importance.leave_one_out import convolutional as _convolutional  # noqa: F401
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
 from attnprobe.importance.leave_one_out.changed_states import (
     Affine,
@@ -157,13 +158,15 @@ class Recombination:
             first.scatter_reduce_(0, text, position, "amin")
             last.scatter_reduce_(0, text, position, "amax")
 
+        # of each text without each of its tokens, all that lies outside the changed stretch
         values = F.linear(outputs.hidden, *as_value).double()
         place = torch.arange(batch.ids.shape[1], device=own.device)
-        inside = (place >= first.unsqueeze(1)) & (place <= last.unsqueeze(1))
-        unchanged = own[example].masked_fill(inside, -torch.inf)
-        of_texts = zip(unchanged.split(batch.content.sum(1).tolist()), values, strict=True)
-        means = [part.softmax(-1).nan_to_num(nan=0) @ of for part, of in of_texts]
-        mean = changed.means(unchanged.logsumexp(-1), torch.cat(means))
+        stretch = place.new_full((2, *batch.content.shape), -1)
+        stretch[:, example, removed] = torch.stack([first, last])
+        inside = (place >= stretch[0].unsqueeze(-1)) & (place <= stretch[1].unsqueeze(-1))
+        unchanged = own.unsqueeze(1).masked_fill(inside, -torch.inf)
+        means = unchanged.softmax(-1).nan_to_num(nan=0) @ values
+        mean = changed.means(unchanged.logsumexp(-1)[example, removed], means[example, removed])
         candidates = None if batch.candidates is None else batch.candidates[example]
         if not linear:
             attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
