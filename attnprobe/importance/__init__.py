@@ -1,2 +1,4 @@
-"""How important is each position to the prediction? One measure per file (`base`), and what
-compares two of them."""
+"""How important is each position to the prediction?
+
+One family of measures per file (`base`), and what compares two of them.
+"""

@@ -1,9 +1,11 @@
-"""captum's methods, and others of their kind, asked of any model: one number of its prediction as a
-function of its inputs.
+"""captum's methods, and others of their kind, asked of any model.
+
+What is explained is one number of a prediction, as a function of the model's inputs.
 
 The number is a logit, or the difference of two. Features are the text's words: replaced as a whole
 by a baseline vector, or differentiated at their vectors and added up over the vectors' dimensions.
-Markers and padding stay as they are."""
+Markers and padding stay as they are.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +33,11 @@ BASELINES = {"zeros": "the zero vector", "mean": "the mean vector of the text's 
 AT_ONCE = 1 << 16
 """Tokens that a small model reads at a time, about."""
 SMALL = 2_000_000
-"""Parameters, embeddings not among them, above which a model reads fewer at a time: what a
-transformer keeps of a token for the way back grows with them. Of 65,536 tokens MiniLM, which has 11
-million, kept 13 GB."""
+"""Parameters without embeddings above which a model reads fewer tokens at a time.
+
+What a transformer keeps of a token for the way back grows with them: of 65,536 tokens MiniLM, which
+has 11 million, kept 13 GB.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +60,12 @@ class Explained:
     def __call__(
         self, inputs: Float[Tensor, "rows parts embed"], text: Int[Tensor, "rows"] | None = None
     ) -> Float[Tensor, "rows"]:
-        """The number for other vectors of the texts of these numbers, of which one may be there
-        many times; None: of all in order."""
+        """Compute the number for other vectors.
+
+        Args:
+            inputs: the vectors that the model reads.
+            text: whose they are, in any order and number; None: of all texts in order.
+        """
         batch = self.batch if text is None else self.batch.rows(text)
         batch = batch.cut(int(batch.mask.sum(-1).max()))  # padding that none of these texts needs
         parts = self.model.word_of(batch).shape[1]
@@ -66,22 +74,29 @@ class Explained:
     def number_of(
         self, logits: Float[Tensor, "rows classes"], text: Int[Tensor, "rows"] | None = None
     ) -> Float[Tensor, "rows"]:
-        """The number, from the logits of the texts of these numbers; None: of all in order."""
+        """Compute the number from logits; `text` as in a call."""
         classes = self.classes if text is None else self.classes[text]
-        of_each = logits.gather(-1, classes.clamp(min=0))
-        return torch.where(classes[:, 1] < 0, of_each[:, 0], of_each[:, 0] - of_each[:, 1])
+        numbers = logits.gather(-1, classes.clamp(min=0))
+        single = classes[:, 1] < 0
+        return torch.where(single, numbers[:, 0], numbers[:, 0] - numbers[:, 1])
 
     def attribute(
-        self, method: Callable[..., Any], *given: Tensor, **settings: Any
+        self, method: Callable[..., Any], *arguments: Tensor, **settings: Any
     ) -> Float[Tensor, "batch parts embed"]:
-        """What one of captum's methods gives to each number of the texts' vectors."""
+        """Attribute to each number of the texts' vectors.
+
+        Args:
+            method: one of captum's classes, or what makes one of a function.
+            arguments: of its `attribute`, after the inputs.
+            settings: more of them, by name.
+        """
         texts = torch.arange(len(self.inputs), device=self.inputs.device)
         inputs = self.inputs.clone().requires_grad_()
         with torch.enable_grad():
-            found = method(self).attribute(
-                inputs, *given, additional_forward_args=texts, **settings
+            attributions = method(self).attribute(
+                inputs, *arguments, additional_forward_args=texts, **settings
             )
-        return found.detach()
+        return attributions.detach()
 
     def alone(self, number: int) -> "Explained":
         """One text without padding."""
@@ -89,58 +104,59 @@ class Explained:
         chosen = slice(number, number + 1)
         batch = self.batch.rows(chosen).cut(width)
         parts = self.model.word_of(batch).shape[1]
-        inputs, baseline = (vectors[chosen, :parts] for vectors in (self.inputs, self.baseline))
+        inputs = self.inputs[chosen, :parts]
+        baseline = self.baseline[chosen, :parts]
         return Explained(self.model, batch, inputs, baseline, self.classes[chosen])
 
-    def keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
-        """The number for this one text, each word kept (1), replaced by the baseline (0), or
-        between."""
-        return self.number_of(
-            self.logits_keeping(kept), torch.zeros_like(kept[:, 0], dtype=torch.long)
-        )
+    def keeping(self, keep: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
+        """Compute the number for this one text with some of its words.
 
-    def logits_keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
+        Args:
+            keep: each word stays (1), is replaced by the baseline (0), or is between.
+        """
+        text = torch.zeros_like(keep[:, 0], dtype=torch.long)
+        return self.number_of(self.logits_keeping(keep), text)
+
+    def logits_keeping(self, keep: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
         """As `keeping`, the logits."""
         content = self.batch.content[0]
         word = self.model.word_of(self.batch)[0]
         number = content.long().cumsum(-1) - 1
-        share = torch.ones(len(kept), len(word), 1, dtype=self.inputs.dtype, device=kept.device)
-        share[:, word >= 0] = kept.to(self.inputs.dtype)[:, number[word[word >= 0]]].unsqueeze(-1)
-        parts = []
+        share = torch.ones(len(keep), len(word), 1, dtype=self.inputs.dtype, device=keep.device)
+        share[:, word >= 0] = keep.to(self.inputs.dtype)[:, number[word[word >= 0]]].unsqueeze(-1)
+        logits = []
         with torch.no_grad():
-            for some in share.split(texts_at_once(self.model, len(word))):
-                inputs = self.baseline + some * (self.inputs - self.baseline)
-                texts = self.batch.rows(
-                    torch.zeros(len(some), dtype=torch.long, device=kept.device)
-                )
-                parts.append(self.model.outputs_from(texts, inputs).logits)
-        return torch.cat(parts)
+            for shares in share.split(texts_at_once(self.model, len(word))):
+                inputs = self.baseline + shares * (self.inputs - self.baseline)
+                text = torch.zeros(len(shares), dtype=torch.long, device=keep.device)
+                logits.append(self.model.outputs_from(self.batch.rows(text), inputs).logits)
+        return torch.cat(logits)
 
 
 def texts_at_once(model: nn.Module, width: int) -> int:
-    """How many texts of this width a model reads at a time: so many that what it keeps of them is a
-    few GB at most."""
-    tables = {
-        id(table)
-        for one in model.modules()
-        if isinstance(one, nn.Embedding)
-        for table in one.parameters()
-    }
-    own = sum(part.numel() for part in model.parameters() if id(part) not in tables)
-    return max(1, AT_ONCE * SMALL // max(SMALL, own) // width)
+    """How many texts of this width a model reads at a time.
+
+    So many that what it keeps of them is a few GB at most.
+    """
+    embeddings: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            embeddings.update(id(table) for table in module.parameters())
+    size = sum(part.numel() for part in model.parameters() if id(part) not in embeddings)
+    return max(1, AT_ONCE * SMALL // max(SMALL, size) // width)
 
 
-def per_word(at_parts: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
-    """What belongs to the parts that the model reads, added up for each word; 0 outside content."""
-    return subject.classifier.per_position(subject.batch, at_parts).masked_fill(
-        ~subject.batch.content, 0
-    )
+def per_word(values: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
+    """Add up what belongs to the parts that the model reads, for each word; 0 outside content."""
+    scores = subject.classifier.per_position(subject.batch, values)
+    return scores.masked_fill(~subject.batch.content, 0)
 
 
 @dataclass(frozen=True)
 class Attribution(Importance):
-    """An importance of what the model computes, word by word; signed: below 0 speaks against the
-    target.
+    """An importance of what the model computes, word by word.
+
+    Signed: below 0 speaks against the target.
 
     Attributes:
         target: what is attributed: `predicted`, the logit of the predicted class; `contrast`, that
@@ -155,18 +171,22 @@ class Attribution(Importance):
     baseline: Literal[tuple(BASELINES)] = "zeros"
 
     def prepare(self, data: TextDataModule, split: str) -> None:
+        """Check that the data have the class that is named as the target."""
         self.named_class(data.classes)
 
     def named_class(self, classes: Sequence[str]) -> int | None:
-        """The number of the class that is named; None where none is. Raises `UserError` where there
-        is no such class."""
+        """The number of the class that is the target; None where none is named.
+
+        Raises:
+            UserError: the data have no such class.
+        """
         if self.target in (PREDICTED, CONTRAST):
             return None
         if self.target not in classes:
-            known = [PREDICTED, CONTRAST, *classes]
+            targets = [PREDICTED, CONTRAST, *classes]
             raise UserError(
                 f"importance.{self.name}.target={visible(self.target)}: there is no such class"
-                f"{nearest(self.target, known) or '.'} Expected {visible(listed(known))}"
+                f"{nearest(self.target, targets) or '.'} Expected {visible(listed(targets))}"
             )
         return list(classes).index(self.target)
 
@@ -174,26 +194,28 @@ class Attribution(Importance):
         """The function that is explained."""
         model = subject.classifier
         batch = subject.batch
-        logits = subject.outputs.logits.detach()
-        order = logits.argsort(dim=-1, descending=True, stable=True)
-        named = self.named_class(subject.classes)
-        first = order[:, 0] if named is None else torch.full_like(order[:, 0], named)
+        order = subject.outputs.logits.detach().argsort(dim=-1, descending=True, stable=True)
+        target = self.named_class(subject.classes)
+        first = order[:, 0] if target is None else torch.full_like(order[:, 0], target)
         second = torch.full_like(first, -1)
         if model.task is not Task.MULTI_LABEL and model.classes == 2:
             second = 1 - first
         elif self.target == CONTRAST:
             second = order[:, 1]
+
         with torch.no_grad():
             inputs = model.inputs(batch)
         words = (model.word_of(batch) >= 0).unsqueeze(-1)
         replacement = torch.zeros_like(inputs[:, :1])
         if self.baseline == "mean":
-            replacement = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(
-                min=1
-            )
-        baseline = torch.where(words, replacement, inputs)
+            count = words.sum(1, keepdim=True).clamp(min=1)
+            replacement = (inputs * words).sum(1, keepdim=True) / count
         return Explained(
-            model, batch, inputs.detach(), baseline.detach(), torch.stack([first, second], -1)
+            model,
+            batch,
+            inputs=inputs.detach(),
+            baseline=torch.where(words, replacement, inputs).detach(),
+            classes=torch.stack([first, second], -1),
         )
 
     def total(self, subject: Subject) -> Float[Tensor, "batch"]:
@@ -204,24 +226,33 @@ class Attribution(Importance):
 
 
 class TextByText(Attribution):
-    """An attribution that takes one text at a time, without its padding; random numbers belong to
-    the text."""
+    """An attribution that takes one text at a time, without its padding.
+
+    Random numbers belong to the text.
+    """
 
     @abstractmethod
     def of_text(
         self, explained: Explained, whole: Float[Tensor, "1 words"]
     ) -> Float[Tensor, "words"]:
-        """The scores of the words of one text; `whole`: all are kept (`Explained.keeping`)."""
+        """The scores of the words of one text.
+
+        Args:
+            explained: the function, for this text.
+            whole: that all words stay, as `Explained.keeping` takes it.
+        """
 
     def scores(self, subject: Subject) -> Scores:
+        """The scores of all texts, 0 outside content."""
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
-        every = subject.cached(self.explained)
+        explained = subject.cached(self.explained)
         draws = Draws(subject.seed, self.name)
         for row, number in enumerate(subject.batch.example_id.tolist()):
+            whole = scores.new_ones(1, int(content[row].sum()))
             with seeded(draws.generator(number)):
-                whole = scores.new_ones(1, int(content[row].sum()))
-                scores[row, content[row]] = self.of_text(every.alone(row), whole).to(scores)
+                words = self.of_text(explained.alone(row), whole)
+            scores[row, content[row]] = words.to(scores)
         return scores
 
 
@@ -235,8 +266,10 @@ class Perturbation(TextByText):
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Libraries that draw from the global generators draw these numbers, and leave the generators
-    as they were."""
+    """Make libraries that draw from the global generators draw this generator's numbers.
+
+    The global generators are left as they were.
+    """
     number = generator.initial_seed()
     state = np.random.get_state()  # noqa: NPY002 (the library's own)
     with torch.random.fork_rng(list(range(torch.cuda.device_count()))):

@@ -2,7 +2,8 @@
 
 To add one: a class in the file of its family or in one of its own, and `conf/importance/NAME.yaml`;
 no list is edited. From outside: a class and a YAML, or an entry point of the group
-`attnprobe.importances` (docs/extending.md)."""
+`attnprobe.importances` (docs/extending.md).
+"""
 
 import importlib
 import inspect
@@ -35,8 +36,10 @@ GROUP = "attnprobe.importances"
 
 
 class Note(NamedTuple):
-    """How a batch was measured, for the table's entry in the manifest: one number by name, and how
-    those of two batches become one (`max`, `operator.add`)."""
+    """How a batch was measured, for the table's entry in the manifest: a number by name.
+
+    `combine` says how those of two batches become one (`max`, `operator.add`).
+    """
 
     name: str
     value: float
@@ -45,8 +48,9 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class Importance(metaclass=Checked):
-    """How important is each position for the prediction? Subclasses are frozen dataclasses, their
-    settings as fields.
+    """How important is each position for the prediction?
+
+    Subclasses are frozen dataclasses, their settings as fields.
 
     Attributes:
         name: of the file, the YAML, the metrics; `a_b`.
@@ -75,47 +79,69 @@ class Importance(metaclass=Checked):
     of_words: ClassVar[bool] = False
     of_layers: ClassVar[bool] = False
     total: ClassVar[Callable[..., Float[Tensor, "batch"]]]
-    """What complete scores of each text of a subject add up to; only a `complete` importance has
-    it."""
+    """What complete scores of each text of a subject add up to; for a `complete` importance."""
 
     def refuse(self, classifier: Model) -> None:
-        """Called before anything is trained: raises `UserError` for a classifier that it is not
-        defined for."""
+        """Refuse a classifier that it is not defined for, before anything is trained.
+
+        Raises:
+            UserError: it is not defined for this classifier.
+        """
         if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
-                f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
-                f"importances=[…], or take a model that attends to words, such as model=lstm"
+                f"importance {self.name} is about single words, and this model attends to larger "
+                f"units: leave it out of importances=[…], or take a model that attends to words, "
+                f"such as model=lstm"
             )
         if self.of_layers and not classifier.has_layers:
             raise UserError(
-                f"importance {self.name} follows attention through layers of self-attention, and this model has none: leave "
-                f"it out of importances=[…], or take model=transformer or model=pretrained"
+                f"importance {self.name} follows attention through layers of self-attention, and "
+                f"this model has none: leave it out of importances=[…], or take model=transformer "
+                f"or model=pretrained"
             )
 
     def files(self) -> Mapping[str, Path]:
-        """The files that it reads, by the setting that names them: tables are measured again once
-        one has changed. Raises `UserError` where one is not there."""
+        """The files that it reads, by the setting that names them.
+
+        Tables are measured again once one has changed.
+
+        Raises:
+            UserError: a file is missing.
+        """
         return {}
 
     def prepare(self, data: TextDataModule, split: str) -> None:
-        """Called once before training, with data that are set up; what scores examples that it
-        knows checks them here, and raises `UserError` where it cannot score them."""
+        """Called once before training, with data that are set up.
+
+        An importance that scores only examples that it knows checks them here.
+
+        Raises:
+            UserError: it cannot score them.
+        """
 
     def prepare_texts(
         self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]
     ) -> None:
-        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are
-        numbered from 0. Raises `UserError` where it cannot score one of them."""
+        """Called before texts from outside a run's data are scored (`TrainedRun.explain`).
+
+        Args:
+            texts: in order; they are numbered from 0.
+            tokens: the words of each.
+
+        Raises:
+            UserError: it cannot score one of them.
+        """
 
     def is_defined(self, subject: "Subject") -> bool:
-        """Whether there are scores for this model at all; where not, it is left out of the
-        tables."""
+        """Whether this model can be scored at all; if not, it is left out of the tables."""
         return True
 
     @abstractmethod
     def scores(self, subject: "Subject") -> Scores:
-        """The higher, the more important. Any number outside content; NaN in content where it is
-        undefined."""
+        """The higher, the more important.
+
+        Any number outside content; NaN in content where it is undefined.
+        """
 
     def notes(self, subject: "Subject") -> Iterator[Note]:
         """How the batch's scores were measured."""
@@ -129,8 +155,9 @@ class Importance(metaclass=Checked):
 
 @dataclass
 class Subject:
-    """What probes and importances examine: a trained classifier in eval mode and one batch that
-    went through it.
+    """What probes and importances examine: a trained classifier and a batch that went through it.
+
+    The classifier is in eval mode.
 
     Attributes:
         words: the vocabulary in the order of the ids, None where it is not known.
@@ -154,7 +181,11 @@ class Subject:
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def importance(self, name: str) -> Importance:
-        """The importance of this name; raises `UserError` where there is none."""
+        """The importance of this name.
+
+        Raises:
+            UserError: the name is unknown.
+        """
         return self.importances.get(name) or built_in(name)
 
     def scores(self, name: str) -> Scores:
@@ -171,8 +202,7 @@ class Subject:
         return replace(self, seed=self.seed + 1, seconds={}, _results={})
 
     def cached(self, compute: "Callable[[Subject], Result]") -> Result:
-        """What several probes or importances need of this batch, computed for the first one that
-        asks."""
+        """Compute what several probes or importances need of this batch, for the first to ask."""
         if compute not in self._results:
             self._results[compute] = compute(self)
         return self._results[compute]
@@ -180,33 +210,37 @@ class Subject:
 
 @cache
 def built_in(name: str) -> Importance:
-    """The importance of this name, built-in or installed, with its default settings; raises
-    `UserError` for others."""
+    """The importance of this name, built-in or installed, with its default settings.
+
+    Raises:
+        UserError: the name is unknown.
+    """
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.load()()
     if name not in classes():
-        raise UserError(
-            f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}"
-        )
+        raise UserError(f"unknown importance {name!r}: expected one of {', '.join(names())}")
     return classes()[name]()
 
 
 @cache
 def classes() -> dict[str, type[Importance]]:
-    """The built-in classes by name: whatever the modules of this room hold that has a name of its
-    own."""
+    """The built-in classes by name.
+
+    Whatever the modules of this room define or import that has a name of its own.
+    """
     package = importlib.import_module("attnprobe.importance")
-    modules = [f"{package.__name__}.{one.name}" for one in pkgutil.iter_modules(package.__path__)]
-    held = [
-        one
-        for module in modules
-        for one in vars(importlib.import_module(module)).values()
-        if inspect.isclass(one)
-    ]
-    return {one.name: one for one in held if issubclass(one, Importance) and "name" in vars(one)}
+    members: dict[str, type[Importance]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        contents = vars(importlib.import_module(f"{package.__name__}.{module.name}"))
+        for member in contents.values():
+            is_importance = inspect.isclass(member) and issubclass(member, Importance)
+            if is_importance and "name" in vars(member):
+                members[member.name] = member
+    return members
 
 
 def names() -> list[str]:
     """All names, built-in and installed."""
-    return sorted({*classes()} | {one.name for one in entry_points(group=GROUP)})
+    installed = {entry.name for entry in entry_points(group=GROUP)}
+    return sorted(installed.union(classes()))

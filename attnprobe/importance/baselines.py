@@ -1,5 +1,7 @@
-"""The attention itself, and what an importance must beat: orders that read no word, and counts of
-the training texts."""
+"""The attention itself, and what an importance must beat.
+
+That is orders that read no word, and counts of the training texts.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ class Attention(Importance):
     colour = "#E69F00"
 
     def scores(self, subject: Subject) -> Scores:
+        """The weights; below 0 where they stand upside down."""
         return -subject.readout.attention if self.signed else subject.readout.attention
 
 
@@ -49,6 +52,7 @@ class Position(Importance):
     shares = True
 
     def scores(self, subject: Subject) -> Scores:
+        """0 to 1, 0 outside content."""
         content = subject.outputs.content
         return (1 / content.long().cumsum(-1).clamp(min=1).double()).masked_fill(~content, 0)
 
@@ -62,9 +66,9 @@ class Random(Importance):
     shares = drawn = True
 
     def scores(self, subject: Subject) -> Scores:
-        return Draws(subject.seed, self.name).uniform(
-            1, subject.readout.content, subject.readout.example_id
-        )[0]
+        """0 to 1."""
+        draws = Draws(subject.seed, self.name)
+        return draws.uniform(1, subject.readout.content, subject.readout.example_id)[0]
 
 
 class Contribution(Importance):
@@ -79,16 +83,20 @@ class Contribution(Importance):
     signed = True
 
     def is_defined(self, subject: Subject) -> bool:
+        """For a linear decoder."""
         return subject.readout.position_logits is not None
 
     def scores(self, subject: Subject) -> Scores:
+        """Signed, in units of the logit."""
         return subject.readout.attention * decision_margin(subject.readout)
 
 
 @dataclass(frozen=True)
 class TrainingWords(Importance):
-    """An importance that is a table of the vocabulary's words, filled from the training texts
-    before anything is trained."""
+    """An importance that is a table of the vocabulary's words.
+
+    Filled from the training texts before anything is trained.
+    """
 
     of_words: ClassVar[bool] = True
     _table: list[Tensor] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -98,16 +106,19 @@ class TrainingWords(Importance):
         """The score of each word of the vocabulary, in one column, or in one per class."""
 
     def prepare(self, data: TextDataModule, split: str) -> None:
+        """Fill the table."""
         if "train" not in data.splits:
             raise UserError(
-                f"importance {self.name} needs training texts: expected 'data.path={{train: FILE, test: FILE}}'"
+                f"importance {self.name} needs training texts: expected "
+                f"'data.path={{train: FILE, test: FILE}}'"
             )
         self._table[:] = [torch.from_numpy(self.table(data))]
 
     def prepare_texts(self, texts: object, tokens: object) -> None:
+        """Refuse: the training texts are gone."""
         raise UserError(
-            f"importance {self.name} counts the training texts, which a loaded run does not hold: it is known for a run's "
-            f"own test texts, as its tables have it"
+            f"importance {self.name} counts the training texts, which a loaded run does not hold: "
+            f"it is known for a run's own test texts, as its tables have it"
         )
 
     def scores(self, subject: Subject) -> Scores:
@@ -118,8 +129,10 @@ class TrainingWords(Importance):
 
 
 class Idf(TrainingWords):
-    """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more; n of
-    N texts have the word."""
+    """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more.
+
+    n of N texts have the word.
+    """
 
     name = "idf"
     title = "rarity (idf)"
@@ -127,6 +140,7 @@ class Idf(TrainingWords):
     shares = True
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
+        """One column."""
         train = data.splits["train"]
         words = train.vocabulary_id[train.words.flat]
         counts = document_frequency(words, train.words.offsets, len(data.vocabulary))
@@ -134,12 +148,12 @@ class Idf(TrainingWords):
 
 
 class LogOdds(TrainingWords):
-    """Log-odds ratio of the word for the predicted class against all other classes, in the training
-    texts, signed.
+    """Log-odds ratio of the word for the predicted class against all others, signed.
 
-    ln of the odds that a text of the class has the word, over the odds that a text of another class
-    has it, each count with ½ added (Haldane 1956). A lexicon as Jain & Wallace's (2019, section 4)
-    last model attends by."""
+    ln of the odds that a training text of the class has the word, over the odds that one of another
+    class has it, each count with ½ added (Haldane 1956). A lexicon as Jain & Wallace's (2019,
+    section 4) last model attends by.
+    """
 
     name = "log_odds"
     title = "log-odds of the word"
@@ -147,6 +161,7 @@ class LogOdds(TrainingWords):
     signed = True
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
+        """One column per class."""
         return log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
 
 

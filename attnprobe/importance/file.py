@@ -18,10 +18,10 @@ from attnprobe.data.sources import read_file
 from attnprobe.importance.base import Importance, Scores, Subject
 
 ENDINGS = (".parquet", ".jsonl", ".json")
+# columns that say which text a row is about
 BY_NUMBER = "example_id"
 BY_TOKENS = "tokens"
 BY_TEXT = "text"
-"""Columns that say which text a row is about."""
 
 
 @dataclass
@@ -45,9 +45,17 @@ class ScoredTexts:
 
     @classmethod
     def read(cls, path: Path, column: str, keys: Sequence[str]) -> "ScoredTexts":
-        """Read a parquet or JSON-lines file; raises `UserError` where it cannot be read, has no
-        such columns, or something else in them. `keys`: columns that may say which text a row is
-        about, of those that are there the first counts."""
+        """Read a parquet or JSON-lines file.
+
+        Args:
+            path: of the file.
+            column: of the scores.
+            keys: columns that may say which text a row is about; the first that the file has
+                counts.
+
+        Raises:
+            UserError: the file cannot be read, has no such columns, or something else in them.
+        """
         if ending_of(path) not in ENDINGS:
             raise UserError(
                 f"{path}: expected scores in a file that ends in .parquet, .jsonl or .jsonl.gz"
@@ -56,26 +64,20 @@ class ScoredTexts:
         names = table.column_names
         if column not in names:
             raise UserError(
-                f"{path} has no column {visible(column)}{nearest(column, names) or '.'} Its columns are "
-                f"{visible(', '.join(names))}; name that of the scores with column="
+                f"{path} has no column {visible(column)}{nearest(column, names) or '.'} Its "
+                f"columns are {visible(', '.join(names))}; name that of the scores with column="
             )
         key = next((name for name in keys if name in names), None)
         if key is None:
             raise UserError(
-                f"{path} does not say which text a row is about: expected one of the columns {', '.join(keys)}, found "
-                f"{visible(', '.join(names))}"
+                f"{path} does not say which text a row is about: expected one of the columns "
+                f"{', '.join(keys)}, found {visible(', '.join(names))}"
             )
         kind = table.schema.field(column).type
-        inner = (
-            kind.value_type
-            if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
-            else kind
-        )
-        if inner is kind or not (
-            pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_null(inner)
-        ):
+        if not _is_list_of_numbers(kind):
             raise UserError(
-                f"{path}: the column {column} has the type {kind}: expected a list of numbers in every row"
+                f"{path}: the column {column} has the type {kind}: expected a list of numbers in "
+                f"every row"
             )
         values = table[column].cast(pa.large_list(pa.float64())).to_pandas().tolist()
         tokens = _cells(table, BY_TOKENS, path) if BY_TOKENS in names and key == BY_NUMBER else None
@@ -89,86 +91,113 @@ class ScoredTexts:
         *,
         others: bool = False,
     ) -> dict[int, np.ndarray | None]:
-        """The scores of every text, by its number; None where the file says that there are none.
-        Raises `UserError` where a text has no row, a row no text, a text two rows, or a row does
-        not fit its text.
+        """Find the scores of every text.
 
         Args:
             texts: the words of each text, by its number.
             keys: what a row about each text has in the column `key`, by the text's number.
             where: what the texts are, for the messages.
             others: the file may have rows about other texts.
+
+        Returns:
+            The scores by the text's number; None where the file says that there are none.
+
+        Raises:
+            UserError: a text has no row, a row no text, a text two rows, or a row does not fit its
+                text.
         """
-        row_of: dict[Any, int] = {}
-        for row, key in enumerate(self.keys):
-            # of equal rows about equal words the first
-            first = row_of.setdefault(key, row)
-            if first != row and (
-                self.key == BY_NUMBER or not np.array_equal(self.values[first], self.values[row])
-            ):
-                what = (
-                    "the same example"
-                    if self.key == BY_NUMBER
-                    else "the same words, with other scores"
-                )
-                raise UserError(
-                    f"{self.path}: {self._name(first)} and row {row + 1} are about {what}: expected one row for each text"
-                )
-        if missing := [number for number, key in keys.items() if key not in row_of]:
-            shown = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+        row_of = self._rows_by_key()
+        missing = [number for number, key in keys.items() if key not in row_of]
+        if missing:
+            examples = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
             raise UserError(
-                f"{self.path} has no scores for {len(missing)} of the {len(texts)} texts of {where} (example {shown}): "
-                f"expected a row for every text, with null in place of the scores where there are none"
+                f"{self.path} has no scores for {len(missing)} of the {len(texts)} texts of "
+                f"{where} (example {examples}): expected a row for every text, with null in place "
+                f"of the scores where there are none"
             )
         unknown = sorted(set(row_of.values()) - {row_of[key] for key in keys.values()})
         if unknown and not others:
+            more = f", nor are {len(unknown) - 1} other rows" if len(unknown) > 1 else ""
             raise UserError(
-                f"{self.path}: {self._name(unknown[0])} is about no text of {where}"
-                f"{f', nor are {len(unknown) - 1} other rows' if len(unknown) > 1 else ''}: expected scores for the "
-                f"{len(texts)} texts of {where} and no others; attnprobe.read_examples(RUN) lists them"
+                f"{self.path}: {self._name(unknown[0])} is about no text of {where}{more}: "
+                f"expected scores for the {len(texts)} texts of {where} and no others; "
+                f"attnprobe.read_examples(RUN) lists them"
             )
-        found = {number: self.values[row_of[key]] for number, key in keys.items()}
-        for number, values in found.items():
-            row = row_of[keys[number]]
-            words = texts[number]
-            if self.tokens is not None and self.tokens[row] != tuple(words):
-                theirs, ours = (visible(" ".join(some[:8])) for some in (self.tokens[row], words))
-                raise UserError(
-                    f"{self.path}: {self._name(row)} has other words than this run: there {theirs!r}, here {ours!r}. Score "
-                    f"the tokens of attnprobe.read_examples(RUN)"
-                )
-            if values is not None and len(values) != len(words):
-                raise UserError(
-                    f"{self.path}: {self._name(row)} has {len(values)} scores, and example {number} has {len(words)} words: "
-                    f"expected one number per word of attnprobe.read_examples(RUN)"
-                )
-            if values is not None and not np.isfinite(values).all():
-                place = int(np.flatnonzero(~np.isfinite(values))[0])
-                raise UserError(
-                    f"{self.path}: {self._name(row)}: the score of word {place + 1}, {visible(words[place])!r}, is "
-                    f"{values[place]}: expected finite numbers, or null in place of the whole list"
-                )
-        return found
+        for number, key in keys.items():
+            self._check_row(row_of[key], number, texts[number])
+        return {number: self.values[row_of[key]] for number, key in keys.items()}
+
+    def _rows_by_key(self) -> dict[Any, int]:
+        """Which row is about each key; of equal rows about equal words the first."""
+        row_of: dict[Any, int] = {}
+        for row, key in enumerate(self.keys):
+            first = row_of.setdefault(key, row)
+            if first == row:
+                continue
+            if self.key == BY_NUMBER:
+                shared = "the same example"
+            elif not np.array_equal(self.values[first], self.values[row]):
+                shared = "the same words, with other scores"
+            else:
+                continue
+            raise UserError(
+                f"{self.path}: {self._name(first)} and row {row + 1} are about {shared}: expected "
+                f"one row for each text"
+            )
+        return row_of
+
+    def _check_row(self, row: int, number: int, words: Sequence[str]) -> None:
+        """Refuse a row that does not fit its text, which has this number and these words."""
+        place = f"{self.path}: {self._name(row)}"
+        if self.tokens is not None and self.tokens[row] != tuple(words):
+            file_words = visible(" ".join(self.tokens[row][:8]))
+            run_words = visible(" ".join(words[:8]))
+            raise UserError(
+                f"{place} has other words than this run: there {file_words!r}, here {run_words!r}. "
+                f"Score the tokens of attnprobe.read_examples(RUN)"
+            )
+        values = self.values[row]
+        if values is None:
+            return
+        if len(values) != len(words):
+            raise UserError(
+                f"{place} has {len(values)} scores, and example {number} has {len(words)} words: "
+                f"expected one number per word of attnprobe.read_examples(RUN)"
+            )
+        if not np.isfinite(values).all():
+            word = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise UserError(
+                f"{place}: the score of word {word + 1}, {visible(words[word])!r}, is "
+                f"{values[word]}: expected finite numbers, or null in place of the whole list"
+            )
 
     def _name(self, row: int) -> str:
         return f"row {row + 1} ({self.key} {visible(str(self.keys[row]))[:60]})"
 
 
+def _is_list_of_numbers(kind: pa.DataType) -> bool:
+    if not isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return False
+    item = kind.value_type
+    return pa.types.is_integer(item) or pa.types.is_floating(item) or pa.types.is_null(item)
+
+
 def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
+    """A key column's cells, checked; lists of words as tuples."""
     expected = {BY_NUMBER: "a whole number", BY_TOKENS: "a list of words", BY_TEXT: "text"}[name]
-    cells: list[Any] = [
-        tuple(one) if isinstance(one, list) else one for one in table[name].to_pylist()
-    ]
-    for cell in cells:
+    cells: list[Any] = []
+    for cell in table[name].to_pylist():
         if name == BY_TOKENS:
-            fits = isinstance(cell, tuple) and all(isinstance(word, str) for word in cell)
+            fits = isinstance(cell, list) and all(isinstance(word, str) for word in cell)
         else:
             fits = type(cell) is (int if name == BY_NUMBER else str)
         if not fits:
-            given = "no value" if cell is None else f"the type {table[name].type}"
+            content = "no value" if cell is None else f"the type {table[name].type}"
             raise UserError(
-                f"{path}: the column {name} has {given} in some row: expected {expected} in every one"
+                f"{path}: the column {name} has {content} in some row: expected {expected} in "
+                f"every one"
             )
+        cells.append(tuple(cell) if name == BY_TOKENS else cell)
     return cells
 
 
@@ -203,6 +232,7 @@ class File(Importance):
     )
 
     def files(self) -> dict[str, Path]:
+        """The file of the scores."""
         if self.path is None:
             raise UserError(
                 f"importance {self.name} has no path: name the file with your scores, for example "
@@ -211,6 +241,7 @@ class File(Importance):
         return {"path": find_path(self.path)}
 
     def prepare(self, data: TextDataModule, split: str) -> None:
+        """Read the file and find the scores of every text of the split."""
         rows = ScoredTexts.read(self.files()["path"], self.column, (BY_NUMBER, BY_TOKENS, BY_TEXT))
         part = data.splits[split]
         if rows.key == BY_TEXT:  # the original text is gone by now, its tokens are not
@@ -232,14 +263,16 @@ class File(Importance):
         """Read the file and find every text's scores; it may hold those of other texts as well."""
         rows = ScoredTexts.read(self.files()["path"], self.column, (BY_TOKENS, BY_TEXT))
         words = dict(enumerate(tokens))
-        given: Sequence[str | Sequence[str]] = tokens if rows.key == BY_TOKENS else texts
+        key_texts: Sequence[str | Sequence[str]] = tokens if rows.key == BY_TOKENS else texts
         keys = {
-            number: one if isinstance(one, str) else tuple(one) for number, one in enumerate(given)
+            number: text if isinstance(text, str) else tuple(text)
+            for number, text in enumerate(key_texts)
         }
         self._scores.clear()
         self._scores.update(rows.matched(words, keys, "those to explain", others=True))
 
     def scores(self, subject: Subject) -> Scores:
+        """As the file has them; NaN for a text that has none."""
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         for row, number in enumerate(subject.batch.example_id.tolist()):

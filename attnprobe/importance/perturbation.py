@@ -18,8 +18,9 @@ from attnprobe.importance.attribution import Explained, Perturbation, TextByText
 
 @dataclass(frozen=True)
 class Occlusion(TextByText):
-    """target(text) − target(text without the window), signed, mean over the windows that hold the
-    word (captum).
+    """target(text) − target(text without the window), signed; by captum.
+
+    The mean over the windows that hold the word.
 
     Attributes:
         window: words in a row that are replaced together; a shorter text is replaced as a whole.
@@ -31,6 +32,7 @@ class Occlusion(TextByText):
     window: Count = 1
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        """Signed."""
         words = whole.shape[1]
         window = (min(self.window, words),)
         attribute = CaptumOcclusion(explained.keeping).attribute
@@ -39,10 +41,10 @@ class Occlusion(TextByText):
 
 @dataclass(frozen=True)
 class Lime(Perturbation):
-    """Coefficients of a ridge regression of the target on which words are kept, signed (captum).
+    """Coefficients of a ridge regression of the target on which words are kept, signed.
 
-    Each of `samples` texts keeps every word with probability 1/2; texts count by exp(−d² / 2
-    width²), d their cosine distance from the whole text.
+    By captum. Each of `samples` texts keeps every word with probability 1/2; texts count by
+    exp(−d² / 2 width²), d their cosine distance from the whole text.
 
     Attributes:
         samples: texts that are drawn.
@@ -58,11 +60,13 @@ class Lime(Perturbation):
     alpha: Positive = 1.0
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        """Signed."""
         kernel = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
         method = CaptumLime(explained.keeping, SkLearnRidge(alpha=self.alpha), kernel)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[
-            0
-        ]
+        scores = method.attribute(
+            whole, n_samples=self.samples, perturbations_per_eval=self.samples
+        )
+        return scores[0]
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,21 @@ class KernelShap(Perturbation):
     samples: Count = 500
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        """Signed."""
         if whole.shape[1] == 1:  # nothing to draw: a set of its own would be empty or whole
             return explained.keeping(whole) - explained.keeping(whole * 0)
         method = CaptumKernelShap(explained.keeping)
-        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[
-            0
-        ]
+        scores = method.attribute(
+            whole, n_samples=self.samples, perturbations_per_eval=self.samples
+        )
+        return scores[0]
 
 
 @dataclass(frozen=True)
 class ShapleySampling(Perturbation):
-    """Mean contribution of each word over `samples` random orders in which the words are added,
-    signed (captum).
+    """Mean contribution of each word over random orders in which the words are added, signed.
+
+    By captum.
 
     Attributes:
         samples: orders that are drawn; each takes as many predictions as the text has words.
@@ -104,19 +111,21 @@ class ShapleySampling(Perturbation):
     samples: Count = 25
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        """Signed."""
         method = ShapleyValueSampling(explained.keeping)
-        return method.attribute(
+        scores = method.attribute(
             whole, n_samples=self.samples, perturbations_per_eval=whole.shape[1]
-        )[0]
+        )
+        return scores[0]
 
 
 class SufficientSubset(TextByText):
-    """Backward selection: at every step the word goes without which the target stays highest; the
-    last one left is the most important. Scores are the step at which a word went over the number of
-    words, above 0 to 1.
+    """The step at which a word goes in backward selection over the number of words, above 0 to 1.
 
-    The first words from the top that keep the target above a threshold are a sufficient input
-    subset (algorithm 1 to 3). Takes n (n + 1) / 2 predictions of a text of n words."""
+    At every step the word goes without which the target stays highest; the last one is the most
+    important. The first words from the top that keep the target above a threshold are a sufficient
+    input subset (algorithm 1 to 3). Takes n (n + 1) / 2 predictions of a text of n words.
+    """
 
     name = "sufficient_subset"
     title = "backward selection (SIS)"
@@ -124,14 +133,16 @@ class SufficientSubset(TextByText):
     signed = False
 
     def of_text(self, explained: Explained, whole: Tensor) -> Float[Tensor, "words"]:
+        """Above 0 to 1."""
         # of equal words the first goes first
-        kept = whole[0].clone()
+        keep = whole[0].clone()
         words = whole.shape[1]
-        went = torch.zeros_like(kept)
+        scores = torch.zeros_like(keep)
         for step in range(1, words + 1):
-            left = kept.nonzero()[:, 0]
-            without = kept.repeat(len(left), 1)
-            without[torch.arange(len(left)), left] = 0
-            gone = left[explained.keeping(without).argmax()]
-            kept[gone], went[gone] = 0, step / words
-        return went
+            candidates = keep.nonzero()[:, 0]
+            without = keep.repeat(len(candidates), 1)
+            without[torch.arange(len(candidates)), candidates] = 0
+            word = candidates[explained.keeping(without).argmax()]
+            keep[word] = 0
+            scores[word] = step / words
+        return scores

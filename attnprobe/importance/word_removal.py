@@ -1,5 +1,7 @@
-"""What a model predicts once words are gone, for each way in which they can be made to go. All on
-ids: no text is put together and tokenised again."""
+"""What a model predicts once words are gone, for each way in which they can be made to go.
+
+All on ids: no text is put together and tokenised again.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -27,19 +29,28 @@ OPERATORS = {
 AT_ONCE = 8192
 """Parts of changed texts that go through a model at a time."""
 KnownTexts = dict[tuple[int, bytes], Float[Tensor, "classes"]]
-"""What is predicted of a batch's texts without some words, by the number of the text, the operator
-and the words."""
+"""The predictions of a batch's texts without some words, by text, operator and words."""
 
 
 def refuse_mask(
     probe: str, operators: Sequence[str], known: Collection[str], classifier: Model
 ) -> None:
-    """Refuse the operator `mask` where the model's tokenizer has no mask token: raises
-    `UserError`."""
+    """Refuse the operator `mask` where the model's tokenizer has no mask token.
+
+    Args:
+        probe: the name of the one that asks.
+        operators: that it is set to.
+        known: that it may be set to.
+        classifier: the model.
+
+    Raises:
+        UserError: `mask` is asked for, and there is no mask token.
+    """
     if "mask" in operators and getattr(classifier, "mask", 0) is None:
-        *others, last = (one for one in known if one != "mask")
+        *alternatives, last = (operator for operator in known if operator != "mask")
         raise UserError(
-            f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take {', '.join(others)} or {last}"
+            f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take "
+            f"{', '.join(alternatives)} or {last}"
         )
 
 
@@ -52,13 +63,16 @@ def removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-    """The texts without some of their words, padded at the end to the longest that is left (of few
-    words a pass then costs little); what a teacher said of the whole texts is left out."""
+    """The texts without some of their words, closed up.
+
+    Padded at the end to the longest that is left: of few words a pass then costs little. What a
+    teacher said of the whole texts is left out.
+    """
     order = gone.long().argsort(dim=-1, stable=True)
     count = (batch.mask & ~gone).sum(-1, keepdim=True)
     padding = torch.arange(order.shape[1], device=order.device) >= count
-    alone = replace(batch, teacher_attention=None, teacher_probability=None)
-    shorter = alone.changed(
+    untaught = replace(batch, teacher_attention=None, teacher_probability=None)
+    shorter = untaught.changed(
         lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column
     )
     sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
@@ -76,9 +90,9 @@ def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch token
     if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
         return shorter
     word = batch.piece_word
-    of_gone = _parts_of(batch, gone)
-    order = of_gone.long().argsort(dim=1, stable=True)
-    filled = of_gone.gather(1, order)
+    removed = _parts_of(batch, gone)
+    order = removed.long().argsort(dim=1, stable=True)
+    filled = removed.gather(1, order)
     moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
     return replace(
         shorter,
@@ -96,7 +110,7 @@ def _parts_of(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, 
 
 
 def known_texts(subject: Subject) -> KnownTexts:
-    """Those of a batch: each changed text is read once, whoever asks for it."""
+    """An empty store for a batch: each changed text is read once, whoever asks for it."""
     return {}
 
 
@@ -106,67 +120,71 @@ def keys_of(
     """Under which changed texts are known."""
     packed = np.packbits(gone.cpu().numpy(), axis=-1)
     return [
-        (row, operator.encode() + one.tobytes())
-        for row, one in zip(example.tolist(), packed, strict=True)
+        (row, operator.encode() + words.tobytes())
+        for row, words in zip(example.tolist(), packed, strict=True)
     ]
 
 
 def predictions_keeping(
     subject: Subject, keep: Bool[Tensor, "*samples batch tokens"], operator: str
 ) -> Float[Tensor, "*samples batch classes"]:
-    """Class probabilities of the texts with some of their words gone, by one of the `OPERATORS`;
-    the words of `keep`, markers and padding stay. float64; NaN where no word is left and the
-    operator needs one (`delete`, `attention`), and where the word that is asked about would be
-    deleted."""
-    model = subject.classifier
+    """Predict the texts with some of their words gone.
+
+    Args:
+        subject: the model and the batch.
+        keep: words that stay; markers and padding stay anyway.
+        operator: how the others go, one of the `OPERATORS`.
+
+    Returns:
+        Class probabilities in float64. NaN where no word is left and the operator needs one
+        (`delete`, `attention`), and where the word that is asked about would be deleted.
+    """
     batch = subject.batch
-    readout = subject.readout
-    needs_one = operator in ("delete", "attention")
-    undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
+    needs_word = operator in ("delete", "attention")
+    undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_word
     if operator == "delete" and batch.asked is not None:  # the word whose class is asked for
         undefined = undefined | (~keep & (batch.asked != 0)).any(-1, keepdim=True)
     gone = batch.content & ~keep & ~undefined
     with torch.no_grad():
         if operator == "attention":
-            left = readout.attention.masked_fill(gone, 0)
-            predicted = readout.predict(left / left.sum(-1, keepdim=True))
+            attention = subject.readout.attention.masked_fill(gone, 0)
+            predicted = subject.readout.predict(attention / attention.sum(-1, keepdim=True))
         else:
-            known = subject.cached(known_texts)
-            texts = gone.reshape(-1, gone.shape[-1])
-            example = torch.arange(len(texts), device=texts.device) % len(batch)
-            asked = keys_of(example, texts, operator)
-            new = [
-                place
-                for key, place in dict(zip(asked, range(len(asked)), strict=True)).items()
-                if key not in known
-            ]
-            # read together: texts of about the same length
-            lengths = batch.lengths[example[new]]
-            if operator == "delete":
-                lengths = lengths - _parts_of(batch.rows(example[new]), texts[new]).sum(1)
-            for places in short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE):
-                some = [new[place] for place in places]
-                part = batch.rows(example[some])
-                part = part.cut(int(part.mask.sum(1).max()))
-                logits = outputs_without(
-                    model, part, texts[some][:, : part.ids.shape[1]], operator
-                ).logits
-                known.update(
-                    zip(
-                        (asked[place] for place in some),
-                        probabilities(logits, model.task),
-                        strict=True,
-                    )
-                )
-            predicted = torch.stack([known[key] for key in asked]).unflatten(0, gone.shape[:-1])
+            predicted = _read_without(subject, gone, operator)
     return torch.where(undefined, torch.nan, predicted.double())
+
+
+def _read_without(
+    subject: Subject, gone: Bool[Tensor, "*samples batch tokens"], operator: str
+) -> Float[Tensor, "*samples batch classes"]:
+    """Class probabilities of changed texts, each of which is read once (`known_texts`)."""
+    batch = subject.batch
+    predictions = subject.cached(known_texts)
+    texts = gone.reshape(-1, gone.shape[-1])
+    example = torch.arange(len(texts), device=texts.device) % len(batch)
+    keys = keys_of(example, texts, operator)
+    last_place = {key: place for place, key in enumerate(keys)}
+    unread = [place for key, place in last_place.items() if key not in predictions]
+
+    # read together: texts of about the same length
+    lengths = batch.lengths[example[unread]]
+    if operator == "delete":
+        lengths = lengths - _parts_of(batch.rows(example[unread]), texts[unread]).sum(1)
+    for group in short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE):
+        places = [unread[number] for number in group]
+        part = batch.rows(example[places])
+        part = part.cut(int(part.mask.sum(1).max()))
+        words = texts[places][:, : part.ids.shape[1]]
+        logits = outputs_without(subject.classifier, part, words, operator).logits
+        probability = probabilities(logits, subject.classifier.task)
+        predictions.update(zip((keys[place] for place in places), probability, strict=True))
+    return torch.stack([predictions[key] for key in keys]).unflatten(0, gone.shape[:-1])
 
 
 def outputs_without(
     model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str
 ) -> Outputs:
-    """What the model makes of the texts with some of their words gone, by an operator that changes
-    the text."""
+    """Read the texts with some of their words gone, by an operator that changes the text."""
     if operator == "delete":
         return model(deleted(batch, gone))
     if operator == "mask":
@@ -175,16 +193,17 @@ def outputs_without(
     words = (model.word_of(batch) >= 0).unsqueeze(-1)
     mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
     replacement = mean if operator == "mean" else torch.zeros_like(mean)
-    return model.outputs_from(
-        batch, torch.where(_parts_of(batch, gone).unsqueeze(-1), replacement, inputs)
-    )
+    parts = _parts_of(batch, gone).unsqueeze(-1)
+    return model.outputs_from(batch, torch.where(parts, replacement, inputs))
 
 
 def top_words(
     scores: Float[Tensor, "batch tokens"], content: Bool[Tensor, "batch tokens"], share: float
 ) -> Bool[Tensor, "batch tokens"]:
-    """The highest-scored words, that share of each text's, rounded up; of equal ones the earlier
-    first."""
+    """The highest-scored words, that share of each text's, rounded up.
+
+    Of equal ones the earlier first.
+    """
     order = scores.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
     rank = order.argsort(dim=-1)
     # rounding of share × n must not add a word

@@ -39,10 +39,10 @@ def test_padding_changes_no_score_and_the_sign_is_declared(stem, question):
     assert subject.importance(stem).signed or (scores[content] >= 0).all()
 
 
-def test_an_unknown_name():
-    for name in ("attenton", "base", "../x"):
-        with pytest.raises(UserError, match="there is none of this name; expected one of"):
-            built_in(name)
+@pytest.mark.parametrize("name", ["attenton", "base", "../x"])
+def test_an_unknown_name_is_refused(name):
+    with pytest.raises(UserError, match=f"unknown importance '{name}': expected one of"):
+        built_in(name)
 
 
 def test_what_is_about_words_is_refused_for_sentences(monkeypatch):

@@ -1,5 +1,7 @@
-"""Which hidden states change, and to what, when one token is taken out of a text: what the
-encoders' short cuts share."""
+"""Which hidden states change, and to what, when one token is taken out of a text.
+
+What the encoders' short cuts share.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,15 +42,15 @@ class EncodedTexts:
 
 
 class ChangedStates(NamedTuple):
-    """States that are not those of the unchanged text, n of them, as the layer after the encoder
-    sees them.
+    """States that are not those of the unchanged text, n of them, as the next layer sees them.
 
     The shortened texts are numbered in the order of `content.nonzero()`. In text `text[i]` the
-    token at `position[i]` (counted in the unchanged text) has a state that the layer maps to
-    `seen[i]`. One item holds a text at most once, and all changed content positions of a text
-    together with the removed one are a single stretch. The states beyond are taken for the
-    unchanged text's: exactly they are, or for text `rejoined[j]` they differ from it by
-    `skipped[j]` where they begin."""
+    token at `position[i]` (counted in the unchanged text) has a state that the layer after the
+    encoder maps to `seen[i]`. One item holds a text at most once, and all changed content positions
+    of a text together with the removed one are a single stretch. The states beyond are taken for
+    the unchanged text's: exactly they are, or for text `rejoined[j]` they differ from it by
+    `skipped[j]` where they begin.
+    """
 
     text: Int[Tensor, "changed"]
     position: Int[Tensor, "changed"]
@@ -61,10 +63,13 @@ class ChangedStates(NamedTuple):
 def changed_states(
     encoder: TextEncoder, texts: EncodedTexts, layer: Affine, tolerance: float
 ) -> Iterator[ChangedStates]:
-    """The states that change when each content token in turn is taken out of its text. Register a
-    function for an encoder that has a short cut; it is taken for exactly this class.
+    """The states that change when each content token in turn is taken out of its text.
+
+    Register a function for an encoder that has a short cut; it is taken for exactly this class.
 
     Args:
+        encoder: as the texts went through it.
+        texts: with their states.
         layer: all that comes after the encoder sees of a state.
         tolerance: a state this close to the unchanged text's may be taken for it; 0 approximates
             nothing.
@@ -81,31 +86,36 @@ for without_context in (AverageEncoder, NoEncoder):  # no state changes
 def factored_score(
     attention: Attention, like: Float[Tensor, "*any hidden"]
 ) -> tuple[Affine, Callable[[Tensor, Tensor | None], Float[Tensor, "n"]]]:
-    """The attention's scores in two steps, equal to its own up to rounding: `score(layer(state) [n,
-    out], query [n, query])`. By its own class only, as for encoders.
+    """Split an attention's score of a state into two steps, equal to it up to rounding.
+
+    By the attention's own class only, as for encoders.
 
     Args:
         attention: position-wise (`Attention.positionwise`).
         like: hidden states, for their size, precision and device.
+
+    Returns:
+        An affine layer, and `score(layer(state) [n, out], query [n, query])`.
     """
     if type(attention) is AdditiveAttention:
         # the first layer, doubled, and v · (2σ(·) − 1): PyTorch computes σ several times faster
         # than tanh
-        last = attention.score.weight.detach().squeeze(0)
+        vector = attention.score.weight.detach().squeeze(0)
         question = attention.question
 
         def score(seen: Tensor, query: Tensor | None) -> Tensor:
             if question is not None:
                 seen = seen + 2 * question(query)
-            return torch.addmv(-last.sum(), seen.sigmoid(), last, alpha=2)
+            return torch.addmv(-vector.sum(), seen.sigmoid(), vector, alpha=2)
 
-        return Affine(
-            2 * attention.states.weight.detach(), 2 * attention.states.bias.detach()
-        ), score
+        doubled = Affine(2 * attention.states.weight.detach(), 2 * attention.states.bias.detach())
+        return doubled, score
+
     if type(attention) is DotAttention and attention.score is not None:
         weight = attention.score.weight.detach() / attention.scale
         return Affine(weight, weight.new_zeros(1)), lambda seen, query: seen.squeeze(-1)
+
     # the state as it is, scored by the attention in a text of its own
     size = like.shape[-1]
-    whole = Affine(torch.eye(size, dtype=like.dtype, device=like.device), like.new_zeros(size))
-    return whole, lambda seen, query: attention(seen.unsqueeze(1), query).squeeze(1)
+    identity = Affine(torch.eye(size, dtype=like.dtype, device=like.device), like.new_zeros(size))
+    return identity, lambda seen, query: attention(seen.unsqueeze(1), query).squeeze(1)

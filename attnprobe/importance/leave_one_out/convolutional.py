@@ -1,10 +1,13 @@
-"""Leave-one-out's short cut for convolutions: a state changes only where its window holds the
-removed token."""
+"""Leave-one-out's short cut for convolutions.
+
+A state changes only where its window holds the removed token.
+"""
 
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.importance.leave_one_out.changed_states import (
@@ -44,19 +47,40 @@ def _cnn_changes(
         gap = removed[text]
         position = gap + distance
 
-        states = []
-        for convolution, part in zip(convolutions, parts, strict=True):
-            half = convolution.kernel_size[0] // 2
-            bias = convolution.bias
-            total = part.new_zeros(len(owner), part.shape[-1]) if bias is None else bias.detach()
-            for place in range(-half, half + 1):
-                source = position + place
-                # the removed token is stepped over, from whichever side the window comes
-                if distance < 0:
-                    source = source + (source >= gap).long()
-                else:
-                    source = source - (source <= gap).long()
-                total = total + part[owner, source + margin, place + half]
-            states.append(total)
-
+        states = [
+            _without(convolution, part, owner, gap, position, margin)
+            for convolution, part in zip(convolutions, parts, strict=True)
+        ]
         yield ChangedStates(text, position, F.linear(torch.cat(states, -1).relu(), *layer))
+
+
+def _without(
+    convolution: nn.Conv1d,
+    part: Float[Tensor, "batch padded places filters"],
+    owner: Int[Tensor, "changed"],
+    gap: Int[Tensor, "changed"],
+    position: Int[Tensor, "changed"],
+    margin: int,
+) -> Float[Tensor, "changed filters"]:
+    """A convolution's sums at some positions, the tokens at `gap` removed.
+
+    Args:
+        convolution: of odd width.
+        part: what each token of the padded texts adds to a filter at each place of its window.
+        owner: the text.
+        gap: its removed token, which all positions lie before, or all after.
+        position: counted in the unchanged text.
+        margin: of padding before the text.
+    """
+    half = convolution.kernel_size[0] // 2
+    total = part.new_zeros(len(owner), part.shape[-1])
+    if convolution.bias is not None:
+        total = convolution.bias.detach()
+    for place in range(-half, half + 1):
+        source = position + place
+        # the removed token is stepped over, from whichever side the window comes
+        after = (position < gap) & (source >= gap)
+        before = (position > gap) & (source <= gap)
+        source = source + after.long() - before.long()
+        total = total + part[owner, source + margin, place + half]
+    return total

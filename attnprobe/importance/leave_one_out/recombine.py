@@ -16,20 +16,24 @@ from attnprobe.importance.leave_one_out import convolutional as _convolutional  
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
 from attnprobe.importance.leave_one_out.changed_states import (
     Affine,
+    ChangedStates,
     EncodedTexts,
     changed_states,
     factored_score,
 )
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Model
+from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import TextEncoder
 
 if TYPE_CHECKING:  # Lightning takes seconds, which a report need not wait for
     import attnprobe.models.classifier
 
 SINGLE = 1e-6
-"""Tolerance from which states are recomputed in float32: its rounding is well below, but depends on
-the batch, and in the ranks of nearly equal distances that shows."""
+"""Tolerance from which states are recomputed in float32.
+
+Its rounding is well below, but depends on the batch, and in the ranks of nearly equal distances
+that shows."""
 
 
 @dataclass
@@ -44,7 +48,7 @@ class SoftmaxAccumulator:
     """
 
     LIMIT: ClassVar[int] = 2**20
-    """Numbers that may wait."""
+    """Buffer limit, in numbers."""
     top: Float[Tensor, "texts"]
     sums: Float[Tensor, "texts values_and_1"]
     waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
@@ -56,7 +60,7 @@ class SoftmaxAccumulator:
         score: Float[Tensor, "new"],
         value: Float[Tensor, "new values"],
     ) -> None:
-        """One more position for each of these texts; a score of −inf adds nothing."""
+        """Add one more position for each of these texts; a score of −inf adds nothing."""
         self.waiting.append((text, score, value))
         self.count += value.numel()
         if self.count > self.LIMIT:
@@ -77,23 +81,30 @@ class SoftmaxAccumulator:
     def means(
         self, weight: Float[Tensor, "texts"], mean: Float[Tensor, "texts values"]
     ) -> Float[Tensor, "texts values"]:
-        """Of all positions so far and of others, with the log-sum-exp of their scores (−inf: none)
-        and their values' weighted mean; no cancellation, no overflow."""
+        """Merge with other positions of the same texts; no cancellation, no overflow.
+
+        Args:
+            weight: the log-sum-exp of the other positions' scores; −inf: none.
+            mean: the weighted mean of their values.
+
+        Returns:
+            The mean over all positions.
+        """
         if self.waiting:
             self.collect()
         total = self.sums[:, :1]
-        own = total.squeeze(1).log() + self.top
-        whole = torch.logaddexp(own, weight)
-        shares = [
-            torch.where(whole.isneginf(), 0, (one - whole).exp()).unsqueeze(1)
-            for one in (own, weight)
-        ]
-        return shares[0] * torch.where(total > 0, self.sums[:, 1:] / total, 0) + shares[1] * mean
+        collected_mean = torch.where(total > 0, self.sums[:, 1:] / total, 0)
+        collected_weight = total.squeeze(1).log() + self.top
+
+        total_weight = torch.logaddexp(collected_weight, weight)
+        empty = total_weight.isneginf()
+        collected_share = torch.where(empty, 0, (collected_weight - total_weight).exp())
+        share = torch.where(empty, 0, (weight - total_weight).exp())
+        return collected_share.unsqueeze(1) * collected_mean + share.unsqueeze(1) * mean
 
 
 class Removed(NamedTuple):
-    """Texts without one token each: the token at `removed` of `example`, and what is predicted
-    then.
+    """Texts without one token each: the token at `removed` of `example`, and its prediction.
 
     `skipped` is the largest difference of states that was taken for none, 0 where there was none.
     """
@@ -105,9 +116,39 @@ class Removed(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How far the changed states of each shortened text reach, the removed token among them.
+
+    Attributes:
+        first: position that changes.
+        last: position that changes.
+        skipped: the largest difference of states that was taken for none.
+    """
+
+    first: Int[Tensor, "texts"]
+    last: Int[Tensor, "texts"]
+    skipped: Float[Tensor, "texts"]
+
+    def include(self, states: ChangedStates) -> None:
+        """Widen it to these states."""
+        self.first.scatter_reduce_(0, states.text, states.position, "amin")
+        self.last.scatter_reduce_(0, states.text, states.position, "amax")
+        if states.rejoined is not None and states.skipped is not None:
+            difference = states.skipped.to(self.skipped.dtype)
+            self.skipped.scatter_reduce_(0, states.rejoined, difference, "amax")
+
+
+@dataclass(frozen=True)
 class Recombination:
-    """The short cut of a classifier of three stages: the layers that a changed state comes from and
-    goes through, in the precision that the tolerance asks for."""
+    """The short cut of a classifier of three stages.
+
+    Attributes:
+        encoder: the layers that a changed state comes from, in the precision that the tolerance
+            asks for.
+        attention: those that it goes through, in the same.
+        dtype: that precision.
+        tolerance: the difference of states that is taken for none.
+    """
 
     classifier: "attnprobe.models.classifier.AttentionClassifier"
     encoder: TextEncoder
@@ -116,83 +157,125 @@ class Recombination:
     tolerance: float
 
     def removed(self, batch: Batch, outputs: Outputs) -> Removed:
-        """Every content token of every text removed once: decoded from the unchanged scores and
-        values, and the changed ones; `outputs` are those of the whole texts."""
-        linear = self.classifier.decoder.linear
-        classifier = self.classifier
+        """Remove every content token of every text once, and decode what remains.
+
+        Args:
+            batch: whole texts.
+            outputs: the classifier's for them; their scores and values are taken for the states
+                that do not change.
+        """
+        as_value = value_layer(self.classifier.decoder, outputs.hidden)
+        example, removed = batch.content.nonzero(as_tuple=True)
+        top = outputs.scores.double().amax(1)[example]
+        changed = SoftmaxAccumulator(top, top.new_zeros(len(top), len(as_value.bias) + 1))
+        extent = self._accumulate(changed, batch, outputs, as_value)
+
+        weights, means = _outside(extent, batch, outputs, as_value)
+        mean = changed.means(weights, means)
+        logits = self._decoded(mean, batch, outputs, example)
+        return Removed(example, removed, logits, extent.skipped)
+
+    def _accumulate(
+        self, changed: SoftmaxAccumulator, batch: Batch, outputs: Outputs, as_value: Affine
+    ) -> "Extent":
+        """Put the changed states into an accumulator."""
         hidden = outputs.hidden.to(self.dtype)
         query = None if outputs.query is None else outputs.query.to(self.dtype)
-        for_score, score = factored_score(self.attention, hidden)
-        size = outputs.hidden.shape[-1]
-        as_value = Affine(
-            torch.eye(size).to(outputs.hidden), outputs.hidden.new_zeros(size)
-        )  # the state itself
-        if linear:  # the mean of the positions' logits is the logits of the mean
-            bias = classifier.decoder(as_value.bias)
-            as_value = Affine((classifier.decoder(as_value.weight) - bias).t(), bias)
-        both = Affine(
-            *(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True))
+        as_score, score = factored_score(self.attention, hidden)
+        width = len(as_score.bias)
+        layer = Affine(
+            torch.cat([as_score.weight, as_value.weight.to(self.dtype)]),
+            torch.cat([as_score.bias, as_value.bias.to(self.dtype)]),
         )
-        width = len(for_score.bias)
-        distinct, which = batch.ids.unique(return_inverse=True)
-        words = classifier.embedding(distinct.unsqueeze(0)).squeeze(0).to(self.dtype)
-        texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
-
         example, removed = batch.content.nonzero(as_tuple=True)
-        first = removed.clone()
-        last = removed.clone()
-        own = outputs.scores.double()
-        top = own.amax(1)[example]
-        changed = SoftmaxAccumulator(top, top.new_zeros(len(top), len(as_value.bias) + 1))
-        skipped = changed.top.new_zeros(len(example))
-        for text, position, seen, rejoined, difference in changed_states(
-            self.encoder, texts, both, self.tolerance
-        ):
-            if rejoined is not None and difference is not None:
-                skipped.scatter_reduce_(0, rejoined, difference.to(skipped.dtype), "amax")
-            of = example.index_select(0, text)
-            scores = score(seen[:, :width], None if query is None else query[of])
+        extent = Extent(removed.clone(), removed.clone(), torch.zeros_like(changed.top))
+        texts = self._encoded(batch, hidden)
+        for states in changed_states(self.encoder, texts, layer, self.tolerance):
+            extent.include(states)
+            row = example.index_select(0, states.text)
+            scores = score(states.seen[:, :width], None if query is None else query[row])
+            outside = ~batch.content[row, states.position]
             changed.add(
-                text, scores.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:]
+                states.text, scores.masked_fill(outside, -torch.inf), states.seen[:, width:]
             )
-            first.scatter_reduce_(0, text, position, "amin")
-            last.scatter_reduce_(0, text, position, "amax")
+        return extent
 
-        # of each text without each of its tokens, all that lies outside the changed stretch
-        values = F.linear(outputs.hidden, *as_value).double()
-        place = torch.arange(batch.ids.shape[1], device=own.device)
-        stretch = place.new_full((2, *batch.content.shape), -1)
-        stretch[:, example, removed] = torch.stack([first, last])
-        inside = (place >= stretch[0].unsqueeze(-1)) & (place <= stretch[1].unsqueeze(-1))
-        unchanged = own.unsqueeze(1).masked_fill(inside, -torch.inf)
-        means = unchanged.softmax(-1).nan_to_num(nan=0) @ values
-        mean = changed.means(unchanged.logsumexp(-1)[example, removed], means[example, removed])
+    def _encoded(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> EncodedTexts:
+        distinct, which = batch.ids.unique(return_inverse=True)
+        words = self.classifier.embedding(distinct).to(self.dtype)
+        return EncodedTexts(words, which, batch.mask, batch.content, hidden)
+
+    def _decoded(
+        self,
+        mean: Float[Tensor, "texts values"],
+        batch: Batch,
+        outputs: Outputs,
+        example: Int[Tensor, "texts"],
+    ) -> Float[Tensor, "texts classes"]:
+        """Logits from the mean values (see `value_layer`).
+
+        −inf for classes that are no candidates.
+        """
+        decoder = self.classifier.decoder
         candidates = None if batch.candidates is None else batch.candidates[example]
-        if not linear:
+        if not decoder.linear:
             attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
-            question = None if outputs.query is None else outputs.query[example]
-            logits = classifier.decoder.decode(
-                attended, torch.ones_like(attended[..., 0]), question, candidates
-            )
-            return Removed(example, removed, logits, skipped)
+            query = None if outputs.query is None else outputs.query[example]
+            weight = torch.ones_like(attended[..., 0])
+            return decoder.decode(attended, weight, query, candidates)
+
         if outputs.query is not None:  # what the question adds is the same at every position
             nothing = torch.zeros_like(outputs.hidden[:, 0])
-            mean = (
-                mean
-                + (classifier.decoder(nothing, outputs.query) - classifier.decoder(nothing))[
-                    example
-                ]
-            )
-        if candidates is not None:
-            mean = mean.masked_fill(~candidates, -torch.inf)
-        return Removed(example, removed, mean, skipped)
+            mean = mean + (decoder(nothing, outputs.query) - decoder(nothing))[example]
+        return mean if candidates is None else mean.masked_fill(~candidates, -torch.inf)
+
+
+def _outside(
+    extent: Extent, batch: Batch, outputs: Outputs, as_value: Affine
+) -> tuple[Float[Tensor, "texts"], Float[Tensor, "texts values"]]:
+    """What does not change in each shortened text.
+
+    Returns:
+        The log-sum-exp of the scores, and the weighted mean of the values, of all positions outside
+        the changed stretch; see `SoftmaxAccumulator.means`.
+    """
+    example, removed = batch.content.nonzero(as_tuple=True)
+    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+    first = place.new_full(batch.content.shape, -1)
+    last = first.clone()
+    first[example, removed] = extent.first
+    last[example, removed] = extent.last
+    inside = (place >= first.unsqueeze(-1)) & (place <= last.unsqueeze(-1))
+
+    scores = outputs.scores.double().unsqueeze(1).masked_fill(inside, -torch.inf)
+    values = F.linear(outputs.hidden, *as_value).double()
+    means = scores.softmax(-1).nan_to_num(nan=0) @ values
+    return scores.logsumexp(-1)[example, removed], means[example, removed]
+
+
+def value_layer(decoder: Decoder, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
+    """State → what the attention averages: position logits, or else the state itself.
+
+    With a linear decoder the mean of the positions' logits is the logits of the mean.
+    """
+    size = hidden.shape[-1]
+    identity = Affine(torch.eye(size).to(hidden), hidden.new_zeros(size))
+    if not decoder.linear:
+        return identity
+    bias = decoder(identity.bias)
+    return Affine((decoder(identity.weight) - bias).t(), bias)
 
 
 def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
-    """The short cut of a model whose states, scores and values are known apart; None for any other,
-    for an encoder that no short cut is known for, and for an attention whose scores depend on more
-    than the single state. `tolerance`: the difference of states that may be taken for none; 0
-    approximates nothing."""
+    """The short cut of a model whose states, scores and values are known apart, if there is one.
+
+    None for any other model, for an encoder that no short cut is known for, and for an attention
+    whose scores depend on more than the single state.
+
+    Args:
+        classifier: is left as it is.
+        tolerance: difference of states that may be taken for none; 0 approximates nothing.
+    """
     from attnprobe.models.classifier import AttentionClassifier
 
     if not isinstance(classifier, AttentionClassifier) or not classifier.attention.positionwise:
@@ -200,12 +283,12 @@ def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
     # not a base class's: what a subclass adds to `forward` would be ignored without a word
     if type(classifier.encoder) not in changed_states.registry:
         return None
-    own = classifier.embedding.weight.dtype
+    dtype = classifier.embedding.weight.dtype
     # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not
     # good enough
-    full = torch.get_float32_matmul_precision() == "highest"
-    if own != torch.float64 or tolerance < SINGLE or not full:
-        return Recombination(classifier, classifier.encoder, classifier.attention, own, tolerance)
+    full_precision = torch.get_float32_matmul_precision() == "highest"
+    if dtype != torch.float64 or tolerance < SINGLE or not full_precision:
+        return Recombination(classifier, classifier.encoder, classifier.attention, dtype, tolerance)
     encoder = deepcopy(classifier.encoder)
     attention = deepcopy(classifier.attention)
     return Recombination(classifier, encoder.float(), attention.float(), torch.float32, tolerance)

@@ -1,11 +1,13 @@
-"""Leave-one-out of one batch: by a short cut where there is one, a check of it, and by definition
-where that fails."""
+"""Leave-one-out of one batch.
+
+By a short cut where there is one, with a check of it; by definition where that fails.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -22,26 +24,29 @@ from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts, 
 from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
-"""A state of a shortened text this close to the unchanged text's is taken for it, and states are
-computed in float32."""
+"""Difference of states that is taken for none; states are computed in float32."""
 CHUNK = 8192
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
 LIMIT = 1e-5
 """Largest error of a distance that a check may find, before the batch is measured again."""
 SAMPLE = 8
-"""Removals of a batch that are checked: half of them those with the largest skipped differences of
-states, the others spread evenly over the batch."""
+"""Removals of a batch that are checked.
+
+Half of them those with the largest skipped differences of states, the others spread evenly over the
+batch.
+"""
 SECOND_SAMPLE = 64
 """The same where the batch failed its first check and was measured again."""
 
 
 @dataclass(frozen=True)
 class Removals:
-    """The predictions without each token and with it, per position; NaN outside content and where
-    no content token is left.
+    """The predictions without each token beside those with it, per position.
+
+    NaN outside content and where no content token is left.
 
     Attributes:
-        distance: `prediction_distance`.
+        distance: `prediction_distance`, 0 to 1.
         flips: 1 where the decision is another one, else 0.
         sampled: removals compared with texts that were encoded again in the model's own precision;
             0 where all were.
@@ -60,6 +65,14 @@ class Removals:
     reencoded: bool
 
 
+class Measured(NamedTuple):
+    """`Removals.distance` and `flips`, and the difference of states that was skipped for each."""
+
+    distance: Scores
+    flips: Scores
+    skipped: Scores
+
+
 def leave_one_out(
     classifier: Model,
     batch: Batch,
@@ -70,16 +83,17 @@ def leave_one_out(
     shortcut: bool = True,
     known: KnownTexts | None = None,
 ) -> Removals:
-    """Remove each content token in turn, encode what is left, attend and decode again; markers and
-    question stay.
+    """Remove each content token in turn, encode what is left, attend and decode again.
 
-    Where the model has a short cut (`short_cut`) only what changes is computed. A sample of the
-    removals is then encoded in full. If a distance is off by more than `LIMIT` the batch is
-    measured again with tolerance 0, and if that does not help by encoding every shortened text.
-    Without a short cut every shortened text is encoded. Raises `UserError` for a model of larger
-    units.
+    Markers and question stay. Where the model has a short cut (`short_cut`) only what changes is
+    computed. A sample of the removals is then encoded in full. If a distance is off by more than
+    `LIMIT` the batch is measured again with tolerance 0, and if that does not help by encoding
+    every shortened text. Without a short cut every shortened text is encoded.
 
     Args:
+        classifier: in eval mode; is left as it is.
+        batch: the texts.
+        outputs: the classifier's for them.
         tolerance: difference of states that is taken for none, see `recurrent_changes`; from 1e-6
             on, states are computed in float32 whatever the model's precision, in less than half the
             time. 0 approximates nothing.
@@ -87,70 +101,98 @@ def leave_one_out(
         shortcut: False encodes every shortened text.
         known: gets what is predicted of each text that was encoded from the start.
 
+    Raises:
+        UserError: the model attends to larger units than words.
+
     Note:
         Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total
         variation distance.
     """
     if classifier.unit is not Unit.WORD:
         raise UserError(
-            "leave-one-out removes single tokens, and this model attends to larger units: leave it out"
+            "leave-one-out removes single tokens, and this model attends to larger units: leave it "
+            "out"
         )
-    task = classifier.task
-    content = batch.content
     rejected = None
-    original = probabilities(outputs.logits.detach().double(), task)
     with torch.no_grad():
-        tolerances = sorted({tolerance, 0.0}, reverse=True) if shortcut else []
-        ways = (short_cut(classifier, one) for one in tolerances)
-        for way in (*(way for way in ways if way is not None), None):
-            distance = torch.full(
-                content.shape, torch.nan, dtype=torch.float64, device=content.device
-            )
-            flips = distance.clone()
-            skipped = torch.zeros_like(distance)
-            for example, removed, logits, difference in _without_each(
-                classifier, batch, outputs, way, chunk
-            ):
-                other = probabilities(logits.double(), task)
-                base = original[example]
-                if known is not None and way is None:
-                    gone = F.one_hot(removed, content.shape[1]).bool()
-                    removal = getattr(classifier, "removal", "delete")
-                    known.update(zip(keys_of(example, gone, removal), other, strict=True))
-                decisions = [
-                    one > 0.5 if task is Task.MULTI_LABEL else one.argmax(-1, True)
-                    for one in (other, base)
-                ]
-                distance[example, removed] = prediction_distance(other, base, task)
-                flips[example, removed] = (decisions[0] != decisions[1]).any(-1).double()
-                skipped[example, removed] = difference
+        for way in _ways(classifier, tolerance if shortcut else None):
+            measured = _measure(classifier, batch, outputs, way, chunk, known)
+            sampled = 0
+            error = 0.0
             if way is None:
-                sampled = 0
-                error = 0.0
                 break
             sample = SAMPLE if rejected is None else SECOND_SAMPLE
-            sampled, error = _checked(classifier, batch, original, distance, skipped, sample, chunk)
+            sampled, error = _check(classifier, batch, outputs, measured, sample, chunk)
             if error <= LIMIT:
                 break
-            rejected = error if rejected is None else rejected
-    alone = content.sum(1, keepdim=True) <= 1
+            if rejected is None:
+                rejected = error
+
+    single = batch.content.sum(1, keepdim=True) <= 1
     last = _last_of_equals(batch)
-    distance, flips = (
-        values.masked_fill(alone, torch.nan).gather(1, last) for values in (distance, flips)
-    )
+    distance = measured.distance.masked_fill(single, torch.nan).gather(1, last)
+    flips = measured.flips.masked_fill(single, torch.nan).gather(1, last)
     return Removals(distance, flips, sampled, error, rejected, reencoded=way is None)
+
+
+def _ways(classifier: Model, tolerance: float | None) -> Iterator[Recombination | None]:
+    """From the quickest to the definition, which is None; no short cut without a tolerance."""
+    tolerances = [] if tolerance is None else sorted({tolerance, 0.0}, reverse=True)
+    for difference in tolerances:
+        way = short_cut(classifier, difference)
+        if way is not None:
+            yield way
+    yield None
+
+
+def _measure(
+    classifier: Model,
+    batch: Batch,
+    outputs: Outputs,
+    way: Recombination | None,
+    chunk: int,
+    known: KnownTexts | None,
+) -> Measured:
+    content = batch.content
+    original = probabilities(outputs.logits.detach().double(), classifier.task)
+    distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+    flips = distance.clone()
+    skipped = torch.zeros_like(distance)
+    for example, removed, logits, difference in _without_each(
+        classifier, batch, outputs, way, chunk
+    ):
+        reduced = probabilities(logits.double(), classifier.task)
+        whole = original[example]
+        if known is not None and way is None:
+            gone = F.one_hot(removed, content.shape[1]).bool()
+            removal = getattr(classifier, "removal", "delete")
+            known.update(zip(keys_of(example, gone, removal), reduced, strict=True))
+        flipped = _decision(reduced, classifier.task) != _decision(whole, classifier.task)
+        distance[example, removed] = prediction_distance(reduced, whole, classifier.task)
+        flips[example, removed] = flipped.any(-1).double()
+        skipped[example, removed] = difference
+    return Measured(distance, flips, skipped)
+
+
+def _decision(probability: Float[Tensor, "texts classes"], task: Task) -> Tensor:
+    """The class that is decided for, or whether each label is."""
+    if task is Task.MULTI_LABEL:
+        return probability > 0.5
+    return probability.argmax(-1, keepdim=True)
 
 
 def _without_each(
     classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
 ) -> Iterator[Removed]:
-    """Every content token removed once, but for a text's only one where texts are encoded: nothing
-    would be left."""
+    """Remove every content token once.
+
+    But for a text's only one where texts are encoded: nothing would be left.
+    """
     if way is None:
         yield from reencoded(classifier, batch, *removable(batch), chunk)
         return
-    for some in short_enough(batch.content.sum(1).cpu().numpy() - 2, most=chunk):
-        rows = torch.tensor(some, device=batch.content.device)
+    for group in short_enough(batch.content.sum(1).cpu().numpy() - 2, most=chunk):
+        rows = torch.tensor(group, device=batch.content.device)
         width = int(batch.mask[rows].sum(1).max())
         shortened = way.removed(batch.rows(rows).cut(width), outputs.rows(rows, width))
         yield shortened._replace(example=rows[shortened.example])
@@ -163,76 +205,97 @@ def reencoded(
     removed: Int[Tensor, "texts"],
     chunk: int,
 ) -> Iterator[Removed]:
-    """By definition: the texts of `example`, each without its token at `removed`, about `chunk`
-    positions at a time."""
+    """Encode texts, each without one token: leave-one-out by definition.
+
+    Args:
+        classifier: in eval mode.
+        batch: whole texts.
+        example: rows of the batch, one for each shortened text.
+        removed: the position of its removed token.
+        chunk: positions at a time, about.
+    """
     lengths = batch.lengths[example].cpu().numpy()
-    for some in short_enough(lengths - 2, most=chunk) if len(example) else ():
-        rows = example[some]
-        places = removed[some]
+    groups = short_enough(lengths - 2, most=chunk) if len(example) else ()
+    for group in groups:
+        rows = example[group]
+        places = removed[group]
         text = classifier.without(batch, rows, places)
         logits = classifier(text.cut(int(text.mask.sum(1).max()))).logits
         yield Removed(rows, places, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
 
 
-def _checked(
+def _check(
     classifier: Model,
     batch: Batch,
-    original: Float[Tensor, "batch classes"],
-    distance: Scores,
-    skipped: Scores,
+    outputs: Outputs,
+    measured: Measured,
     sample: int,
     chunk: int,
 ) -> tuple[int, float]:
-    """How many removals were compared with texts encoded in full, and the largest difference of two
-    distances: 1, the largest there can be, where either is not a number."""
+    """Compare a sample of the removals with texts encoded in full.
+
+    Returns:
+        How many were compared, and the largest difference of two distances: 1, the largest there
+        can be, where either is not a number.
+    """
     example, removed = removable(batch)
     if not len(example):
         return 0, 0.0
-    largest = skipped[example, removed].sort(descending=True, stable=True).indices[: sample // 2]
-    evenly = (
-        ((torch.arange(sample // 2) + 0.5) * len(example) / (sample // 2)).long().to(example.device)
-    )
+    half = sample // 2
+    skipped = measured.skipped[example, removed]
+    largest = skipped.sort(descending=True, stable=True).indices[:half]
+    evenly = ((torch.arange(half) + 0.5) * len(example) / half).long().to(example.device)
     chosen = torch.cat([largest, evenly]).unique()
+
+    task = classifier.task
+    original = probabilities(outputs.logits.detach().double(), task)
     errors = []
     for rows, places, logits, _ in reencoded(
         classifier, batch, example[chosen], removed[chosen], chunk
     ):
-        exact = prediction_distance(
-            probabilities(logits.double(), classifier.task), original[rows], classifier.task
-        )
-        errors.append((distance[rows, places] - exact).abs())
+        exact = prediction_distance(probabilities(logits.double(), task), original[rows], task)
+        errors.append((measured.distance[rows, places] - exact).abs())
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())
 
 
 def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
-    """For each position the last of the equal tokens beside it. Without one or another of these the
-    text is the same, and a rounding error must not rank them."""
-    read: list[list[Any]] = batch.ids.tolist()
-    if batch.pieces is not None and batch.piece_word is not None:
-        # by their pieces: words that the vocabulary does not have share an id
-        read = [[[] for _ in row] for row in read]
-        for words, pieces, of_word in zip(
-            read, batch.pieces.tolist(), batch.piece_word.tolist(), strict=True
-        ):
-            for piece, word in zip(pieces, of_word, strict=True):
-                if word >= 0:
-                    words[word].append(piece)
-    equal = torch.tensor([[a == b for a, b in pairwise(row)] for row in read], dtype=torch.bool).to(
-        batch.ids.device
-    )
-    equal &= batch.content[:, :-1] & batch.content[:, 1:]
+    """For each position the last of the equal tokens beside it.
+
+    Without one or another of these the text is the same, and a rounding error must not rank them.
+    """
+    rows = []
+    for words in _words(batch):
+        rows.append([word == following for word, following in pairwise(words)])
+    equal = torch.tensor(rows, dtype=torch.bool)
+    equal = equal.to(batch.ids.device) & batch.content[:, :-1] & batch.content[:, 1:]
     place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     # the nearest position, from here on, that the next one does not equal
     ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
     return ends.flip(1).cummin(1).values.flip(1)
 
 
+def _words(batch: Batch) -> list[list[Any]]:
+    """What the model reads at each position: an id, or the word's pieces.
+
+    Words that the vocabulary does not have share an id, and differ in their pieces.
+    """
+    if batch.pieces is None or batch.piece_word is None:
+        return batch.ids.tolist()
+    texts: list[list[list[int]]] = []
+    for pieces, places in zip(batch.pieces.tolist(), batch.piece_word.tolist(), strict=True):
+        words: list[list[int]] = [[] for _ in range(batch.ids.shape[1])]
+        for piece, place in zip(pieces, places, strict=True):
+            if place >= 0:
+                words[place].append(piece)
+        texts.append(words)
+    return texts
+
+
 @dataclass(frozen=True)
 class LeaveOneOut(Importance):
-    """Total variation distance, 0 to 1, between the predictions without the token and with it; the
-    text encoded again.
+    """Total variation distance, 0 to 1, between the predictions without the token and with it.
 
-    NaN in a text of one word: nothing is left without it.
+    The text is encoded again. NaN in a text of one word: nothing is left without it.
 
     Attributes:
         tolerance: an LSTM's state of a shortened text that is this close to the unchanged text's is
@@ -249,6 +312,7 @@ class LeaveOneOut(Importance):
     chunk: Count = CHUNK
 
     def removals(self, subject: Subject) -> Removals:
+        """Measure the batch, with what was found on the way."""
         return leave_one_out(
             subject.classifier,
             subject.batch,
@@ -259,18 +323,21 @@ class LeaveOneOut(Importance):
         )
 
     def scores(self, subject: Subject) -> Scores:
+        """`Removals.distance`."""
         return subject.cached(self.removals).distance
 
     def notes(self, subject: Subject) -> Iterator[Note]:
-        """How exact the batch's leave-one-out is: see `Removals`. Texts were measured again
-        (`texts_remeasured`) because the error was too large at first (`largest_error_before`), or
-        all encoded in full (`texts_reencoded`)."""
-        found = subject.cached(self.removals)
+        """How exact the batch's leave-one-out is: see `Removals`.
+
+        Texts were measured again (`texts_remeasured`) because the error was too large at first
+        (`largest_error_before`), or all encoded in full (`texts_reencoded`).
+        """
+        removals = subject.cached(self.removals)
         texts = len(subject.batch)
-        yield Note("removals_checked", found.sampled, add)
-        if found.sampled:
-            yield Note("largest_error", found.error, max)
-        if found.rejected is not None:
-            yield Note("largest_error_before", found.rejected, max)
-        yield Note("texts_remeasured", texts if found.rejected is not None else 0, add)
-        yield Note("texts_reencoded", texts if found.reencoded else 0, add)
+        yield Note("removals_checked", removals.sampled, add)
+        if removals.sampled:
+            yield Note("largest_error", removals.error, max)
+        if removals.rejected is not None:
+            yield Note("largest_error_before", removals.rejected, max)
+        yield Note("texts_remeasured", texts if removals.rejected is not None else 0, add)
+        yield Note("texts_reencoded", texts if removals.reencoded else 0, add)
