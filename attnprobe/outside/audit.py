@@ -1,5 +1,7 @@
-"""Any model that answers to `attnprobe.models.trained.TrainedModel`, put to the tests without a
-run's data and settings."""
+"""Any model that answers to `attnprobe.models.trained.TrainedModel`, put to the tests.
+
+Without a run's data and settings.
+"""
 
 import hashlib
 import os
@@ -39,14 +41,18 @@ from attnprobe.runs.collecting import (
     write_results,
 )
 
-AT_ONCE = 32
-SPLIT = "test"  # texts in a batch
+BATCH_SIZE = 32
+SPLIT = "test"
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit left: a run directory, as `attnprobe.read_results` and `attnprobe compare` take
-    it, and its page (None where none was asked for)."""
+    """What an audit left.
+
+    Attributes:
+        run: a run directory, as `attnprobe.read_results` and `attnprobe compare` take it.
+        page: the report; None where none was wanted.
+    """
 
     run: Path
     page: Path | None
@@ -67,8 +73,7 @@ def audit_model(
     probes: Sequence[Probe] | None = None,
     page: bool = True,
 ) -> Audit:
-    """Put the attention of any model to the tests. Arguments that are not listed are as in
-    `audit_tensors`.
+    """Put the attention of any model to the tests.
 
     Args:
         model: a trained one; it is put into eval mode and examined in its `precision`, and is as it
@@ -77,7 +82,15 @@ def audit_model(
         labels: class numbers from 0.
         vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are
             not there, 0 for padding, 2 and 3 for the markers before and after every text.
+        classes: names of the classes.
+        data: what these texts are called, in tables and page.
         name: what the model is called.
+        output: the folder of `run/` and `report.html`. What another audit left there is replaced;
+            anything else is refused.
+        seed: of random orders and random attentions.
+        epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.
+        probes: other tests than `default_probes`.
+        page: False writes none.
 
     Raises:
         UserError: labels or texts cannot be used, a test does not fit the model, or the folder is
@@ -89,58 +102,28 @@ def audit_model(
         probe.refuse(model)
         probe.prepare({"validation": split, SPLIT: split})
     facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
-    texts_and_labels = hashlib.sha256(
-        np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes()
-    )
-    texts_and_labels.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
-    run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, texts_and_labels.hexdigest()])}"
     directory = OwnRunDirectory(Path(output) / "run")
     directory.refuse_foreign()
     directory.path.parent.mkdir(parents=True, exist_ok=True)
-    importances = {one: built_in(one) for probe in probes for one in probe.uses}
+
+    # an earlier audit stays until this one is measured: a model that fails leaves it as it was
+    importances = {name: built_in(name) for probe in probes for name in probe.uses}
     runner = ProbeRunner(list(probes), seed, None, importances, split.classes)
     listeners = (runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
-    performance = Performance(model.task, model.classes)
-    trains = model.training
-    kind = next((one.dtype for one in model.parameters()), torch.float32)
-    model.eval().to(model.precision)
-    trainer: Any = None  # the callbacks ask it for nothing
-    listener: Any
-    try:  # an earlier audit stays until this one is measured: a model that fails leaves it as it was
-        with torch.no_grad():
-            for first in range(0, len(split), AT_ONCE):
-                batch = split[range(first, min(first + AT_ONCE, len(split)))]
-                outputs = {"outputs": model.predict_step(batch)}
-                performance.update(
-                    probabilities(outputs["outputs"].logits, model.task), batch.labels
-                )
-                for listener in listeners:
-                    listener.on_test_batch_end(trainer, model, outputs, batch, first)
-    finally:
-        model.to(kind).train(trains)
-    found = {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
+    performance = _examine(model, split, listeners)
+
+    identity = {
+        "run_id": f"{data}-{name}-seed{seed}-{fingerprint([facts, _digest_of(split)])}",
+        "experiment": "outside",
+        "data": data,
+        "model": name,
+        "seed": seed,
+        "split": SPLIT,
+    }
     directory.clear()
     directory.mark()
     try:
-        write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
-        directory.finish_training(
-            {"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}
-        )
-        names = {"run_id": run_id, "experiment": "outside", "data": data, "model": name}
-        identity: dict[str, Any] = names | {"seed": seed, "split": SPLIT}
-        rows = {"performance": whole_rows(found | {"examples": np.array(len(split))})}
-        tables = write_results(
-            directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {}
-        )
-        content = identity | {
-            "classes": list(split.classes),
-            "counts": {SPLIT: {"kept": len(split)}},
-            "tables": tables,
-            "training": facts,
-            "training_fingerprint": fingerprint(facts),
-            **made_with(),
-        }
-        directory.finish(content, directory.read_listing(TRAINED)["files"])
+        _write_run(directory, split, listeners, performance, identity, facts)
     except BaseException:
         directory.discard()
         raise
@@ -151,15 +134,79 @@ def audit_model(
     return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
 
 
+def _examine(
+    model: TrainedModel, split: TextSplit, listeners: Sequence[Any]
+) -> dict[str, np.ndarray]:
+    """Show every batch's outputs to the listeners; the model is as it was afterwards.
+
+    Returns:
+        How well the model predicts, by metric.
+    """
+    performance = Performance(model.task, model.classes)
+    was_training = model.training
+    dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
+    trainer: Any = None  # the callbacks ask it for nothing
+    model.eval().to(model.precision)
+    try:
+        with torch.no_grad():
+            for first in range(0, len(split), BATCH_SIZE):
+                batch = split[range(first, min(first + BATCH_SIZE, len(split)))]
+                outputs = model.predict_step(batch)
+                performance.update(probabilities(outputs.logits, model.task), batch.labels)
+                for listener in listeners:
+                    listener.on_test_batch_end(trainer, model, {"outputs": outputs}, batch, first)
+    finally:
+        model.to(dtype).train(was_training)
+    return {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
+
+
+def _digest_of(split: TextSplit) -> str:
+    """What tells texts and labels from others."""
+    digest = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes())
+    digest.update(split.labels.tobytes())
+    digest.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _write_run(
+    directory: OwnRunDirectory,
+    split: TextSplit,
+    listeners: Any,
+    performance: Mapping[str, np.ndarray],
+    identity: dict[str, Any],
+    facts: dict[str, Any],
+) -> None:
+    """Write what was measured as a finished run."""
+    write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
+    training = {"training": facts, "training_fingerprint": fingerprint(facts)}
+    directory.finish_training({**training, "curve": []})
+    rows = {"performance": whole_rows({**performance, "examples": np.array(len(split))})}
+    tables = write_results(
+        directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {}
+    )
+    content = identity | {
+        "classes": list(split.classes),
+        "counts": {SPLIT: {"kept": len(split)}},
+        "tables": tables,
+        **training,
+        **made_with(),
+    }
+    directory.finish(content, directory.read_listing(TRAINED)["files"])
+
+
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
-    """The tests that change nothing but the attention, and swaps of words; `gradient`: the
-    attention's is available."""
-    of_gradient = ["attention_gradient", "gradient_attention"] if gradient else []
+    """The tests that change nothing but the attention, and swaps of words.
+
+    Args:
+        epsilon: of the adversary.
+        gradient: whether the gradient by the attention is available.
+    """
+    gradients = ["attention_gradient", "gradient_attention"] if gradient else []
     return [
         Permutation(),
         Adversarial(epsilon=epsilon, restarts=0),
-        SingleWeight(importances=["attention", *of_gradient]),
-        Erasure(importances=["attention", "ascending", "contribution", *of_gradient]),
+        SingleWeight(importances=["attention", *gradients]),
+        Erasure(importances=["attention", "ascending", "contribution", *gradients]),
         Skill(words=False),
         Swaps(),
     ]
@@ -172,30 +219,46 @@ def split_of(
     classes: Sequence[str] | None,
     count: int,
 ) -> TextSplit:
-    """The texts as a split, numbered from 0."""
+    """The texts as a split, numbered from 0.
+
+    Args:
+        texts: words of each.
+        labels: class numbers.
+        vocabulary: word → id.
+        classes: names; None: their numbers.
+        count: of classes.
+
+    Raises:
+        UserError: if labels or texts cannot be used.
+    """
     if len(labels) != len(texts) or not len(texts):
         raise UserError(
-            f"{len(labels)} labels for {len(texts)} texts: expected one for each, and at least one text"
+            f"{len(labels)} labels for {len(texts)} texts: "
+            f"expected one for each, and at least one text"
         )
     if classes is not None and len(classes) != count:
         raise UserError(f"classes has {len(classes)} names: expected {count}, one for each class")
-    numbers = np.asarray([int(one) for one in labels], np.int64)
+    numbers = np.asarray([int(label) for label in labels], np.int64)
     if numbers.min() < 0 or numbers.max() >= count:
         raise UserError(
-            f"labels from {numbers.min()} to {numbers.max()}: expected class numbers from 0 to {count - 1}"
+            f"labels from {numbers.min()} to {numbers.max()}: "
+            f"expected class numbers from 0 to {count - 1}"
         )
-    if empty := [number for number, text in enumerate(texts) if not len(text)]:
-        raise UserError(f"text {empty[0]} has no word: leave it out")
-    known: dict[str, int] = {}
-    words = [
-        np.array([known.setdefault(str(word), len(known)) for word in text], np.int32)
-        for text in texts
-    ]
+
+    spelling: dict[str, int] = {}
+    words = []
+    for number, text in enumerate(texts):
+        if not len(text):
+            raise UserError(f"text {number} has no word: leave it out")
+        words.append(
+            np.array([spelling.setdefault(str(word), len(spelling)) for word in text], np.int32)
+        )
+    names = range(count) if classes is None else classes
     return TextSplit(
         np.arange(len(texts)),
         Ragged.of(words, np.int32),
-        np.array([vocabulary.get(word, UNKNOWN) for word in known], np.int64),
+        np.array([vocabulary.get(word, UNKNOWN) for word in spelling], np.int64),
         {"labels": numbers},
-        list(known),
-        [str(one) for one in (range(count) if classes is None else classes)],
+        list(spelling),
+        [str(name) for name in names],
     )

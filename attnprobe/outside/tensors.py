@@ -1,5 +1,7 @@
-"""Attention and position logits of a model that was trained elsewhere: all that the tests of
-attention alone need."""
+"""Attention and position logits of a model that was trained elsewhere.
+
+They are all that the tests of attention alone need.
+"""
 
 import os
 from collections.abc import Sequence
@@ -74,57 +76,77 @@ def audit_tensors(
     for number, row in enumerate(weights):
         if (row < 0).any() or abs(float(row.sum()) - 1) > 1e-4:
             raise UserError(
-                f"attention of text {number} sums to {float(row.sum()):.6g}, its least weight is {float(row.min()):.3g}: "
-                f"expected weights of 0 or more that sum to 1, without padding"
+                f"attention of text {number} sums to {float(row.sum()):.6g}, its least weight is "
+                f"{float(row.min()):.3g}: expected weights of 0 or more that sum to 1, "
+                f"without padding"
             )
+    decoder_bias = None if bias is None else tensor("bias", bias, 1)
     states = None if hidden is None else arrays("hidden", hidden, 2, weights)
-    if (position_logits is None) == (states is None) or (states is None) != (weight is None):
+    has_logits = position_logits is not None
+    has_states = states is not None
+    if has_logits == has_states or has_states != (weight is not None):
         raise UserError(
-            "audit_tensors: expected position_logits, or hidden with weight (and bias), and not both"
+            "audit_tensors: expected position_logits, or hidden with weight (and bias), "
+            "and not both"
         )
-    shift = None if bias is None else tensor("bias", bias, 1)
     if states is None:
         assert position_logits is not None
         logits = arrays("position_logits", position_logits, 2, weights)
+        _check_bias(decoder_bias, logits[0].shape[1])
     else:
-        decoder = tensor("weight", weight, 2)
-        if decoder.shape[1] != states[0].shape[1]:
-            raise UserError(
-                f"weight has the shape {list(decoder.shape)} and the states have {states[0].shape[1]} features: expected "
-                f"[classes, {states[0].shape[1]}]"
-            )
-        logits = [one @ decoder.T for one in states]
-    count = logits[0].shape[1]
-    if shift is not None and len(shift) != count:
-        raise UserError(
-            f"bias has {len(shift)} numbers, and there are {count} classes: expected one for each"
-        )
-    if states is not None and shift is not None:
-        logits = [one + shift for one in logits]
-    if count == 1:  # a single logit s is [0, s]
-        logits = [torch.cat([torch.zeros_like(one), one], -1) for one in logits]
-        shift = None if shift is None else torch.cat([torch.zeros_like(shift), shift])
-    if tokens is None:
-        tokens = [[str(place + 1) for place in range(len(row))] for row in weights]
-    if odd := [
-        at for at, row in enumerate(weights) if at >= len(tokens) or len(tokens[at]) != len(row)
-    ]:
-        raise UserError(
-            f"tokens of text {odd[0]}: expected {len(weights[odd[0]])} words, one for each weight"
-        )
-    if probes is None:
-        probes = default_probes(epsilon, gradient=bias is not None)
-    given: dict[str, Any] = {
-        "classes": classes,
-        "data": data,
-        "output": output,
-        "seed": seed,
-        "page": page,
-    }
-    examined = TensorModel(weights, logits, states, shift)
+        logits = _decoded(states, tensor("weight", weight, 2), decoder_bias)
+    if logits[0].shape[1] == 1:  # a single logit s is [0, s]
+        logits = [torch.cat([torch.zeros_like(row), row], -1) for row in logits]
+        if decoder_bias is not None:
+            decoder_bias = torch.cat([torch.zeros_like(decoder_bias), decoder_bias])
+
     return audit_model(
-        examined, tokens, labels, name=model, probes=probes, epsilon=epsilon, **given
+        TensorModel(weights, logits, states, decoder_bias),
+        _words_of(weights, tokens),
+        labels,
+        classes=classes,
+        data=data,
+        name=model,
+        output=output,
+        seed=seed,
+        epsilon=epsilon,
+        probes=default_probes(epsilon, gradient=bias is not None) if probes is None else probes,
+        page=page,
     )
+
+
+def _check_bias(bias: Tensor | None, count: int) -> None:
+    if bias is not None and len(bias) != count:
+        raise UserError(
+            f"bias has {len(bias)} numbers, and there are {count} classes: expected one for each"
+        )
+
+
+def _decoded(states: Sequence[Tensor], weight: Tensor, bias: Tensor | None) -> list[Tensor]:
+    """Position logits z_t = W h_t + b of every text."""
+    features = states[0].shape[1]
+    if weight.shape[1] != features:
+        raise UserError(
+            f"weight has the shape {list(weight.shape)} and the states have {features} features: "
+            f"expected [classes, {features}]"
+        )
+    _check_bias(bias, weight.shape[0])
+    logits = [row @ weight.T for row in states]
+    return logits if bias is None else [row + bias for row in logits]
+
+
+def _words_of(
+    weights: Sequence[Tensor], tokens: Sequence[Sequence[str]] | None
+) -> Sequence[Sequence[str]]:
+    """The words of every text; the numbers of its positions where they are not known."""
+    if tokens is None:
+        return [[str(place + 1) for place in range(len(row))] for row in weights]
+    for number, row in enumerate(weights):
+        if number >= len(tokens) or len(tokens[number]) != len(row):
+            raise UserError(
+                f"tokens of text {number}: expected {len(row)} words, one for each weight"
+            )
+    return tokens
 
 
 class TensorModel(TrainedModel):
@@ -138,73 +160,98 @@ class TensorModel(TrainedModel):
         bias: Float[Tensor, "classes"] | None,
     ) -> None:
         super().__init__(position_logits[0].shape[1], Task.SINGLE_LABEL, None, None)
-        self.known = attention
-        self.logits = position_logits
+        self.attention = attention
+        self.position_logits = position_logits
         self.states = hidden
         self.bias = bias
 
     def placed(self, batch: Batch, values: Sequence[Tensor]) -> Tensor:
         """The values of this batch's texts at its content positions, 0 elsewhere."""
         flat = torch.cat([values[number] for number in batch.example_id.tolist()])
-        into = flat.new_zeros(*batch.content.shape, *flat.shape[1:])
-        into[batch.content] = flat
-        return into
+        padded = flat.new_zeros(*batch.content.shape, *flat.shape[1:])
+        padded[batch.content] = flat
+        return padded
 
     def forward(self, batch: Batch) -> Outputs:
-        attention = self.placed(batch, self.known)
-        logits = self.placed(batch, self.logits)
-        hidden = (
-            attention.new_zeros(*attention.shape, 0)
-            if self.states is None
-            else self.placed(batch, self.states)
-        )
-        predicted = torch.einsum("bs,bsc->bc", attention, logits)
-        return Outputs(predicted, attention, attention.log(), hidden, batch.content)
+        """What is known of these texts, as a forward pass would yield it."""
+        attention = self.placed(batch, self.attention)
+        hidden = attention.new_zeros(*attention.shape, 0)
+        if self.states is not None:
+            hidden = self.placed(batch, self.states)
+        position_logits = self.placed(batch, self.position_logits)
+        logits = torch.einsum("bs,bsc->bc", attention, position_logits)
+        return Outputs(logits, attention, attention.log(), hidden, batch.content)
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
+        """The map from attention to prediction that the position logits are."""
         unattended = None if self.bias is None else self.bias.expand(len(batch), -1)
-        logits = self.placed(batch, self.logits)
         return Readout(
             outputs.attention,
             outputs.content,
             batch.example_id,
-            position_logits=logits,
+            position_logits=self.placed(batch, self.position_logits),
             unattended=unattended,
         )
 
     def inputs(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what runs the model itself."""
         raise UserError(
-            "audit_tensors: one of probes= runs the model itself, and only tensors are known: leave it out, or describe the "
-            "model and use attnprobe.audit_model (docs/own_model.md)"
+            "audit_tensors: one of probes= runs the model itself, and only tensors are known: "
+            "leave it out, or describe the model and use attnprobe.audit_model (docs/own_model.md)"
         )
 
     outputs_from = without = inputs
 
 
 def tensor(name: str, values: Any, axes: int) -> Tensor:
-    """Numbers in float64, detached, on the CPU; a `UserError` where they have other axes, or one is
-    not finite."""
-    made = torch.as_tensor(values).detach().cpu().double()
-    has_shape = made.ndim == axes and made.numel() > 0
-    if not has_shape or not bool(made.isfinite().all()):
-        what = "a number that is not finite" if has_shape else f"the shape {list(made.shape)}"
+    """Numbers in float64, detached, on the CPU.
+
+    Args:
+        name: what they are called in the message.
+        values: numbers.
+        axes: how many they have.
+
+    Raises:
+        UserError: if they have another number of axes, or one is not finite.
+    """
+    numbers = torch.as_tensor(values).detach().cpu().double()
+    problem = ""
+    if numbers.ndim != axes or not numbers.numel():
+        problem = f"the shape {list(numbers.shape)}"
+    elif not bool(numbers.isfinite().all()):
+        problem = "a number that is not finite"
+    if problem:
         raise UserError(
-            f"{name} has {what}: expected {axes} axes of finite numbers, one text without padding"
+            f"{name} has {problem}: "
+            f"expected {axes} axes of finite numbers, one text without padding"
         )
-    return made
+    return numbers
 
 
 def arrays(
     name: str, values: Arrays, axes: int, like: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
-    """One tensor per text, as long as the texts of `like`."""
-    made = [tensor(f"{name} of text {number}", one, axes) for number, one in enumerate(values)]
-    if not made or len({one.shape[1:] for one in made}) > 1:
+    """One tensor per text.
+
+    Args:
+        name: what they are called in the message.
+        values: of every text an array.
+        axes: how many each has.
+        like: tensors of the same texts, which must have the same lengths.
+
+    Raises:
+        UserError: if one does not fit.
+    """
+    tensors = [
+        tensor(f"{name} of text {number}", array, axes) for number, array in enumerate(values)
+    ]
+    if not tensors or len({row.shape[1:] for row in tensors}) > 1:
         raise UserError(
-            f"{name}: expected one array per text, at least one, all with the same number of features"
+            f"{name}: expected one array per text, at least one, "
+            f"all with the same number of features"
         )
-    if like is not None and [len(one) for one in made] != [len(one) for one in like]:
+    if like is not None and [len(row) for row in tensors] != [len(row) for row in like]:
         raise UserError(
             f"{name}: expected as many texts as in attention, each with as many positions"
         )
-    return made
+    return tensors
