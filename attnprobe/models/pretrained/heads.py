@@ -93,20 +93,7 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
             or the logits are not the language model's own.
     """
     place = f"model.path={reader.tokenizer.name_or_path}: "
-    encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
-    prompt: list[int] = encoding.input_ids
-    if len(prompt) + 1 >= reader.longest:
-        raise UserError(
-            f"model.prompt has {len(prompt) - 1} pieces without a text, and this model takes "
-            f"{reader.longest} in all"
-        )
-    adds_end = encoding.sequence_ids(0)[-1] is None
-    if adds_end and not reader.prompt.endswith(str(reader.tokenizer.eos_token)):
-        raise UserError(
-            f"{place}its tokenizer ends every text with {reader.tokenizer.decode(prompt[-1:])!r}, "
-            f"and the class is read from the prompt's last piece: save it without that "
-            f"(add_eos_token=False)"
-        )
+    prompt = _prompt_pieces(reader)
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise UserError(
@@ -139,6 +126,26 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
                 f"{place}it cannot be asked by a prompt: its logits differ by {difference:.2g} "
                 f"{reason}"
             )
+
+
+def _prompt_pieces(reader: PieceReader) -> list[int]:
+    """The prompt around a stand-in for the text; a UserError where it does not fit, or where the
+    tokenizer adds something to its end."""
+    encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
+    pieces: list[int] = encoding.input_ids
+    if len(pieces) + 1 >= reader.longest:
+        raise UserError(
+            f"model.prompt has {len(pieces) - 1} pieces without a text, and this model takes "
+            f"{reader.longest} in all"
+        )
+    adds_end = encoding.sequence_ids(0)[-1] is None
+    if adds_end and not reader.prompt.endswith(str(reader.tokenizer.eos_token)):
+        raise UserError(
+            f"model.path={reader.tokenizer.name_or_path}: its tokenizer ends every text with "
+            f"{reader.tokenizer.decode(pieces[-1:])!r}, and the class is read from the prompt's "
+            f"last piece: save it without that (add_eos_token=False)"
+        )
+    return pieces
 
 
 @torch.no_grad()
