@@ -80,10 +80,12 @@ def test_one_random_model_by_hand():
     decoder, attention_part = list(classifier.stages().values())[:2]
     mixed = {name: shuffled(classifier, name, generator) for name in [*decoder, *attention_part]}
     for name, values in mixed.items():
-        before = classifier.get_parameter(name).detach()
-        assert torch.equal(values.flatten().sort().values, before.flatten().sort().values)
-        classifier.get_parameter(name).data.copy_(values)
-    similarity = spearman(attention, classifier(batch).attention.detach().double(), batch.content)
+        parameter = classifier.get_parameter(name)
+        before = parameter.detach().flatten()
+        assert torch.equal(values.flatten().sort().values, before.sort().values)
+        parameter.data.copy_(values)
+    changed = classifier(batch).attention.detach().double()
+    similarity = spearman(attention, changed, batch.content)
     torch.testing.assert_close(numbers["similarity_attention_down_to_attention"], similarity)
 
 
@@ -115,7 +117,8 @@ def test_scores_that_are_all_equal_have_no_line():
     (panel,) = lines_down(table("sanity", metrics), None).axes
     drawn = [line.get_ydata() for line in panel.lines if line.get_marker() != "None"]
     assert len(drawn) == 2
-    assert sorted(np.isnan(values).all() for values in drawn) == [False, True]
+    is_undefined = [np.isnan(values).all() for values in drawn]
+    assert sorted(is_undefined) == [False, True]
 
 
 def test_the_study_from_training_to_its_table(tmp_path):
@@ -131,7 +134,8 @@ def test_the_study_from_training_to_its_table(tmp_path):
     drawn = [line.get_ydata() for line in panel.lines if len(line.get_ydata()) > 2]
     assert [values[0] for values in drawn] == [1, 1, 1]
     # neither luck nor counted words change with the weights
-    assert sorted(bool(np.allclose(values, 1)) for values in drawn) == [False, True, True]
+    stays = [bool(np.allclose(values, 1)) for values in drawn]
+    assert sorted(stays) == [False, True, True]
     probe = Sanity(twin=str(reading.runs[0]))
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(toy_classifier())

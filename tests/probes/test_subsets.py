@@ -67,31 +67,45 @@ def scores_of(subject, name, row):
 
 def aopc(subject, row):
     """A function of an order of removal: the mean fall of the probability over its prefixes."""
-    p = {words: result.probability for words, result in outcomes(subject, row).items()}
     every = frozenset(range(LENGTHS[row]))
+    of_subset = outcomes(subject, row)
+    whole = of_subset[every].probability
 
     def of_order(order):
-        return np.mean([p[every] - p[every - set(order[:k])] for k in range(1, len(order) + 1)])
+        falls = []
+        for k in range(1, len(order) + 1):
+            remaining = every - set(order[:k])
+            falls.append(whole - of_subset[remaining].probability)
+        return np.mean(falls)
 
     return of_order
 
 
+def areas_of_all_orders(subject, row):
+    orders = itertools.permutations(range(LENGTHS[row]))
+    return [*map(aopc(subject, row), orders)]
+
+
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_the_limits_are_those_of_all_permutations(subject, measurements, row):
-    areas = [*map(aopc(subject, row), itertools.permutations(range(LENGTHS[row])))]
-    assert measurements["aopc_lower"].value[row].item() == pytest.approx(min(areas))
-    assert measurements["aopc_upper"].value[row].item() == pytest.approx(max(areas))
+    areas = areas_of_all_orders(subject, row)
+    lower = measurements["aopc_lower"].value[row].item()
+    upper = measurements["aopc_upper"].value[row].item()
+    assert lower == pytest.approx(min(areas))
+    assert upper == pytest.approx(max(areas))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_an_importances_order_stands_between_the_limits(subject, measurements, name, row):
-    area_of = aopc(subject, row)
-    areas = [*map(area_of, itertools.permutations(range(LENGTHS[row])))]
-    area = area_of(scores_of(subject, name, row).argsort(descending=True).tolist())
-    assert measurements[f"aopc_{name}"].value[row].item() == pytest.approx(area)
+    scores = scores_of(subject, name, row)
+    order = scores.argsort(descending=True).tolist()
+    expected = aopc(subject, row)(order)
+    area = measurements[f"aopc_{name}"].value[row].item()
+    assert area == pytest.approx(expected)
     if LENGTHS[row] > 1:
-        place = (area - min(areas)) / (max(areas) - min(areas))
+        areas = areas_of_all_orders(subject, row)
+        place = (expected - min(areas)) / (max(areas) - min(areas))
         normalised = measurements[f"aopc_normalised_{name}"].value[row].item()
         assert normalised == pytest.approx(place)
 
@@ -103,14 +117,18 @@ def minimal(sets):
 
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_sets_are_those_of_a_search(subject, measurements, row):
-    is_decision = {words: result.is_decision for words, result in outcomes(subject, row).items()}
+    results = outcomes(subject, row)
     every = frozenset(range(LENGTHS[row]))
-    necessary = [words for words in is_decision if not is_decision[every - words]]
-    sufficient = [words for words in is_decision if is_decision[words]]
-    assert measurements["necessary_sets"].value[row].item() == minimal(necessary)
-    assert measurements["sufficient_sets"].value[row].item() == minimal(sufficient)
+    necessary = [words for words in results if not results[every - words].is_decision]
+    sufficient = [words for words in results if results[words].is_decision]
+    necessary_sets = measurements["necessary_sets"].value[row].item()
+    sufficient_sets = measurements["sufficient_sets"].value[row].item()
+    assert necessary_sets == minimal(necessary)
+    assert sufficient_sets == minimal(sufficient)
+
     fewest = min(map(len, necessary), default=np.nan)
-    assert measurements["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
+    input_set = measurements["input_set"].value[row].item()
+    assert input_set == pytest.approx(fewest, nan_ok=True)
 
 
 def shapley_of(subject, measurements, row):
@@ -119,13 +137,14 @@ def shapley_of(subject, measurements, row):
 
 def shapley_by_hand(subject, row):
     """What a word adds on average over all orders."""
-    logit = {words: result.logit for words, result in outcomes(subject, row).items()}
+    results = outcomes(subject, row)
     orders = list(itertools.permutations(range(LENGTHS[row])))
     shapley = np.zeros(LENGTHS[row])
     for order in orders:
         for place, word in enumerate(order):
-            gain = logit[frozenset(order[: place + 1])] - logit[frozenset(order[:place])]
-            shapley[word] += gain / len(orders)
+            before = results[frozenset(order[:place])]
+            after = results[frozenset(order[: place + 1])]
+            shapley[word] += (after.logit - before.logit) / len(orders)
     return shapley
 
 
@@ -157,9 +176,12 @@ def test_scores_without_a_sign_are_compared_with_the_sizes(
     shapley = shapley_by_hand(subject, row)
     wanted = shapley if signed else np.abs(shapley)
     scores = scores_of(subject, name, row).numpy()
-    difference = scores / np.abs(scores).sum() - wanted / np.abs(wanted).sum()
+    share = scores / np.abs(scores).sum()
+    wanted_share = wanted / np.abs(wanted).sum()
+    distance = np.abs(share - wanted_share).sum() / 2
     share_error = measurements[f"shapley_share_error_{name}"].value[row].item()
-    assert share_error == pytest.approx(np.abs(difference).sum() / 2)
+    assert share_error == pytest.approx(distance)
+
     same_top = measurements[f"shapley_top_{name}"].value[row].item()
     assert same_top == (scores.argmax() == wanted.argmax())
 

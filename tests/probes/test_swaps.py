@@ -159,11 +159,11 @@ def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
     split = split_of([[4] * length for length in [5] * 30 + [6] * 30 + [20] * 5])
     decisions = np.array([0, 1] * 15 + [0] * 30 + [1] * 5)
     lengths = split.words.lengths
-    assert donors_of(0, lengths, decisions).tolist() == [
-        *range(1, 30, 2),
-        *range(60, 65),
-    ]  # fifteen of its length
-    assert donors_of(1, lengths, decisions).tolist() == [*range(0, 30, 2), *range(30, 60)]
+    # fifteen of its length are fewer than twenty
+    donors = donors_of(0, lengths, decisions)
+    assert donors.tolist() == [*range(1, 30, 2), *range(60, 65)]
+    donors = donors_of(1, lengths, decisions)
+    assert donors.tolist() == [*range(0, 30, 2), *range(30, 60)]
     assert not len(donors_of(0, lengths, decisions * 0))
 
 
@@ -298,7 +298,7 @@ def test_the_own_weights_in_random_order_gain_nothing():
 
 
 @pytest.fixture(scope="module")
-def together_and_alone():
+def both_ways():
     """The numbers of four texts in one batch, and in a batch of its own each."""
     batch = toy_batch([7, 12, 3, 1])
     classifier = toy_classifier(spread=4)
@@ -312,21 +312,23 @@ def together_and_alone():
     probe = Swaps(passes=100)
     probe.prepare({"test": split})
     probe._decisions = np.arange(7) % 2  # every text has one that is decided differently
-    together = values(probe, subject_of(classifier, batch))
-    alone = [values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)]
-    return together, alone
+    in_one_batch = values(probe, subject_of(classifier, batch))
+    in_own_batches = [
+        values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)
+    ]
+    return in_one_batch, in_own_batches
 
 
 @pytest.mark.parametrize("row", range(4))
-def test_a_text_in_a_batch_of_its_own_has_the_same_numbers(together_and_alone, row):
-    together, alone = together_and_alone
-    for name, column in together.items():
+def test_a_text_in_a_batch_of_its_own_has_the_same_numbers(both_ways, row):
+    in_one_batch, in_own_batches = both_ways
+    for name, column in in_one_batch.items():
         if column.ndim == 1:
-            expected = pytest.approx(float(alone[row][name][0]), abs=1e-6, nan_ok=True)
+            expected = pytest.approx(float(in_own_batches[row][name][0]), abs=1e-6, nan_ok=True)
             assert float(column[row]) == expected, name
 
 
-def test_a_text_of_one_word_has_no_number(together_and_alone):
-    together, _ = together_and_alone
-    assert together["swap_gain"][:3].isfinite().all()
-    assert together["swap_gain"][3].isnan()
+def test_a_text_of_one_word_has_no_number(both_ways):
+    in_one_batch, _ = both_ways
+    assert in_one_batch["swap_gain"][:3].isfinite().all()
+    assert in_one_batch["swap_gain"][3].isnan()

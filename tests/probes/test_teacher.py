@@ -17,16 +17,19 @@ def test_distances_to_the_teacher_are_those_of_scipy():
     numbers = values(AgainstTeacher("other"), subject)
     prediction = subject.readout.prediction()
     for row, content in enumerate(batch.content):
-        ours = subject.readout.attention[row][content]
-        theirs = teacher.attention[row][content]
-        assert float(numbers["jsd"][row]) == pytest.approx(
-            jensenshannon(ours, theirs) ** 2, abs=1e-7
-        )
-        tvd = float((prediction[row] - batch.teacher_probability[row]).abs().sum() / 2)
+        attention = subject.readout.attention[row][content]
+        taught_attention = teacher.attention[row][content]
+        jsd = jensenshannon(attention, taught_attention) ** 2
+        assert float(numbers["jsd"][row]) == pytest.approx(jsd, abs=1e-7)
+
+        probability = batch.teacher_probability[row]
+        tvd = float((prediction[row] - probability).abs().sum() / 2)
         assert float(numbers["tvd"][row]) == pytest.approx(tvd)
-        same = int(prediction[row].argmax()) == int(batch.teacher_probability[row].argmax())
-        assert float(numbers["same_decision"][row]) == same
-        assert float(numbers["teacher_max_attention"][row]) == pytest.approx(float(theirs.max()))
+        is_same = int(prediction[row].argmax()) == int(probability.argmax())
+        assert float(numbers["same_decision"][row]) == is_same
+
+        largest = float(numbers["teacher_max_attention"][row])
+        assert largest == pytest.approx(float(taught_attention.max()))
 
 
 def test_a_run_is_no_distance_from_itself():
