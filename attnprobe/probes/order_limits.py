@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, Metric
@@ -117,10 +117,7 @@ class OrderLimits(RankingProbe):
             rival=classes[:, 1],
             beam=self.beam,
         )
-        class_logits = readout.position_logits.gather(
-            -1, classes[:, None, :2].expand(-1, readout.content.shape[1], -1)
-        )
-        lead = class_logits[..., 0] - class_logits[..., 1]
+        lead = lead_of(readout.position_logits, classes)
         is_undefined = limits.lowest.isnan().unsqueeze(-1)
         falls = {
             name: falls_in_order(readout, lead, scores.masked_fill(is_undefined, torch.nan))
@@ -136,18 +133,26 @@ class OrderLimits(RankingProbe):
         yield Measurement("aopc_highest_found", highest_found)
         yield Measurement("aopc_highest", limits.highest)
         gap = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
-        is_reached = (gap < REACHED).double().masked_fill(gap.isnan(), torch.nan)
-        yield Measurement("limits_reached", is_reached)
+        yield Measurement("limits_reached", _as_truth(gap < REACHED, gap))
 
         for name, fall in falls.items():
             yield Measurement(f"aopc_{name}", fall)
             # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the
             # ends of what L and U can be
-            place_low = _place(fall, lowest_found, limits.highest)
-            place_high = _place(fall, limits.lowest, highest_found)
-            yield Measurement(f"place_low_{name}", place_low)
-            yield Measurement(f"place_high_{name}", place_high)
+            lowest_place = _place(fall, lowest_found, limits.highest)
+            yield Measurement(f"place_low_{name}", lowest_place)
+            highest_place = _place(fall, limits.lowest, highest_found)
+            yield Measurement(f"place_high_{name}", highest_place)
         yield from self.notes(subject)
+
+
+def lead_of(
+    position_logits: Float[Tensor, "batch seq classes"], classes: Int[Tensor, "batch classes"]
+) -> Float[Tensor, "batch seq"]:
+    """Logit of the first of the ordered classes less that of the second, at each position."""
+    best_two = classes[:, None, :2].expand(-1, position_logits.shape[1], -1)
+    logits = position_logits.gather(-1, best_two)
+    return logits[..., 0] - logits[..., 1]
 
 
 def falls_in_order(
@@ -170,6 +175,11 @@ def falls_in_order(
             order = text_scores.double().argsort(descending=True, stable=True)
             falls[row] = mean_fall(readout.attention[row, content], lead[row, content], order)
     return falls
+
+
+def _as_truth(holds: Bool[Tensor, "batch"], number: Float[Tensor, "batch"]) -> Tensor:
+    """1 where it holds, 0 where not, NaN where the number is NaN."""
+    return holds.double().masked_fill(number.isnan(), torch.nan)
 
 
 def _place(

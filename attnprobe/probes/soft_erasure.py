@@ -76,15 +76,14 @@ class SoftErasure(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield p, its fall without any word, and both numbers of each importance."""
-        batch = subject.batch
         eraser = VectorEraser.of(subject)
         rates = {
-            name: places_in_order(scores, batch.content)
+            name: places_in_order(scores, subject.batch.content)
             for name, scores in self.scores(subject).items()
         }
         falls_with_rest = {name: torch.zeros_like(eraser.whole) for name in rates}
         falls_with_words = {name: torch.zeros_like(eraser.whole) for name in rates}
-        generators = [draws.generator(example) for example in batch.example_id.tolist()]
+        generators = list(map(draws.generator, subject.batch.example_id.tolist()))
         for _ in range(self.samples):
             uniform = eraser.uniform(generators)
             for name, rate in rates.items():
@@ -95,14 +94,21 @@ class SoftErasure(RankingProbe):
         yield Measurement("probability", eraser.whole)
         yield Measurement("drop_of_nothing", fall_without_words)
         for name, rate in rates.items():
-            is_defined = (fall_without_words > 0) & ~rate.isnan().any(-1)
-            scale = fall_without_words.where(is_defined, torch.nan)
+            scale = _scale(fall_without_words, rate)
             # where hardly anything is lost without any word, a share of that would be of any size
             comprehensiveness = (falls_with_rest[name] / scale).clamp(max=1)
             sufficiency = (1 - falls_with_words[name] / scale).clamp(min=0)
             yield Measurement(f"soft_comprehensiveness_{name}", comprehensiveness)
             yield Measurement(f"soft_sufficiency_{name}", sufficiency)
         yield from self.notes(subject)
+
+
+def _scale(
+    fall_without_words: Float[Tensor, "batch"], rate: Float[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """What both numbers are shares of; NaN where it is not above 0, or a score is undefined."""
+    is_defined = (fall_without_words > 0) & ~rate.isnan().any(-1)
+    return fall_without_words.where(is_defined, torch.nan)
 
 
 @dataclass(frozen=True)

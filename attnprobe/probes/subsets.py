@@ -1,6 +1,6 @@
 """Every subset of a short text's words: the exact answer behind attributions and orders."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -146,18 +146,8 @@ class Subsets(RankingProbe):
         short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         if len(short):
             short_texts = _part_of(subject, short)
-            game = subject.importance("shapley_sampling")
-            assert isinstance(game, Attribution)
-            explained = short_texts.cached(game.explained)
-            scores = self.scores(short_texts)
-            for number, row in enumerate(short.tolist()):
-                is_word = content[row]
-                subsets = AllSubsets.of(explained.alone(number), words=int(is_word.sum()))
-                shapley[row, is_word] = subsets.shapley
-                text_scores = {
-                    name: values[number][is_word].double() for name, values in scores.items()
-                }
-                text_numbers = subsets.numbers() | _compared(subject, subsets, text_scores)
+            for row, subsets, text_numbers in self._texts(short_texts, short.tolist()):
+                shapley[row, content[row]] = subsets.shapley
                 for metric, value in text_numbers.items():
                     numbers[metric][row] = value
             yield from self.notes(short_texts)
@@ -165,6 +155,22 @@ class Subsets(RankingProbe):
         for metric, values in numbers.items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
+
+    def _texts(
+        self, subject: Subject, rows: Sequence[int]
+    ) -> Iterator[tuple[int, "AllSubsets", dict[str, Tensor]]]:
+        """Each text's row in the whole batch, its subsets, and its numbers by metric."""
+        game = subject.importance("shapley_sampling")
+        assert isinstance(game, Attribution)
+        explained = subject.cached(game.explained)
+        scores = self.scores(subject)
+        for number, row in enumerate(rows):
+            is_word = subject.batch.content[number]
+            subsets = AllSubsets.of(explained.alone(number), words=int(is_word.sum()))
+            text_scores = {
+                name: values[number][is_word].double() for name, values in scores.items()
+            }
+            yield row, subsets, subsets.numbers() | _compared(subject, subsets, text_scores)
 
     def _metrics(self, subject: Subject) -> list[str]:
         """Those of every batch, whether or not it has a short text."""
