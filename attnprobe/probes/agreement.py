@@ -192,7 +192,7 @@ def _claim(measure: str, words: str) -> Claim:
     )
 
 
-def _headlines(measure: str, words: str) -> tuple[Headline, ...]:
+def _measure_headlines(measure: str, words: str) -> tuple[Headline, ...]:
     title = f"tau(attention, {words})"
     return (
         Headline(f"tau_{measure}_own", title),
@@ -217,8 +217,8 @@ READING = Reading(
     ),
     claims=tuple(_claim(measure, words) for measure, words in MEASURES.items()),
     headlines=(
-        *_headlines("leave_one_out", MEASURES["leave_one_out"]),
-        *_headlines("gradient", MEASURES["gradient"]),
+        *_measure_headlines("leave_one_out", MEASURES["leave_one_out"]),
+        *_measure_headlines("gradient", MEASURES["gradient"]),
         Headline("tau_free_gradient", "tau(attention, gradient under equal weights)"),
         Headline("tau_ceiling", "tau(gradient, leave-one-out)"),
     ),
