@@ -1,5 +1,4 @@
-"""The command line: python -m attnprobe +experiment=jain_adversarial [data=…] [model=…] [probe=[…]]
-[-m]"""
+"""The command line: `python -m attnprobe +experiment=jain [data=…] [model=…] [probe=[…]] [-m]`."""
 
 import os
 import sys
@@ -23,21 +22,20 @@ from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
+"""Variable of the environment: 1 where a user wants to see tracebacks, or beside `CATCHES`."""
 CATCHES = "ATTNPROBE_CATCHES"
-"""The first is 1 where a user wants to see tracebacks; or where this program set both, so that
-Hydra hands on what it would print itself; jobs inherit them."""
+"""Variable by which this program marks that it set `FULL_ERROR` itself.
+
+Hydra then hands on what it would print; jobs inherit both."""
 RESULTS: list[Path] = []
-"""Directories of the studies and runs that this process carried out, for commands that go on with
-them."""
+"""Directories of this process's finished studies and runs, for commands that go on with them."""
 TYPED: dict[str, str] = {}
-"""How a setting begins → how a command that was given options calls it, in what is said of a
-mistake."""
+"""How a setting begins → what a command calls it that has an option for it, for messages."""
 
 
 def main() -> None:
-    """The command line; a mistake in it is answered with one line, before anything heavy is
-    imported."""
-    if "--version" in sys.argv[1:]:  # Hydra would say its own
+    """The command line; a mistake ends in one line, before anything heavy is imported."""
+    if "--version" in sys.argv[1:]:  # Hydra would print its own
         return print(f"attnprobe {__version__}")
     if wants_traceback():
         return task()
@@ -46,32 +44,39 @@ def main() -> None:
         os.getcwd()
     except FileNotFoundError:
         stop(
-            "the working directory has been removed: change to one that exists and give the same command again"
+            "the working directory has been removed: change to one that exists and give the same "
+            "command again"
         )
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
-    said = [one for one in sys.argv[1:] if one.lstrip("+").startswith("hydra.output_subdir=")]
-    if kept := [
-        one for one in said if not one.endswith("=null")
-    ]:  # Lightning gives null to a run's other processes
-        stop(
-            f"{kept[0]}: Hydra would write over files of that folder: leave it out; each run keeps its own settings"
-        )
+    _refuse_hydra_files(sys.argv[1:])
     try:
         return task()
     except BrokenPipeError:  # its reader has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:
-        if isinstance(error, CompactHydraException) and str(error).startswith(
+        is_message = isinstance(error, CompactHydraException) and str(error).startswith(
             "attnprobe: "
-        ):  # of a job of a sweep
+        )
+        if is_message:  # of a job of a sweep
             print(visible(str(error)), file=sys.stderr)
-            raise SystemExit(
-                2 if isinstance(error.__cause__, UserError) else 1
-            ) from None  # 2: none was started
+            none_started = isinstance(error.__cause__, UserError)
+            raise SystemExit(2 if none_started else 1) from None
         if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
             raise  # no mistake in the settings
-        stop(answer(error, [one for one in sys.argv[1:] if not one.startswith("-")]))
+        stop(answer(error, [word for word in sys.argv[1:] if not word.startswith("-")]))
+
+
+def _refuse_hydra_files(arguments: list[str]) -> None:
+    """Refuse a folder for Hydra's own files; null, which Lightning gives to a run's other
+    processes, writes none."""
+    for argument in arguments:
+        is_folder = argument.lstrip("+").startswith("hydra.output_subdir=")
+        if is_folder and not argument.endswith("=null"):
+            stop(
+                f"{argument}: Hydra would write over files of that folder: leave it out; each run "
+                f"keeps its own settings"
+            )
 
 
 def wants_traceback() -> bool:
@@ -95,14 +100,13 @@ def task(config: DictConfig) -> float | None:
     wait_briefly()
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     # as they were written: one that holds `${…}` stays as it is
-    overrides = [
-        str(one)
-        for one in OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False) or ()
-    ]
+    written = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+    overrides = [str(override) for override in written or ()]
     try:
         config = with_importances(config, overrides)
-        if (name := HydraConfig.get().job.name).startswith(MEMBER):
-            config.experiment = name.removeprefix(MEMBER)
+        job = HydraConfig.get().job.name
+        if job.startswith(MEMBER):
+            config.experiment = job.removeprefix(MEMBER)
         return carried_out(config, overrides, sweep=sweep)
     except (UserError, InstantiationException, OmegaConfBaseException) as raised:
         error = raised if isinstance(raised, UserError) else raised.__cause__
@@ -114,7 +118,7 @@ def task(config: DictConfig) -> float | None:
     except Exception:
         if sweep or wants_traceback():
             raise
-        # said here: what Hydra hands on no longer tells whether the settings or the program was
+        # printed here: what Hydra hands on no longer tells whether the settings or the program was
         # wrong
         traceback.print_exc()
         raise SystemExit(1) from None
@@ -122,57 +126,92 @@ def task(config: DictConfig) -> float | None:
 
 
 def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:
-    """Train and examine, or carry out a study, and say what came of it."""
-    began = time.perf_counter()
-    if config.study is not None and not sweep:
-        from attnprobe.findings.studies.base import already_answered
-        from attnprobe.report.publish import publish_study
+    """Train and examine, or carry out a study, and print the answer.
 
-        with suppress(UserError):  # of one that is damaged, what is missing is made again
-            if (finished := already_answered(config)) is not None:
-                publish_study(finished, verbose=config.verbose)
-                RESULTS.append(finished)
-                return None
-    # importing torch takes seconds that --help need not wait for, and the report more that a
-    # mistake need not
+    Importing torch takes seconds that --help need not wait for, and the report more that a mistake
+    need not: each is imported where it is needed.
+
+    Args:
+        config: composed.
+        overrides: the command line's settings.
+        sweep: this is one job of several.
+
+    Returns:
+        in a sweep the number that a search for settings optimises.
+    """
+    began = time.perf_counter()
+    if config.study is not None and not sweep and _published_before(config):
+        return None
     from attnprobe.runs.settings import Settings, constructible, refuse_several_devices
 
     settings = constructible(config, overrides)
-    from attnprobe.findings.groups import read_run
-    from attnprobe.findings.headlines import compare
-    from attnprobe.findings.stored import card_of_run
-    from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
-    from attnprobe.runs.launching import objective, options_of
-    from attnprobe.runs.run import examine
-    from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
-
     if sweep or config.study is not None:
         refuse_several_devices(config.trainer)
     if config.study is not None:
-        plans: list[Plan] = []
-        options = options_of(HydraConfig.get())
-        RESULTS.append(carry_out_study(overrides, composed, options=options, on_plan=plans.append))
-        publish_study(RESULTS[-1], verbose=config.verbose)
-        for line in filter(None, (plan.beside(time.perf_counter() - began) for plan in plans)):
-            print(line)
+        _carry_out_study(config, overrides, began)
         return None
+    from attnprobe.runs.launching import objective
+    from attnprobe.runs.run import examine
+    from attnprobe.runs.studies import with_teacher
+
     if settings.config["teacher"] == "auto":
         settings = Settings.of(composed(with_teacher(overrides, composed)))
     directory = examine(settings, sweep=sweep)
     RESULTS.append(directory)
-    read = read_run(directory)
-    lines = answer_lines(card_of_run(read), read.quality, read.attention_on)
-    if config.verbose:
-        print_summary(compare(read.numbers), classes=read.manifest.get("classes", []))
-        tables = read.manifest.get("tables", {})
-        counts = read.manifest.get("counts", {})
+    _print_answer(directory, verbose=config.verbose)
+    return objective(directory) if sweep else None
+
+
+def _published_before(config: DictConfig) -> bool:
+    """Show a study that was carried out before; False where there is none, or it is damaged."""
+    from attnprobe.findings.studies.base import already_answered
+    from attnprobe.report.publish import publish_study
+
+    with suppress(UserError):  # of one that is damaged, what is missing is made again
+        finished = already_answered(config)
+        if finished is not None:
+            publish_study(finished, verbose=config.verbose)
+            RESULTS.append(finished)
+            return True
+    return False
+
+
+def _carry_out_study(config: DictConfig, overrides: list[str], began: float) -> None:
+    """Carry out a study and show it; `began`: when the command did, by `time.perf_counter`."""
+    from attnprobe.report.publish import publish_study
+    from attnprobe.runs.launching import options_of
+    from attnprobe.runs.studies import Plan, carry_out_study
+
+    plans: list[Plan] = []
+    options = options_of(HydraConfig.get())
+    directory = carry_out_study(overrides, composed, options=options, on_plan=plans.append)
+    RESULTS.append(directory)
+    publish_study(directory, verbose=config.verbose)
+    for plan in plans:
+        line = plan.beside(time.perf_counter() - began)
+        if line:
+            print(line)
+
+
+def _print_answer(directory: Path, *, verbose: bool) -> None:
+    """Print what came of a run, its directory, and how to see more."""
+    from attnprobe.findings.groups import read_run
+    from attnprobe.findings.headlines import compare
+    from attnprobe.findings.stored import card_of_run
+    from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
+
+    run = read_run(directory)
+    lines = answer_lines(card_of_run(run), run.quality, run.attention_on)
+    if verbose:
+        print_summary(compare(run.numbers), classes=run.manifest.get("classes", []))
+        tables = run.manifest.get("tables", {})
+        counts = run.manifest.get("counts", {})
         lines = [*data_notes(counts), *notes_of_tests([tables]), *lines]
     for line in lines:
         print(line)
     # a path on a line of its own, unbroken, to be copied
     print(visible(f"results: {directory}"))
-    print("" if config.verbose else "all numbers: the same command with verbose=true")
-    return objective(directory) if sweep else None
+    print("" if verbose else "all numbers: the same command with verbose=true")
 
 
 if __name__ == "__main__":

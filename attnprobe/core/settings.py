@@ -1,5 +1,4 @@
-"""Settings: their types, and the one check that answers a wrong one, in Python and on the command
-line alike.
+"""Settings: their types, and the one check of them, in Python and on the command line alike.
 
 A class's arguments are its settings, and their annotations the only place where a limit stands:
 
@@ -189,6 +188,8 @@ def defer(place: str, kind: type, settings: Mapping[str, Any]) -> partial:
 
     Args:
         place: where the settings stand in a configuration, for messages.
+        kind: the class.
+        settings: arguments by name.
     """
     if not isinstance(kind, Checked):
         return partial(kind, **settings)
@@ -318,7 +319,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def setting_type(hint: Any) -> Any:
-    """The type that a setting is checked against; `Any` where its annotation says nothing of values.
+    """The type that a setting is checked against; `Any` where its annotation names no values.
 
     >>> setting_type(Callable[..., int] | None), setting_type(tuple[int, ...])
     (typing.Any, list[int])

@@ -1,5 +1,4 @@
-"""A run directory's settings read as plain data: no reference in them is followed, and no class
-looked up."""
+"""A run directory's settings as plain data: no reference is followed, and no class looked up."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,34 +8,70 @@ from attnprobe.core.errors import UserError
 from attnprobe.results.directory import CONFIG, TRAINED, RunDirectory
 from attnprobe.results.files import read_yaml
 
-_FAMILIES = {
-    "baselines": "ascending attention contribution idf log_odds position random",
-    "gradients": "attention_gradient grad_cam gradient gradient_attention gradient_input gradient_shap "
-    "gradient_through_attention integrated_gradients saliency smooth_grad",
-    "layers": "alti attention_flow decompx rollout value_norm value_zeroing vector_norm vector_norm_normalised "
-    "vector_norm_residual",
-    "leave_one_out.removal": "leave_one_out.member",
-    "perturbation": "kernel_shap lime occlusion shapley_sampling sufficient_subset",
+FAMILIES = {
+    "baselines": (
+        "ascending",
+        "attention",
+        "contribution",
+        "idf",
+        "log_odds",
+        "position",
+        "random",
+    ),
+    "gradients": (
+        "attention_gradient",
+        "grad_cam",
+        "gradient",
+        "gradient_attention",
+        "gradient_input",
+        "gradient_shap",
+        "gradient_through_attention",
+        "integrated_gradients",
+        "saliency",
+        "smooth_grad",
+    ),
+    "layers": (
+        "alti",
+        "attention_flow",
+        "decompx",
+        "rollout",
+        "value_norm",
+        "value_zeroing",
+        "vector_norm",
+        "vector_norm_normalised",
+        "vector_norm_residual",
+    ),
+    "leave_one_out.removal": ("leave_one_out.member",),
+    "perturbation": (
+        "kernel_shap",
+        "lime",
+        "occlusion",
+        "shapley_sampling",
+        "sufficient_subset",
+    ),
 }
+"""Module of `attnprobe.importance` → the modules of older versions whose classes it holds."""
 MOVED = {
-    **{
-        f"attnprobe.importance.{one}": f"attnprobe.importance.{family}"
-        for family, several in _FAMILIES.items()
-        for one in several.split()
-    },
     "attnprobe.models.classifier.Recipe": "attnprobe.models.recipe.Recipe",
     "attnprobe.models.lexicon": "attnprobe.models.controls",
     "attnprobe.models.sparse": "attnprobe.models.attention",
 }
 """Modules, and a class, that the settings of older runs name → where these are now."""
+for family, modules in FAMILIES.items():
+    for module in modules:
+        MOVED[f"attnprobe.importance.{module}"] = f"attnprobe.importance.{family}"
+
+PRETRAINED = "attnprobe.models.pretrained.model.PretrainedClassifier"
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """A run directory's config.yaml as plain data, compared with the manifest where the run is
-    finished: nothing in it is resolved, and nothing constructed.
+    """A run directory's config.yaml as plain data; nothing is resolved or constructed.
+
+    It is compared with the manifest where the run is finished.
 
     Raises:
-        FileNotFoundError, NotADirectoryError: there is none.
+        FileNotFoundError: there is none.
+        NotADirectoryError: there is no such directory.
         UserError: it is damaged, or refers to other values or to the environment (`${…}`).
     """
     run = RunDirectory(directory)
@@ -46,21 +81,21 @@ def read_settings(directory: Path) -> dict[str, Any]:
     content = read_yaml(path)
     for place, _ in references(content):
         raise UserError(
-            f"{path}: {place} holds ${{…}}. A run writes values, never references, so that this one was changed; what such a "
-            f"reference asks for (a variable of the environment, say) is not looked up"
+            f"{path}: {place} holds ${{…}}. A run writes values, never references, so that this "
+            f"one was changed; what such a reference asks for (a variable of the environment, say) is "
+            f"not looked up"
         )
     _name_as_today(content)
     return content
 
 
 def _name_as_today(content: Any) -> None:
+    """Replace the names of older versions in settings, in place."""
     for key, value in entries(content):
-        if (
-            key == "uniform"
-            and content.get("_target_") == "attnprobe.models.pretrained.model.PretrainedClassifier"
-        ):
+        if key == "uniform" and content.get("_target_") == PRETRAINED:
             del content[key]
-            content |= {"given": None if value is None else "uniform", "given_at": value or "last"}
+            content["given"] = None if value is None else "uniform"
+            content["given_at"] = value or "last"
         elif key == "_target_" and isinstance(value, str):
             module, _, name = value.rpartition(".")
             content[key] = MOVED.get(value, f"{MOVED.get(module, module)}.{name}")
@@ -69,17 +104,24 @@ def _name_as_today(content: Any) -> None:
 
 
 def references(content: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Every place in settings whose name or value holds `${`, and which of these does."""
+    """Every place in settings whose name or value holds `${`, and that name or value.
+
+    Args:
+        content: settings at any depth.
+        place: the names around them.
+    """
     for key, value in entries(content):
-        here = (*place, str(key))
+        inner = (*place, str(key))
         for text in (key, value):
             if isinstance(text, str) and "${" in text:
-                yield ascii(".".join(here)[:200])[1:-1], text
-        yield from references(value, here)
+                yield ascii(".".join(inner)[:200])[1:-1], text
+        yield from references(value, inner)
 
 
 def entries(content: Any) -> list[tuple[Any, Any]]:
-    """What is directly within a mapping or a list, with its key or number."""
+    """The direct entries of a mapping or a list, each after its key or number; else none."""
     if isinstance(content, Mapping):
         return list(content.items())
-    return list(enumerate(content)) if isinstance(content, (list, tuple)) else []
+    if isinstance(content, (list, tuple)):
+        return list(enumerate(content))
+    return []

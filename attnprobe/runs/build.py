@@ -58,6 +58,7 @@ def construct(stages: Stages, embeddings: torch.Tensor, **facts: Any) -> Attenti
     """An untrained classifier of three stages.
 
     Args:
+        stages: of the run's settings.
         embeddings: word vectors `[vocabulary, embed]`.
         facts: what follows from the data and the recipe.
     """

@@ -1,7 +1,7 @@
 """Where conf/ lies, and how a configuration is composed from it outside of a command line."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -28,26 +28,29 @@ def composing() -> Iterator[None]:
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that these command-line arguments give, where Hydra is initialised
-    (`composing`)."""
+    """The configuration of a command line, where Hydra is initialised (`composing`)."""
     return with_importances(compose("config", overrides=list(overrides)), overrides)
 
 
 def with_importances(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """A configuration with those importances that it asks for, conf/importance does not hold, and
-    another folder of settings (`--config-dir`) does: they are found there as a probe is."""
-    asked = [
-        config.get("importances"),
-        *(part.get("importances") for part in config.probe.values()),
+    """A configuration with the settings of all importances that it asks for.
+
+    conf/importance holds those that come with attnprobe; others are found in the folder of
+    `--config-dir`, as a probe is. What is nowhere is left to `resolved`.
+    """
+    asked = [config.get("importances")]
+    asked += [probe.get("importances") for probe in config.probe.values()]
+    names = [str(name) for names in asked if OmegaConf.is_list(names) for name in names]
+    absent = [
+        name
+        for name in dict.fromkeys(names)
+        if "_target_" not in (config.importance.get(name) or {})
     ]
-    names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
-    absent = [name for name in names if "_target_" not in (config.importance.get(name) or {})]
-    if absent:
-        loader = GlobalHydra.instance().config_loader()
-        known = loader.get_group_options(
-            "importance", config_name="config", overrides=list(overrides)
-        )
-        absent = [name for name in absent if name in known]
+    if not absent:
+        return config
+    loader = GlobalHydra.instance().config_loader()
+    known = loader.get_group_options("importance", config_name="config", overrides=list(overrides))
+    absent = [name for name in absent if name in known]
     if not absent:
         return config
     every = ",".join(dict.fromkeys([*config.importance, *absent]))
@@ -55,51 +58,68 @@ def with_importances(config: DictConfig, overrides: Sequence[str]) -> DictConfig
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """A composed configuration with every interpolation resolved, and with the settings of those
-    importances that it asks for and that installed packages bring; a `UserError` where one is
-    nowhere."""
+    """A composed configuration as plain data, every interpolation resolved.
+
+    Importances that it asks for and that installed packages bring are added with their defaults.
+
+    Raises:
+        UserError: an importance is nowhere.
+    """
     content: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    parts = content.get("importance")
+    importances = content.get("importance")
     probes = content.get("probe")
-    if not isinstance(parts, dict) or not isinstance(
-        probes, dict
-    ):  # refused where settings are checked
-        return dict(content)
-    own = {
-        f"probe.{name}.importances": one.get("importances")
-        for name, one in probes.items()
-        if isinstance(one, dict)
-    }
+    if isinstance(importances, dict) and isinstance(probes, dict):
+        _add_installed(importances, _asked_importances(content, probes))
+    return {str(key): value for key, value in content.items()}
+
+
+def _asked_importances(
+    content: Mapping[str, Any], probes: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Every importance that a configuration asks for, after the setting that names it."""
+    lists = {"importances": content.get("importances")}
+    for probe, settings in probes.items():
+        if isinstance(settings, dict):
+            lists[f"probe.{probe}.importances"] = settings.get("importances")
+    for setting, names in lists.items():
+        # what is no list of names is refused where settings are checked
+        for name in names if isinstance(names, list) else []:
+            if isinstance(name, str):
+                yield setting, name
+
+
+def _add_installed(importances: dict[str, Any], asked: Iterable[tuple[str, str]]) -> None:
+    """Add the importances of installed packages that are asked for."""
     installed = {
         entry.name: entry.value.replace(":", ".")
         for entry in entry_points(group="attnprobe.importances")
     }
-    for setting, names in {"importances": content.get("importances"), **own}.items():
-        for name in names if isinstance(names, list) else []:
-            if name in parts or not isinstance(name, str):
-                continue
-            if name not in installed:
-                known = [*parts, *installed]
-                raise UserError(
-                    f"{setting}: {visible(name)}: there is no such importance{nearest(name, known) or '.'} Known here: "
-                    f"{listed(known)}; one of your own is conf/importance/{visible(name)}.yaml in the folder of --config-dir"
-                )
-            parts[name] = {"_target_": installed[name]}
-    return {str(key): value for key, value in content.items()}
+    for setting, name in asked:
+        if name in importances:
+            continue
+        if name not in installed:
+            known = [*importances, *installed]
+            raise UserError(
+                f"{setting}: {visible(name)}: there is no such importance"
+                f"{nearest(name, known) or '.'} Known here: {listed(known)}; one of your own is "
+                f"conf/importance/{visible(name)}.yaml in the folder of --config-dir"
+            )
+        importances[name] = {"_target_": installed[name]}
 
 
 def name_of_files(path: str | Mapping[str, str] | None) -> str:
-    """What a data set of local files is called where nobody says: the file's name without its
-    endings, or the folder's.
+    """The default name of a data set of local files: its file's without endings, or its folder's.
 
-    >>> name_of_files("data/my reviews.csv.gz"), name_of_files("corpora/sst/"), name_of_files({"train": "tweets/train.csv"})
-    ('my_reviews', 'sst', 'tweets')
+    >>> name_of_files("data/my reviews.csv.gz"), name_of_files("corpora/sst/")
+    ('my_reviews', 'sst')
+    >>> name_of_files({"train": "tweets/train.csv"})
+    'tweets'
     """
     if path is None:
         return "files"
-    file = Path(
-        str(path.get("train", path.get("test", ""))) if isinstance(path, Mapping) else str(path)
-    )
+    if isinstance(path, Mapping):
+        path = path.get("train", path.get("test", ""))
+    file = Path(str(path))
     stem = re.sub(r"(\.(jsonl?|csv|tsv|parquet|xlsx))?(\.gz)?$", "", file.name, flags=re.IGNORECASE)
     if stem.lower() == "train":
         stem = file.absolute().parent.name

@@ -1,5 +1,4 @@
-"""What a run's settings consist of: one class per group of conf/ that names no class of its own,
-and `Configuration`, which holds them all.
+"""What a run's settings consist of: `Configuration`, and a class per group of conf/ in it.
 
 A limit stands on the field that it limits. `attnprobe.runs.validation.configured` constructs a
 `Configuration` from composed settings; the run works with the objects in it."""
@@ -138,10 +137,13 @@ class Trainer(Section):
         ],
         **further: Any,
     ) -> None:
-        """
+        """Check the arguments that Lightning alone knows.
+
         Args:
+            accelerator: the kind of device.
             devices: a number (-1: all), the numbers of some, or Lightning's text for them.
             strategy: how several devices share the work.
+            precision: of the training.
             further: any other argument of lightning.Trainer that the run does not set itself.
 
         Raises:
@@ -343,9 +345,9 @@ class SubmititLauncher(Launcher):
 class Configuration(metaclass=Checked):
     """The settings of conf/config.yaml, every part of them constructed.
 
-    `model` is `Stages`, or a constructor of a whole `attnprobe.models.trained.TrainedModel`; `study`
-    a `attnprobe.findings.studies.base.Study`. Their bases take seconds to import, which a mistake
-    elsewhere need not wait for, so that their annotations say only what is common to both.
+    `model` is `Stages`, or constructs a whole `attnprobe.models.trained.TrainedModel`; `study` is an
+    `attnprobe.findings.studies.base.Study`. These bases take seconds to import, which a mistake
+    elsewhere need not wait for, so that the annotations of both say less.
     """
 
     settings_place: ClassVar[str] = ""

@@ -1,5 +1,4 @@
-"""The settings of one run, and what follows from them: its name, its directory, and what decides
-the trained weights."""
+"""The settings of one run, and what follows from them: its name, its directory, its training."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,11 +23,15 @@ SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
 REFERENCE = re.compile(
-    r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
+    r"""\$\{(
+        oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?  # ${oc.select:place,default}
+        | oc\.dict\.keys:[\w.]+              # the names at a place
+        | name_of_files:[^${}]*               # a name made of a path: ${name_of_files:${data.path}}
+        | [\w.]+                              # the place of another setting: ${data.path}
+    )\}""",
+    re.VERBOSE,
 )
-"""What may stand for a value: the place of another one (`${data.path}`),
-`${oc.select:place,default}`, the names at a place (`${oc.dict.keys:probe}`), and a name made of a
-path (`${name_of_files:${data.path}}`)."""
+"""What may stand for a value."""
 RESUMED = {
     "run",
     "probe",
@@ -42,8 +45,10 @@ RESUMED = {
     "on_finished",
     "trusted",
 }
-"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where
-it names them; everything else is as the run was trained with."""
+"""What the command line decides beside `run=PATH`.
+
+It decides `experiment` and `teacher` only where it names them; everything else is as the run was
+trained with."""
 EVERY_RUN_HAS = (
     "seed",
     "experiment",
@@ -69,55 +74,59 @@ class Settings:
 
     @classmethod
     def of(cls, config: DictConfig) -> "Settings":
-        """Resolve every interpolation, so that nothing in the run directory depends on this
-        machine's environment.
+        """Resolve every interpolation, check every setting and construct what they name.
+
+        Resolved, so that nothing in the run directory depends on this machine's environment.
 
         Raises:
             UserError: the teacher is not finished, or a setting has a wrong type, range, key or
                 choice.
         """
         check_references(OmegaConf.to_container(config))
-        if (
-            isinstance(config.teacher, str) and config.teacher != "auto"
-        ):  # which other settings refer to
-            config = config.copy()
+        if isinstance(config.teacher, str) and config.teacher != "auto":
+            config = config.copy()  # other settings refer to the teacher's id
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = resolved(config)
-        for place, _ in references(
-            content
-        ):  # would be read as a reference when the settings are read again
+        for place, _ in references(content):
+            # would be read as a reference when the settings are read again
             raise UserError(
-                f"{place}: the characters ${{ may not be used in a setting's name or value: leave them out"
+                f"{place}: the characters ${{ may not be used in a setting's name or value: "
+                f"leave them out"
             )
         return cls(content, configured(content))
 
     def input_files(self) -> dict[str, Path]:
-        """The files that decide what is measured, by the setting that names each: the data's, and a
-        checkpoint's."""
-        files = self.parts.data.input_files()
+        """The files that decide what is measured, the data's and a checkpoint's, by setting."""
+        files = dict(self.parts.data.input_files())
         path = self.config["model"].get("path")
-        folder = Path("" if path is None else str(path))
-        checkpoint = sorted(folder.iterdir()) if path is not None and folder.is_dir() else []
-        return files | {
-            f"model.path/{one.name}": one for one in checkpoint if one.suffix in CHECKPOINT_FILES
-        }
+        if path is not None and Path(str(path)).is_dir():
+            for file in sorted(Path(str(path)).iterdir()):
+                if file.suffix in CHECKPOINT_FILES:
+                    files[f"model.path/{file.name}"] = file
+        return files
 
     @property
     def training(self) -> dict[str, Any]:
-        """The part that decides the trained weights."""
+        """The settings that decide the trained weights."""
         data = {key: value for key, value in self.config["data"].items() if key not in UNIMPORTANT}
         trainer = self.config["trainer"]
-        part = {key: self.config[key] for key in ("model", "training", "seed")}
-        part |= {"data": data, "precision": trainer["precision"]}
-        # several devices take each step together, on that many batches: a different training from
-        # one device's
-        part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
-        return part | ({"teacher": self.teacher_id} if self.is_taught else {})
+        settings = {
+            "model": self.config["model"],
+            "training": self.config["training"],
+            "seed": self.config["seed"],
+            "data": data,
+            "precision": trainer["precision"],
+        }
+        if several_devices(trainer):
+            # they take each step together, on that many batches: another training than one device's
+            settings["devices"] = trainer["devices"]
+        if self.is_taught:
+            settings["teacher"] = self.teacher_id
+        return settings
 
     @property
     def is_taught(self) -> bool:
-        """Whether a teacher decides the weights: its attention is imposed, or the objective follows
-        it."""
+        """Whether a teacher decides the weights, by its attention or through the objective."""
         if self.parts.training.recipe.objective.taught:
             return True
         model = self.parts.model
@@ -133,25 +142,29 @@ class Settings:
 
     @property
     def teacher_id(self) -> str:
-        """The teacher's run id; a `UserError` where there is none."""
+        """The teacher's run id.
+
+        Raises:
+            UserError: there is no teacher.
+        """
         if self.config["teacher_id"] is None:
             raise UserError(
-                f"model={self.config['model']['name']} with training.recipe as given learns from a teacher, and "
-                f"teacher={self.config['teacher']}: name a finished run with teacher=PATH, or teacher=auto on the command "
-                f"line, which finds or trains one"
+                f"model={self.config['model']['name']} with training.recipe as given learns from a "
+                f"teacher, and teacher={self.config['teacher']}: name a finished run with "
+                f"teacher=PATH, or teacher=auto on the command line, which finds or trains one"
             )
         return str(self.config["teacher_id"])
 
     @property
     def run_id(self) -> str:
-        """Data, model, seed and a fingerprint of everything else that decides the trained
-        weights."""
-        names = f"{self.config['data']['name']}-{self.config['model']['name']}-seed{self.config['seed']}"
-        return f"{names}-{fingerprint(self.training)}"
+        """Data, model, seed and a fingerprint of all that decides the trained weights."""
+        data = self.config["data"]["name"]
+        model = self.config["model"]["name"]
+        return f"{data}-{model}-seed{self.config['seed']}-{fingerprint(self.training)}"
 
     @property
     def directory(self) -> Path:
-        """Where this run's results go."""
+        """The directory of this run's results."""
         if self.config["run_dir"] is not None:
             return Path(self.config["run_dir"])
         data = self.config["data"]["name"]
@@ -173,25 +186,28 @@ class Settings:
 def several_devices(trainer: Mapping[str, Any]) -> bool:
     """Whether these settings of Lightning's trainer ask for more than one device.
 
-    >>> several_devices({"devices": 2}), several_devices({"devices": "0,1"}), several_devices({"devices": "auto"})
-    (True, True, False)
+    >>> [several_devices({"devices": devices}) for devices in (2, "0,1", "auto")]
+    [True, True, False]
     """
     devices = trainer["devices"]
     if int(trainer.get("num_nodes") or 1) > 1:
         return True
     if isinstance(devices, str):
-        listed = [part for part in devices.split(",") if part.strip()]
-        return len(listed) > 1 or (devices.strip().isdigit() and int(devices) > 1)
-    return len(devices) > 1 if isinstance(devices, Sequence) else devices > 1
+        numbers = [number for number in devices.split(",") if number.strip()]
+        return len(numbers) > 1 or (devices.strip().isdigit() and int(devices) > 1)
+    if isinstance(devices, Sequence):
+        return len(devices) > 1
+    return devices > 1
 
 
 def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
     """Raise a `UserError` where a job of a sweep asks for several devices."""
     if several_devices(trainer):
         raise UserError(
-            f"trainer.devices={trainer['devices']} in a sweep: every job of a sweep has one device, for several jobs "
-            f"that each take several would wait for each other's. Leave trainer.devices out (a sweep uses all devices "
-            f"by running several jobs), or start single runs, without -m"
+            f"trainer.devices={trainer['devices']} in a sweep: every job of a sweep has one "
+            f"device, for several jobs that each take several would wait for each other's. Leave "
+            f"trainer.devices out (a sweep uses all devices by running several jobs), or start "
+            f"single runs, without -m"
         )
 
 
@@ -210,21 +226,29 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings:
 
 
 def check_references(content: Any) -> None:
-    """Raise a `UserError` where a setting asks for more than the value of another one: the
-    environment, the clock, code's results. All settings are written into the run directory, tables
-    and W&B, where a secret of the environment has no place."""
+    """Refuse a setting that asks for more than the value of another one.
+
+    The environment, the clock and code's results are not looked up: all settings are written into
+    the run directory, tables and W&B, where a secret of the environment has no place.
+
+    Raises:
+        UserError: a setting asks for one of these.
+    """
     for place, text in references(content):
-        if "${" in REFERENCE.sub("", REFERENCE.sub("", text)):
+        rest = REFERENCE.sub("", text)
+        if "${" in REFERENCE.sub("", rest):  # one reference may stand within another
             raise UserError(
-                f"{place}={ascii(text[:200])[1:-1]}: expected a value, or the place of another setting such as "
-                f"${{data.path}}. Settings are written down in every run, so that the environment and the clock are not "
-                f"looked up; where the value may be known, let your shell fill it in"
+                f"{place}={ascii(text[:200])[1:-1]}: expected a value, or the place of another "
+                f"setting such as ${{data.path}}. Settings are written down in every run, so that "
+                f"the environment and the clock are not looked up; where the value may be known, "
+                f"let your shell fill it in"
             )
 
 
 def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """With `run=PATH` that run's settings, with the probes and the hardware of this command line;
-    without it, `config`.
+    """With `run=PATH` that run's settings, probed and computed as this command line says.
+
+    Without it, `config`.
 
     Raises:
         UserError: no run there, a setting that is the run's own, or a class from outside the
@@ -232,40 +256,63 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """
     if config.run is None:
         return config
-    given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
+    groups = {override: re.split(r"[./@=]", override.lstrip("+~"))[0] for override in overrides}
+    _refuse_beside_run(config, groups)
+    path = Path(str(config.run))
+    saved = _saved_settings(config, path)
+    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    decided_here = {*RESUMED, *groups.values()} - {"data"}
+    merged = dict(content)
+    merged |= {group: value for group, value in saved.items() if group not in decided_here}
+    # processes are this machine's affair
+    typed = {override.split("=")[0] for override in overrides} | {"data.num_workers"}
+    for name in UNIMPORTANT:
+        if f"data.{name}" in typed:
+            merged["data"][name] = content["data"][name]
+    for name in ("precision", "devices"):  # part of the training
+        merged["trainer"][name] = saved["trainer"][name]
+    return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
+
+
+def _refuse_beside_run(config: DictConfig, groups: Mapping[str, str]) -> None:
+    """Refuse what may not stand beside `run=PATH`; `groups`: override → the group that it sets."""
     free = tuple(f"data.{name}=" for name in UNIMPORTANT)
     allowed = {*RESUMED, "experiment", "teacher"}
-    if own := [
-        one for one, key in given.items() if key not in allowed and not one.startswith(free)
-    ]:
+    refused = [
+        override
+        for override, group in groups.items()
+        if group not in allowed and not override.startswith(free)
+    ]
+    if refused:
         raise UserError(
-            f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
-            f"only these may be given: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, "
-            f"figures, on_finished, {' '.join(free)}"
+            f"run={config.run} has its own data, model, training and seed: leave out "
+            f"{' '.join(refused)}. Beside run= only these may be given: probe, importances, "
+            f"trusted, +experiment (its probes), teacher, trainer, logger, figures, on_finished, "
+            f"{' '.join(free)}"
         )
-    if config.teacher == "auto" and "teacher" in given.values():
+    if config.teacher == "auto" and "teacher" in groups.values():
         raise UserError(
             f"run={config.run} with teacher=auto: name the teacher, a finished run's directory"
         )
     if config.on_finished == "replace":
         raise UserError(
-            f"run={config.run} with on_finished=replace would remove that model and all its tables: on_finished=remeasure "
-            f"measures the probes named here again and keeps the rest"
+            f"run={config.run} with on_finished=replace would remove that model and all its "
+            f"tables: on_finished=remeasure measures the probes named here again and keeps the rest"
         )
-    path = Path(str(config.run))
+
+
+def _saved_settings(config: DictConfig, path: Path) -> dict[str, Any]:
+    """The settings that a run directory holds, their classes checked against `config.trusted`."""
     try:
         saved = read_settings(path)
     except OSError:
         raise UserError(
-            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory such as "
-            f"{config.output}/testbed/lstm_additive-seed0-…"
+            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory "
+            f"such as {config.output}/testbed/lstm_additive-seed0-…"
         ) from None
     source = path / CONFIG
-    check_saved(
-        saved,
-        source,
-        [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()),
-    )
+    trusted = config.trusted
+    check_saved(saved, source, [trusted] if isinstance(trusted, str) else list(trusted or ()))
     try:
         check_arguments("", saved, Configuration, {"study": None})
     except UserError as error:
@@ -274,16 +321,4 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         group, _, name = place.partition(".")
         if group not in saved or (name and name not in saved[group]):
             raise UserError(f"{source}: {place} is missing: it is damaged or not of a run")
-    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
-    decided = {*RESUMED, *given.values()} - {"data"}
-    merged = content | {key: value for key, value in saved.items() if key not in decided}
-    given_keys = {one.split("=")[0] for one in overrides} | {
-        "data.num_workers"
-    }  # processes are this machine's affair
-    merged["data"] |= {
-        name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys
-    }
-    merged["trainer"] |= {
-        name: saved["trainer"][name] for name in ("precision", "devices")
-    }  # part of the training
-    return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
+    return saved

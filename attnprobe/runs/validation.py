@@ -211,8 +211,7 @@ def _built_values(place: str, settings: Mapping[str, Any], kind: type) -> dict[s
 
 
 def built_value(place: str, value: Any, hint: Any) -> Any:
-    """What a class is given for the value of one setting: an object where its annotation asks for
-    one, else the value."""
+    """The value of one setting, or the object that its annotation asks for."""
     if not isinstance(value, Mapping):
         return value
     section = section_of(hint)
