@@ -1,2 +1,4 @@
-"""`attnprobe` on the command line: one file per command. Nothing heavy is imported until a command
-begins its work."""
+"""`attnprobe` on the command line: one file per command.
+
+Nothing heavy is imported until a command begins its work.
+"""

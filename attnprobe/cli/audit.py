@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from attnprobe.cli.conditions import add_conditions, judge, names_in
@@ -13,88 +14,139 @@ from attnprobe.core.sanitise import quoted
 USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
 EPILOG = """examples:
   attnprobe audit reviews.csv --text review --label stars
-  attnprobe audit reviews.csv --text review --label stars --model cnn --minutes 10 training.epochs=4
+  attnprobe audit reviews.csv --text review --label stars --model cnn --minutes 10 \\
+    training.epochs=4
   attnprobe audit reviews.csv --text review --label stars --model my_bert
   attnprobe audit Umsätze.xlsx --text "Kommentar (frei)" --label Note --language de
-  attnprobe audit my_folder --text text --label label --fail-if "agreement < 0.2" --archive evidence.zip
+  attnprobe audit my_folder --text text --label label --fail-if "agreement < 0.2" \\
+    --archive evidence.zip
 
-FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, validation.* and test.*. Separators, encodings
-and decimal marks are found out and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
+FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, validation.* and
+test.*. Separators, encodings and decimal marks are found out and said. Everything else is a setting
+of attnprobe run, NAME=VALUE."""
 
 
-OPTIONS = {
-    "--text": ("data.text", "COLUMN", "column of the texts; doc.body for one within another"),
-    "--label": ("data.label", "COLUMN", "column of the labels"),
-    "--text2": ("data.text2", "COLUMN", "column of the second texts, for a model that reads pairs"),
-    "--language": ("data.language", "CODE", "of the texts: en (default), de, zh, ja, ar, ..."),
-    "--minutes": ("study.minutes", "N", "what it may take, by fewer texts (default: 30)"),
-    "--output": ("output", "FOLDER", "where results go (default: runs)"),
-}
-"""Option → the setting that it stands for, what its value is, and help."""
+@dataclass(frozen=True)
+class Option:
+    """An option of the command that stands for one setting.
+
+    Attributes:
+        flag: as it is typed.
+        setting: what it stands for.
+        value: what its value is called in the help.
+        about: help.
+    """
+
+    flag: str
+    setting: str
+    value: str
+    about: str
+
+    @property
+    def attribute(self) -> str:
+        """Its name among the parsed arguments."""
+        return self.flag.removeprefix("--")
+
+
+OPTIONS = (
+    Option("--text", "data.text", "COLUMN", "column of the texts; doc.body for one within another"),
+    Option("--label", "data.label", "COLUMN", "column of the labels"),
+    Option(
+        "--text2",
+        "data.text2",
+        "COLUMN",
+        "column of the second texts, for a model that reads pairs",
+    ),
+    Option(
+        "--language", "data.language", "CODE", "of the texts: en (default), de, zh, ja, ar, ..."
+    ),
+    Option("--minutes", "study.minutes", "N", "what it may take, by fewer texts (default: 30)"),
+    Option("--output", "output", "FOLDER", "where results go (default: runs)"),
+)
 
 
 def audit_parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
-    made = Parser("audit", usage=USAGE, epilog=EPILOG)
-    made.add_argument("file", metavar="FILE", help="your texts and their labels")
-    for option, (_, value, help_) in OPTIONS.items():
-        kind = float if option == "--minutes" else str
-        required = option in ("--text", "--label")
-        made.add_argument(option, metavar=value, help=help_, type=kind, required=required)
-    made.add_argument(
+    parser = Parser("audit", usage=USAGE, epilog=EPILOG)
+    parser.add_argument("file", metavar="FILE", help="your texts and their labels")
+    for option in OPTIONS:
+        parser.add_argument(
+            option.flag,
+            metavar=option.value,
+            help=option.about,
+            type=float if option.flag == "--minutes" else str,
+            required=option.flag in ("--text", "--label"),
+        )
+    parser.add_argument(
         "--model",
-        help="what is trained: lstm (default), cnn, average, transformer, ... (conf/model); or your own classifier of "
-        "Hugging Face's transformers, examined as it is: its folder, or OWNER/NAME on the hub",
+        help="what is trained: lstm (default), cnn, average, transformer, ... (conf/model); or "
+        "your own classifier of Hugging Face's transformers, examined as it is: its folder, or "
+        "OWNER/NAME on the hub",
     )
-    add_conditions(made, "'agreement < 0.2' or 'erasure.word != yes'")
-    made.add_argument(
+    add_conditions(parser, "'agreement < 0.2' or 'erasure.word != yes'")
+    parser.add_argument(
         "--archive",
         type=Path,
         metavar="FILE.zip",
         help="page, tables, manifests and checksums in one file",
     )
-    made.add_argument("--dry-run", action="store_true", help="only print the settings")
-    return made
+    parser.add_argument("--dry-run", action="store_true", help="only print the settings")
+    return parser
 
 
 def audit(arguments: Sequence[str]) -> None:
-    """Print the settings, and carry the audit out."""
-    asked, settings = audit_parser().parse_known_args(arguments)
-    for one in settings:
-        if one.startswith("-") or "=" not in one:
+    """Print the settings, carry the audit out, archive and judge it.
+
+    Args:
+        arguments: what follows the command's name.
+    """
+    options, settings = audit_parser().parse_known_args(arguments)
+    for word in settings:
+        if word.startswith("-") or "=" not in word:
             audit_parser().error(
-                f"{one}: expected an option of this command, or a setting NAME=VALUE"
+                f"{word}: expected an option of this command, or a setting NAME=VALUE"
             )
-    overrides = overrides_of(asked, settings)
+    overrides = overrides_of(options, settings)
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
-    if asked.dry_run:
+    if options.dry_run:
         return
-    if asked.archive is not None:
+    if options.archive is not None:
         with answering():
-            from attnprobe.report.archive import archive_target, write_archive
+            from attnprobe.report.archive import archive_target
 
-            archive_target(asked.archive)
-    from attnprobe import __main__ as hydra_command
-
-    sys.argv = ["attnprobe", *overrides]
-    given = {one.split("=")[0] for one in settings}
-    hydra_command.TYPED.update(
-        {f"{one}=": f"{option} " for option, (one, *_) in OPTIONS.items() if one not in given}
-    )
-    hydra_command.main()
-    study = hydra_command.RESULTS[-1]
+            archive_target(options.archive)
+    study = carried_out(overrides, settings)
     with answering():
         from attnprobe.findings.changes import run_at
         from attnprobe.findings.stored import card_of_study
         from attnprobe.findings.studies.base import read_study
+        from attnprobe.report.archive import write_archive
         from attnprobe.report.publish import PAGE
 
-        if asked.archive is not None:
-            print(
-                f"archive: {write_archive([*read_study(study).runs, study], study / PAGE, asked.archive)}"
-            )
-        if asked.fail_if:
-            judge(asked.fail_if, *names_in(run_at(study), card_of_study(read_study(study))))
+        if options.archive is not None:
+            places = [*read_study(study).runs, study]
+            print(f"archive: {write_archive(places, study / PAGE, options.archive)}")
+        if options.fail_if:
+            judge(options.fail_if, *names_in(run_at(study), card_of_study(read_study(study))))
+
+
+def carried_out(overrides: Sequence[str], settings: Sequence[str]) -> Path:
+    """Carry out the study; returns its directory.
+
+    Args:
+        overrides: all settings.
+        settings: those of them that were typed as settings: a mistake in any other is answered with
+            its option's name.
+    """
+    from attnprobe import __main__ as hydra_command
+
+    sys.argv = ["attnprobe", *overrides]
+    typed = {setting.split("=")[0] for setting in settings}
+    for option in OPTIONS:
+        if option.setting not in typed:
+            hydra_command.TYPED[f"{option.setting}="] = f"{option.flag} "
+    hydra_command.main()
+    return hydra_command.RESULTS[-1]
 
 
 def in_shell(word: str) -> str:
@@ -107,27 +159,37 @@ def in_shell(word: str) -> str:
     return shlex.quote(word) if plain else f'"{word}"'
 
 
-def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str]:
-    """The settings that Hydra is given."""
-    overrides = ["+experiment=audit", "data=files", f"data.path={quoted(asked.file)}"]
-    for option, (setting, *_) in OPTIONS.items():
-        value = getattr(asked, option.removeprefix("--"))
-        if value is not None:
-            overrides.append(
-                f"{setting}={value:g}" if option == "--minutes" else f"{setting}={quoted(value)}"
-            )
-    if asked.model is not None:
-        from attnprobe.runs.answers import choices
+def overrides_of(options: argparse.Namespace, settings: Sequence[str]) -> list[str]:
+    """The settings that Hydra is given.
 
-        if asked.model in choices("model") or not (
-            "/" in asked.model or Path(asked.model).is_dir()
-        ):
-            overrides.append(f"model={asked.model}")
-        else:  # a checkpoint
-            trains = any(one.startswith("training=") for one in settings)
-            overrides += [
-                "model=pretrained",
-                f"model.path={quoted(asked.model)}",
-                *["training=none"][trains:],
-            ]
+    Args:
+        options: the command's own.
+        settings: what was typed beside them; the last word is theirs.
+    """
+    overrides = ["+experiment=audit", "data=files", f"data.path={quoted(options.file)}"]
+    for option in OPTIONS:
+        value = getattr(options, option.attribute)
+        if isinstance(value, float):
+            overrides.append(f"{option.setting}={value:g}")
+        elif value is not None:
+            overrides.append(f"{option.setting}={quoted(value)}")
+    if options.model is not None:
+        trains = any(setting.startswith("training=") for setting in settings)
+        overrides += model_overrides(options.model, trains=trains)
     return [*overrides, *settings]
+
+
+def model_overrides(model: str, *, trains: bool) -> list[str]:
+    """The settings that `--model` stands for.
+
+    Args:
+        model: a choice of conf/model, or a checkpoint: its folder, or its name on the hub.
+        trains: the settings choose how it is trained; else a checkpoint is taken as it is.
+    """
+    from attnprobe.runs.answers import choices
+
+    is_checkpoint = "/" in model or Path(model).is_dir()
+    if model in choices("model") or not is_checkpoint:
+        return [f"model={model}"]
+    checkpoint = ["model=pretrained", f"model.path={quoted(model)}"]
+    return checkpoint if trains else [*checkpoint, "training=none"]

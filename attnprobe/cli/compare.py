@@ -1,5 +1,6 @@
 """attnprobe compare A B: two checkpoints or seeds on the same texts."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,155 +11,224 @@ from attnprobe.cli.main import Parser, answering
 
 if TYPE_CHECKING:
     from attnprobe.findings.changes import Changes
+    from attnprobe.findings.groups import Run
 
 
 EPILOG = """examples:
   attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
-  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" --fail-if "agreement == no"
+  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" \\
+    --fail-if "agreement == no"
 
-A and B are directories of finished runs, or of studies (their examined run is taken). A condition's plain names are B's
-numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's, over the texts that both have where it is a
-probe's."""
+A and B are directories of finished runs, or of studies (their examined run is taken). A condition's
+plain names are B's numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's,
+over the texts that both have where it is a probe's."""
 SHOWN = 10
+"""Examples on the terminal; all are in the files."""
 MAIN = ("tau_attention_leave_one_out", "optimum_jsd")
-"""Examples on the terminal; numbers that are shown beside the first one of each test. All are in
-the files."""
+"""Numbers that are shown beside the first one of each test; all are in the files."""
 WIDTH = 110
+"""Characters of a line where there is no terminal."""
 WORDS = {"criterion", "test", "number", "text"}
-"""Characters of a line where there is no terminal; columns of words, which begin at the left."""
+"""Columns of words, which begin at the left."""
 
 
 def compare_parser() -> Parser:
     """The arguments of the command."""
-    made = Parser("compare", usage="attnprobe compare A B [options]", epilog=EPILOG)
-    made.add_argument("first", metavar="A", help="what there was")
-    made.add_argument("second", metavar="B", help="what there is now")
-    made.add_argument(
+    parser = Parser("compare", usage="attnprobe compare A B [options]", epilog=EPILOG)
+    parser.add_argument("first", metavar="A", help="what there was")
+    parser.add_argument("second", metavar="B", help="what there is now")
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FOLDER",
         help="write numbers.csv, verdicts.csv and examples.csv",
     )
-    made.add_argument(
+    parser.add_argument(
         "--all", action="store_true", help="show every number, not only the main one of each test"
     )
-    made.add_argument("--no-text", action="store_true", help="show and write no texts")
-    add_conditions(made, "'change.correct < -0.02'")
-    return made
+    parser.add_argument("--no-text", action="store_true", help="show and write no texts")
+    add_conditions(parser, "'change.correct < -0.02'")
+    return parser
 
 
 def compare(arguments: Sequence[str]) -> None:
-    """Show what changed, and judge it."""
-    asked = compare_parser().parse_args(arguments)
-    with answering():
-        from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
-        from attnprobe.findings.stored import card_of_run
-        from attnprobe.report.tables import csv_table
-        from attnprobe.results.files import write_text
-        from attnprobe.results.writer import OwnFolder
+    """Show what changed, write it, and judge it.
 
-        first = run_at(asked.first)
-        second = run_at(asked.second)
+    Args:
+        arguments: what follows the command's name.
+    """
+    options = compare_parser().parse_args(arguments)
+    with answering():
+        from attnprobe.findings.changes import compare_runs, run_at
+
+        first = run_at(options.first)
+        second = run_at(options.second)
         changes = compare_runs(first, second)
-        if asked.no_text:
+        if options.no_text:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
         for letter, run in (("A", first), ("B", second)):
-            print("; ".join(filter(None, [f"{letter}: {run.directory}", run.warning])))
-        show(changes, every=asked.all)
-        if asked.output is not None:
-            folder = OwnFolder(asked.output)
-            for name in ("numbers", "verdicts", "examples"):  # in full
-                write_text(csv_table(getattr(changes, name)), folder / f"{name}.csv")
-            print(f"tables: {asked.output}")
-        if asked.fail_if:
-            (before, verdicts_before), (now, verdicts) = (
-                names_in(run, card_of_run(run)) for run in (first, second)
-            )
-            numbers = now | {f"first.{name}": value for name, value in before.items()}
-            numbers |= {
-                f"change.{name}": now[name] - before[name] for name in verdicts if name in before
-            }
-            for one in changes.numbers.to_dict("records"):  # paired, over the texts that both have
-                metrics = [one["metric"], *(SAME if one["metric"] == CORRECT else ())]
-                for name in (f"{one['probe']}.{metric}" for metric in metrics):
-                    if name in now or name == f"performance.{CORRECT}":
-                        numbers |= {f"first.{name}": one["first"], f"change.{name}": one["change"]}
-                        numbers.setdefault(name, one["second"])
-            verdicts |= {f"first.{name}": verdict for name, verdict in verdicts_before.items()}
-            judge(asked.fail_if, numbers, verdicts)
+            warning = f"; {run.warning}" if run.warning else ""
+            print(f"{letter}: {run.directory}{warning}")
+        show(changes, every=options.all)
+        if options.output is not None:
+            write_tables(changes, options.output)
+        if options.fail_if:
+            judge(options.fail_if, *comparable_names(first, second, changes))
+
+
+def write_tables(changes: "Changes", output: Path) -> None:
+    """Write all numbers, verdicts and examples into a folder."""
+    from attnprobe.report.tables import csv_table
+    from attnprobe.results.files import write_text
+    from attnprobe.results.writer import OwnFolder
+
+    folder = OwnFolder(output)
+    write_text(csv_table(changes.numbers), folder / "numbers.csv")
+    write_text(csv_table(changes.verdicts), folder / "verdicts.csv")
+    write_text(csv_table(changes.examples), folder / "examples.csv")
+    print(f"tables: {output}")
+
+
+def comparable_names(
+    first: "Run", second: "Run", changes: "Changes"
+) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers and the verdicts of two runs by the names that conditions use.
+
+    The second run's have plain names, the first's begin with `first.`, and the second's number
+    minus the first's with `change.`.
+    """
+    from attnprobe.findings.changes import CORRECT, SAME
+    from attnprobe.findings.stored import card_of_run
+
+    numbers_before, verdicts_before = names_in(first, card_of_run(first))
+    numbers, verdicts = names_in(second, card_of_run(second))
+    plain_names = set(numbers)
+    changed = {
+        f"change.{name}": numbers[name] - numbers_before[name]
+        for name in verdicts
+        if name in numbers_before
+    }
+    numbers |= {f"first.{name}": value for name, value in numbers_before.items()} | changed
+    for row in changes.numbers.to_dict("records"):  # paired, over the texts that both have
+        metrics = [row["metric"]]
+        if row["metric"] == CORRECT:
+            metrics += SAME
+        for metric in metrics:
+            name = f"{row['probe']}.{metric}"
+            if name in plain_names or name == f"performance.{CORRECT}":
+                numbers[f"first.{name}"] = row["first"]
+                numbers[f"change.{name}"] = row["change"]
+                numbers.setdefault(name, row["second"])
+    verdicts |= {f"first.{name}": verdict for name, verdict in verdicts_before.items()}
+    return numbers, verdicts
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """A number in a table; empty where it is undefined."""
+    return "" if math.isnan(value) else format(value, form)
 
 
 def show(changes: "Changes", *, every: bool) -> None:
-    """What both pages say first, and three tables on the terminal."""
+    """Print what both pages say first, and three tables.
 
-    def number(value: float, form: str = ".3f") -> str:
-        return "" if value != value else format(value, form)
-
-    alone = (changes.first_only, changes.second_only)
-    only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
-    print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
+    Args:
+        changes: of two runs.
+        every: show all numbers, not only the main one of each test.
+    """
+    others = ""
+    if changes.first_only or changes.second_only:
+        others = f" (A has {changes.first_only:,} others, B {changes.second_only:,})"
+    print(f"texts in both: {changes.shared:,}{others}; another prediction for {changes.flipped:,}")
     for letter, sentence in zip("AB", changes.sentences, strict=True):
         if sentence:
             print(f"{letter}: {sentence}")
-    verdicts = [
+    show_verdicts(changes)
+    show_numbers(changes, every=every)
+    show_examples(changes)
+
+
+def show_verdicts(changes: "Changes") -> None:
+    """Print both runs' answers to each criterion."""
+    rows = [
         [
-            one["criterion"],
-            *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")),
-            one["change"],
+            row["criterion"],
+            f"{row['first']} {number(row['first_value'])}",
+            f"{row['second']} {number(row['second_value'])}",
+            row["change"],
         ]
-        for one in changes.verdicts.to_dict("records")
+        for row in changes.verdicts.to_dict("records")
     ]
-    if verdicts:
-        table(
-            "answers, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts
+    if rows:
+        table("answers, each with the number that it goes by", ["criterion", "A", "B", ""], rows)
+
+
+def show_numbers(changes: "Changes", *, every: bool) -> None:
+    """Print both runs' numbers and the change between them."""
+    numbers = changes.numbers
+    if not every:
+        is_first_of_test = ~numbers["probe"].duplicated()
+        numbers = numbers[is_first_of_test | numbers["metric"].isin(MAIN)]
+    rows = []
+    for row in numbers.to_dict("records"):
+        interval = ""
+        if not math.isnan(row["low"]):
+            interval = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+        rows.append(
+            [
+                row["probe"],
+                row["title"],
+                number(row["first"]),
+                number(row["second"]),
+                number(row["change"], "+.3f"),
+                interval,
+                "changed" if row["low"] > 0 or row["high"] < 0 else "",
+            ]
         )
-    main = ~changes.numbers["probe"].duplicated() | changes.numbers["metric"].isin(MAIN)
-    shown = changes.numbers if every else changes.numbers[main]
     table(
         "numbers (A, B, and B minus A over the same texts)",
         ["test", "number", "A", "B", "B - A", "95 % interval", ""],
-        [
-            [
-                one["probe"],
-                one["title"],
-                number(one["first"]),
-                number(one["second"]),
-                number(one["change"], "+.3f"),
-                "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
-                "changed" if one["low"] > 0 or one["high"] < 0 else "",
-            ]
-            for one in shown.to_dict("records")
-        ],
+        rows,
     )
-    if len(shown) < len(changes.numbers):
-        print(
-            f"{len(changes.numbers) - len(shown)} more numbers: --all shows them, -o FOLDER writes them"
-        )
-    table(
-        "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)",
-        ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
+    hidden = len(changes.numbers) - len(numbers)
+    if hidden:
+        print(f"{hidden} more numbers: --all shows them, -o FOLDER writes them")
+
+
+def show_examples(changes: "Changes") -> None:
+    """Print the texts that changed most."""
+    rows = [
         [
-            [
-                str(one["example_id"]),
-                one.get("text", ""),
-                one["label"],
-                one["first"],
-                one["second"],
-                number(one["attention"]),
-            ]
-            for one in changes.examples.head(SHOWN).to_dict("records")
-        ],
+            str(row["example_id"]),
+            row.get("text", ""),
+            row["label"],
+            row["first"],
+            row["second"],
+            number(row["attention"]),
+        ]
+        for row in changes.examples.head(SHOWN).to_dict("records")
+    ]
+    table(
+        "other predictions first, then the attentions that moved farthest "
+        "(JSD in nats, at most 0.693)",
+        ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
+        rows,
     )
 
 
 def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
-    """Print a table; one with texts is as wide as the terminal."""
+    """Print a table; one with texts is as wide as the terminal.
+
+    Args:
+        title: above it.
+        heads: of its columns.
+        rows: cells as they are printed.
+    """
     from rich.console import Console
 
     from attnprobe.report.terminal import safe, terminal_table
 
-    lines = Console().is_terminal
+    in_terminal = Console().is_terminal
     columns = {
         head: {
             "justify": "left" if head in WORDS else "right",
@@ -167,5 +237,7 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
         }
         for head in heads
     }
-    made = terminal_table(columns, rows, lines=lines, title=safe(title), expand="text" in heads)
-    Console(width=None if lines else WIDTH).print(made)
+    printed = terminal_table(
+        columns, rows, lines=in_terminal, title=safe(title), expand="text" in heads
+    )
+    Console(width=None if in_terminal else WIDTH).print(printed)

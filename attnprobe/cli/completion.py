@@ -1,5 +1,4 @@
-"""attnprobe completion SHELL: what a shell has to know to complete commands, options and
-settings."""
+"""attnprobe completion SHELL: what a shell needs to complete commands, options and settings."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,31 +20,45 @@ EPILOG = """examples:
 
 
 def completion(arguments: Sequence[str]) -> None:
-    """Print what the shell needs: every command with its options, and the choices of conf/ where
-    settings may follow. In bash a word that holds = is completed as a whole, by every command from
-    then on."""
-    made = Parser("completion", usage="attnprobe completion SHELL", epilog=EPILOG)
-    made.add_argument("shell", metavar="SHELL", choices=["bash", "zsh"], help="bash or zsh")
-    shell = made.parse_args(arguments).shell
-    grammar = argparse.ArgumentParser(prog="attnprobe")
-    names = grammar.add_subparsers()
-    settings = [f"{group}={one}" for group in CHOSEN for one in choices(group)]
-    settings += [f"+experiment={one}" for one in choices("experiment")]
-    settings += [f"probe=[{one}]" for one in choices("probe")]
+    """Print what the shell needs: every command with its options, and the choices of conf/.
+
+    In bash a word that holds = is completed as a whole, by every command from then on.
+
+    Args:
+        arguments: what follows the command's name.
+    """
+    parser = Parser("completion", usage="attnprobe completion SHELL", epilog=EPILOG)
+    parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh"], help="bash or zsh")
+    shell = parser.parse_args(arguments).shell
+    preamble = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//=/}"' if shell == "bash" else ""
+    print(shtab.complete(grammar(), shell, preamble=preamble))
+
+
+def grammar() -> argparse.ArgumentParser:
+    """All commands as subcommands of one parser."""
+    parser = argparse.ArgumentParser(prog="attnprobe")
+    commands = parser.add_subparsers()
+    settings = chosen_settings()
     parsers = {
         "audit": audit_parser,
         "compare": compare_parser,
         "explain": explain_parser,
         "report": report_parser,
     }
-    for name, help_ in COMMANDS.items():
-        own = names.add_parser(
-            name, help=help_, add_help=False, parents=[parsers[name]()] if name in parsers else []
-        )
-        for one in own._actions:
-            if not one.option_strings or one.dest in ("html", "archive", "output", "file"):
-                one.complete = shtab.FILE  # type: ignore[attr-defined]
+    for name, about in COMMANDS.items():
+        parents = [parsers[name]()] if name in parsers else []
+        command = commands.add_parser(name, help=about, add_help=False, parents=parents)
+        for action in command._actions:
+            takes_file = action.dest in ("html", "archive", "output", "file")
+            if takes_file or not action.option_strings:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
         if name in ("run", "audit"):
-            own.add_argument("settings", nargs="*", choices=settings)
-    preamble = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//=/}"' if shell == "bash" else ""
-    print(shtab.complete(grammar, shell, preamble=preamble))
+            command.add_argument("settings", nargs="*", choices=settings)
+    return parser
+
+
+def chosen_settings() -> list[str]:
+    """Every choice of conf/ as a setting is typed."""
+    settings = [f"{group}={choice}" for group in CHOSEN for choice in choices(group)]
+    settings += [f"+experiment={choice}" for choice in choices("experiment")]
+    return settings + [f"probe=[{choice}]" for choice in choices("probe")]

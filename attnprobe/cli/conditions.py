@@ -1,14 +1,15 @@
-"""--fail-if "agreement < 0.2": a comparison of one of a run's numbers or verdicts, read without
-evaluating any code.
+"""--fail-if "agreement < 0.2": a comparison of a number or verdict, read without evaluating code.
 
 A verdict and its number have one name, that of the page: `agreement`, `erasure.word`; a claim's is
 `criterion.claim`, that of a probe's number `probe.metric`, or the metric alone where it is no
-verdict's name and one probe has it."""
+verdict's name and one probe has it.
+"""
 
+import math
 import operator
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -34,74 +35,103 @@ GRAMMAR = re.compile(
 SIDES = ("first.", "change.")
 """What `compare` puts before the names of the first run's numbers, and of the changes."""
 MOST_NAMES = 12
+"""Names that a mistake is answered with: two runs have thousands."""
 FAILED = 3
-"""Names that a mistake is answered with, as two runs have thousands; the exit status where a
-condition holds."""
+"""The exit status where a condition holds."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of a verdict, claim or number by its name with a number, or (with == and !=
-    only) with a verdict."""
+    """A comparison of a number with a number, or of a verdict with a verdict.
+
+    Attributes:
+        name: of a verdict, a claim or a number.
+        operator: a key of `OPERATORS`; of a verdict == or !=.
+        value: a number, or a verdict.
+        text: the condition as it was written.
+    """
 
     name: str
     operator: str
     value: float | str
-    text: str  # as it was written
+    text: str
 
     def holds(
         self, numbers: Mapping[str, float], verdicts: Mapping[str, str]
     ) -> tuple[bool, float | str]:
-        """Whether it is true, and what was compared; a `UserError` where that is not there, is
-        several or undefined: no condition is passed over."""
+        """Whether it is true, and the value that was compared.
+
+        Args:
+            numbers: by name.
+            verdicts: by name.
+
+        Raises:
+            UserError: its name is not there, means several or is undefined: no condition is passed
+                over.
+        """
         from attnprobe.evidence.verdicts import Verdict
+
+        if isinstance(self.value, str):
+            verdict = verdicts[self._full_name(verdicts, "verdict on")]
+            is_equal = self.value in (verdict, Verdict(verdict).answer)
+            return is_equal == (self.operator == "=="), verdict
+        name = self._full_name(numbers, "number called")
+        value = numbers[name]
+        if math.isnan(value):
+            raise self._error(f"{name} is undefined here, so that it cannot be compared")
+        return OPERATORS[self.operator](value, self.value), value
+
+    def _full_name(self, names: Iterable[str], kind: str) -> str:
+        """The one name that is meant; `kind` says in a message what was looked for."""
+        names = list(names)
+        if self.name in names:
+            return self.name
         from attnprobe.findings.lines import CARD
 
-        names: Mapping[str, float | str] = verdicts if isinstance(self.value, str) else numbers
-        name = self.name
-        problem = ""
-        if name not in names:  # the one name that is meant
-            side = next((one for one in SIDES if name.startswith(one)), "")
-            own = [
-                one.removeprefix(side)
-                for one in names
-                if one.startswith(side) and (side or not one.startswith(SIDES))
-            ]
-            wanted = name.removeprefix(side)
-            criterion = [".".join(line.place) for line in CARD if line.criterion == wanted]
-            meant = [
-                one
-                for one in own
-                if one in criterion or (not criterion and one.partition(".")[2] == wanted)
-            ]
-            if len(meant) == 1 and not criterion:
-                name = side + meant[0]
-            elif meant:
-                problem = f"{name!r} may be {' or '.join(side + one for one in meant)}: name one"
-            elif criterion:
-                by = dict.fromkeys(line.tested_by for line in CARD if line.criterion == wanted)
-                problem = f"{name!r} was not tested here ({' or '.join(by)} tests it)"
-            else:
-                problem = f"no {'verdict on' if names is verdicts else 'number called'} {name!r}"
-            close = [] if meant else get_close_matches(name, names, 1, 0.7)
-            near = sorted(get_close_matches(name, names, MOST_NAMES, 0))
-            more = f", and {len(names) - len(near):,} more" if len(names) > len(near) else ""
-            hint = f"; did you mean {close[0]}?" if close else "."
-            problem = (
-                problem and f"{problem}{hint} There is {', '.join(near) or 'none at all'}{more}"
-            )
-        if not problem and names[name] != names[name]:
-            problem = f"{name} is undefined here, so that it cannot be compared"
-        if problem:
-            raise UserError(f"--fail-if {self.text!r}: {problem}")
-        value = names[name]
-        if isinstance(self.value, str) or isinstance(value, str):
-            return (self.value in (value, Verdict(value).answer)) == (self.operator == "=="), value
-        return OPERATORS[self.operator](value, self.value), value
+        side = next((side for side in SIDES if self.name.startswith(side)), "")
+        wanted = self.name.removeprefix(side)
+        lines = [line for line in CARD if line.criterion == wanted]
+        places = [".".join(line.place) for line in lines]
+        candidates = []
+        for name in names:
+            is_on_side = name.startswith(side) if side else not name.startswith(SIDES)
+            plain = name.removeprefix(side)
+            is_meant = plain in places if lines else plain.partition(".")[2] == wanted
+            if is_on_side and is_meant:
+                candidates.append(name)
+        if len(candidates) == 1 and not lines:
+            return candidates[0]
+        if candidates:
+            problem = f"{self.name!r} may be {' or '.join(candidates)}: name one"
+        elif lines:
+            tests = dict.fromkeys(line.tested_by for line in lines)
+            problem = f"{self.name!r} was not tested here ({' or '.join(tests)} tests it)"
+        else:
+            problem = f"no {kind} {self.name!r}"
+        hint = "." if candidates else self._hint(names)
+        raise self._error(f"{problem}{hint} There is {_some_of(names, self.name)}")
+
+    def _hint(self, names: Sequence[str]) -> str:
+        near = get_close_matches(self.name, names, 1, 0.7)
+        return f"; did you mean {near[0]}?" if near else "."
+
+    def _error(self, problem: str) -> UserError:
+        return UserError(f"--fail-if {self.text!r}: {problem}")
+
+
+def _some_of(names: Sequence[str], wanted: str) -> str:
+    """The names that are most like the wanted one, and how many more there are."""
+    near = sorted(get_close_matches(wanted, names, MOST_NAMES, 0))
+    hidden = len(names) - len(near)
+    more = f", and {hidden:,} more" if hidden > 0 else ""
+    return f"{', '.join(near) or 'none at all'}{more}"
 
 
 def condition(text: str) -> Condition:
     """Read a condition.
+
+    Raises:
+        ArgumentTypeError: it is none.
 
     >>> condition("agreement < 0.2")
     Condition(name='agreement', operator='<', value=0.2, text='agreement < 0.2')
@@ -109,8 +139,8 @@ def condition(text: str) -> Condition:
     match = GRAMMAR.fullmatch(text)
     if match is None or len(text) > 200:
         raise ArgumentTypeError(
-            f"{text[:80]!r}: expected NAME < NUMBER (or <=, >, >=, ==, !=) or CRITERION == VERDICT, such as "
-            f"'agreement < 0.2' or 'erasure.word != yes'"
+            f"{text[:80]!r}: expected NAME < NUMBER (or <=, >, >=, ==, !=) or "
+            f"CRITERION == VERDICT, such as 'agreement < 0.2' or 'erasure.word != yes'"
         )
     if match["word"] is not None:
         if match["operator"] not in ("==", "!="):
@@ -120,7 +150,12 @@ def condition(text: str) -> Condition:
 
 
 def add_conditions(parser: ArgumentParser, example: str) -> None:
-    """The option `--fail-if`, as often as wanted."""
+    """Add the option `--fail-if`, which may be repeated.
+
+    Args:
+        parser: of a command.
+        example: conditions for the help.
+    """
     parser.add_argument(
         "--fail-if",
         action="append",
@@ -132,8 +167,12 @@ def add_conditions(parser: ArgumentParser, example: str) -> None:
 
 
 def names_in(run: "Run", card: "Card") -> tuple[dict[str, float], dict[str, str]]:
-    """The numbers and the verdicts of a run by name, from its headline numbers and the findings on
-    its group."""
+    """The numbers and the verdicts of a run by name.
+
+    Args:
+        run: whose headline numbers count.
+        card: the findings on its group.
+    """
     from attnprobe.findings.headlines import headline
 
     judgements = card.named_judgements()
@@ -145,17 +184,27 @@ def names_in(run: "Run", card: "Card") -> tuple[dict[str, float], dict[str, str]
 def judge(
     conditions: Sequence[Condition], numbers: Mapping[str, float], verdicts: Mapping[str, str]
 ) -> None:
-    """End with status 3 where a condition holds, after naming each that does; say that none does
-    otherwise."""
-    judged = [(one, *one.holds(numbers, verdicts)) for one in conditions]
-    failed = [(one, value) for one, holds, value in judged if holds]
-    for one, value in failed:
-        print(
-            f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})"
-        )
-    if failed:
+    """Print which conditions hold, or that none does.
+
+    Args:
+        conditions: at which the command fails.
+        numbers: by name.
+        verdicts: by name.
+
+    Raises:
+        SystemExit: with status 3 where one holds.
+        UserError: one cannot be answered.
+    """
+    failures = []
+    for asked in conditions:
+        holds, value = asked.holds(numbers, verdicts)
+        if holds:
+            shown = value if isinstance(value, str) else format(value, ".4g")
+            failures.append(f"failed: {asked.text} ({asked.name} is {shown})")
+    for line in failures:
+        print(line)
+    if failures:
         raise SystemExit(FAILED)
     if conditions:
-        print(
-            f"passed: none of {len(conditions)} condition{'s' if len(conditions) > 1 else ''} holds"
-        )
+        plural = "s" if len(conditions) > 1 else ""
+        print(f"passed: none of {len(conditions)} condition{plural} holds")

@@ -1,122 +1,167 @@
 """attnprobe explain RUN TEXT…: what a trained run says about new texts, word by word."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from attnprobe import __version__
 from attnprobe.cli.main import Parser, answering
 
+if TYPE_CHECKING:
+    from attnprobe.report.notebook import Explanation
+    from attnprobe.runs.load import TrainedRun
+
 EPILOG = """examples:
   attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b "a film that is not good"
-  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b --file new_texts.txt --html explained.html"""
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="generator" content="attnprobe {version}">\
-<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">\
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-form-action 'none'"><title>attnprobe explain</title></head><body><main><h1>{title}</h1>{table}</main></body></html>"""
+  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b --file new_texts.txt \\
+    --html explained.html"""
+PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="attnprobe {version}">'
+    '<meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark">'
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+    "<title>attnprobe explain</title></head>"
+    "<body><main><h1>{title}</h1>{table}</main></body></html>"
+)
 MOST = 8
 """Words that are shown, those with most attention first."""
 
 
 def explain_parser() -> Parser:
     """The arguments of the command."""
-    made = Parser("explain", usage="attnprobe explain RUN [TEXT ...] [options]", epilog=EPILOG)
-    made.add_argument("run", metavar="RUN", help="directory of a finished run")
-    made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
-    made.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
-    made.add_argument(
+    parser = Parser("explain", usage="attnprobe explain RUN [TEXT ...] [options]", epilog=EPILOG)
+    parser.add_argument("run", metavar="RUN", help="directory of a finished run")
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
+    parser.add_argument(
         "--text2",
         action="append",
         metavar="TEXT",
         help="second text (question, or number of the word from 0) of each",
     )
-    made.add_argument("--html", type=Path, metavar="FILE.html", help="write heat maps into a page")
-    made.add_argument(
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE.html", help="write heat maps into a page"
+    )
+    parser.add_argument(
         "--trusted",
         action="append",
         default=[],
         metavar="PACKAGE",
         help="your package, for models of your own",
     )
-    return made
+    return parser
 
 
 def explain(arguments: Sequence[str]) -> None:
-    """Print the prediction and the words that get most attention; unknown words are marked with
-    *."""
-    asked = explain_parser().parse_args(arguments)
-    with answering():
-        texts = list(asked.texts)
-        if asked.file is not None:
-            from attnprobe.data.local_files import find_path
+    """Print each text's prediction and its most attended words; unknown words are marked with *.
 
-            texts += [
-                line
-                for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines()
-                if line.strip()
-            ]
+    Args:
+        arguments: what follows the command's name.
+    """
+    options = explain_parser().parse_args(arguments)
+    with answering():
+        texts = [*options.texts, *texts_in(options.file)]
         if not texts:
             explain_parser().error("no text: give some in quotes, or a file with --file")
-        from attnprobe.core.sanitise import visible
-        from attnprobe.results.files import write_text
         from attnprobe.results.writer import own_target
         from attnprobe.runs.load import load_run
 
-        if asked.html is not None:
-            own_target(asked.html)
-        run = load_run(asked.run, trusted=asked.trusted)
-        explanation = run.explain(texts, asked.text2)
-        known = set(run.vocabulary.words)
-        reader = run.pipeline.pieces
-        if reader is not None:
-            known = (spelled := set().union(*explanation["tokens"])) - reader.unknown(
-                sorted(spelled)
-            )
+        if options.html is not None:
+            own_target(options.html)  # refused before the work rather than after it
+        run = load_run(options.run, trusted=options.trusted)
+        explanation = run.explain(texts, options.text2)
+        known = known_words(run, explanation)
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, known)))
         if run.sentence:
             print(f"what the tests say: {run.sentence}")
-        if asked.html is not None:
-            title = escape(visible(f"{run.directory.name}: {len(texts)} of your texts"))
-            page = PAGE.format(version=__version__, title=title, table=explanation._repr_html_())
-            write_text(page.encode(errors="replace").decode(), own_target(asked.html))
-            print(f"heat maps: {asked.html}")
+        if options.html is not None:
+            write_page(options.html, run, explanation)
 
 
-def lines_of(row: dict, known: set[str]) -> list[str]:
-    """One text in a few lines."""
-    from attnprobe.core.metrics import sureness
+def texts_in(file: Path | None) -> list[str]:
+    """The texts of a file, one a line; none where there is no file."""
+    if file is None:
+        return []
+    from attnprobe.data.local_files import find_path
+
+    lines = find_path(file).read_text(encoding="utf-8-sig").splitlines()
+    return [line for line in lines if line.strip()]
+
+
+def known_words(run: "TrainedRun", explanation: "Explanation") -> set[str]:
+    """The words that the model knows: its vocabulary's, or those whose every piece it has."""
+    reader = run.pipeline.pieces
+    if reader is None:
+        return set(run.vocabulary.words)
+    words: set[str] = set().union(*explanation["tokens"])
+    return words - reader.unknown(sorted(words))
+
+
+def write_page(path: Path, run: "TrainedRun", explanation: "Explanation") -> None:
+    """Write the heat maps as a page of their own."""
     from attnprobe.core.sanitise import visible
+    from attnprobe.results.files import write_text
+    from attnprobe.results.writer import own_target
+
+    title = visible(f"{run.directory.name}: {len(explanation)} of your texts")
+    table = explanation._repr_html_()
+    page = PAGE.format(version=__version__, title=escape(title), table=table)
+    write_text(page.encode(errors="replace").decode(), own_target(path))
+    print(f"heat maps: {path}")
+
+
+def lines_of(row: Mapping[str, Any], known: Container[str]) -> list[str]:
+    """The lines that explain one text.
+
+    Args:
+        row: of `TrainedRun.explain`.
+        known: the words that the model knows.
+    """
+    from attnprobe.core.sanitise import visible
+
+    tokens = row["tokens"]
+    attention = row["attention"]
+    # with its place each word that comes more than once
+    names = [
+        token if tokens.count(token) == 1 else f"{token} (word {place})"
+        for place, token in enumerate(tokens, start=1)
+    ]
+    # of a hierarchical model the tokens are whole sentences
+    is_unknown = ["words" not in row and token not in known for token in tokens]
+    positions = sorted(range(len(tokens)), key=lambda position: -attention[position])[:MOST]
+    attended = [
+        f"{names[position]}{'*' if is_unknown[position] else ''} {attention[position]:.3f}"
+        for position in positions
+    ]
+    lines = [f"text: {row['text']}"]
+    if "question" in row:
+        lines.append(f"  read with: {row['question']}")
+    lines.append(f"  predicted: {', '.join(predictions_of(row)) or 'no label'}")
+    lines.append(f"  attention: {', '.join(attended)}")
+    if "flipping_set" in row:
+        erased = [name for name, erase in zip(names, row["flipping_set"], strict=True) if erase]
+        if erased:
+            words = ", ".join(erased)
+            lines.append(f"  erase the attention of {words}: it becomes {row['flips_to']}")
+        else:
+            lines.append("  no erasure of attention changes this decision")
+    if any(is_unknown[position] for position in positions):
+        lines.append("  * unknown to the model: all unknown words look alike to it")
+    return [visible(line) for line in lines]
+
+
+def predictions_of(row: Mapping[str, Any]) -> list[str]:
+    """The predicted class, or the predicted labels, each with its probability."""
+    from attnprobe.core.metrics import sureness
 
     predicted = row["prediction"]
     probability = row["probability"]
-    tokens = row["tokens"]
-    names = predicted if isinstance(predicted, list) else [predicted]
-    sure = [
-        f"{one} {sureness(probability.values(), probability[one]).removeprefix('p = ')}"
-        for one in names
-    ]
-    # each word that comes more than once with its place
-    words = [
-        one if tokens.count(one) == 1 else f"{one} (word {place})"
-        for place, one in enumerate(tokens, start=1)
-    ]
-    strange = ["words" not in row and word not in known for word in tokens]
-    order = sorted(range(len(tokens)), key=lambda place: -row["attention"][place])[:MOST]
-    shown = [
-        f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order
-    ]
-    lines = [
-        f"text: {row['text']}",
-        *([f"  read with: {row['question']}"] if "question" in row else []),
-    ]
-    lines += [f"  predicted: {', '.join(sure) or 'no label'}", f"  attention: {', '.join(shown)}"]
-    if "flipping_set" in row:
-        erased = ", ".join(
-            word for word, erase in zip(words, row["flipping_set"], strict=True) if erase
-        )
-        becomes = f"  erase the attention of {erased}: it becomes {row['flips_to']}"
-        lines.append(becomes if erased else "  no erasure of attention changes this decision")
-    if any(strange[place] for place in order):
-        lines.append("  * unknown to the model: all unknown words look alike to it")
-    return [visible(line) for line in lines]
+    predictions = []
+    for name in predicted if isinstance(predicted, list) else [predicted]:
+        sure = sureness(probability.values(), probability[name]).removeprefix("p = ")
+        predictions.append(f"{name} {sure}")
+    return predictions

@@ -13,21 +13,28 @@ from attnprobe import __version__
 from attnprobe.core.sanitise import visible
 
 COMMANDS = {
-    "audit": "train a classifier on your file, or take yours, and test whether its attention may be read as an explanation",
+    "audit": (
+        "train a classifier on your file, or take yours, and test whether its attention may be "
+        "read as an explanation"
+    ),
     "run": "one experiment, with every setting of conf/ (the same as python -m attnprobe)",
     "compare": "two runs on the same texts: what changed in numbers, verdicts and examples",
     "report": "one self-contained HTML page out of finished runs, or a zip of evidence",
     "explain": "what a trained run says about texts of yours, word by word",
     "completion": "what bash or zsh has to know to complete commands, options and settings",
 }
-"""Name → what it does. `run` and `report` have command lines of their own; each other one is the
-function of that name in the module of that name here."""
+"""Name → what it does.
+
+`run` and `report` have command lines of their own; each other one is the function of that name in
+the module of that name here."""
+LISTED = "\n".join(f"    {name:<12}{about}" for name, about in COMMANDS.items())
 HELP = f"""usage: attnprobe COMMAND ...
 
 May I read this classifier's attention as an explanation?
 
 commands:
-{"".join(f"    {name:<12}{about}{chr(10)}" for name, about in COMMANDS.items())}
+{LISTED}
+
 examples:
   attnprobe audit reviews.csv --text review --label stars
   attnprobe run +experiment=jain_adversarial data=sst model=cnn
@@ -37,7 +44,8 @@ examples:
 
 settings (NAME=VALUE after audit and run; each group is a folder of conf/):
   data       what is read: testbed (built in), files (yours), sst, imdb, agnews, ...
-  model      what is trained: lstm, cnn, average, transformer, pretrained, ... with model/attention=additive|dot|uniform|...
+  model      what is trained: lstm, cnn, average, transformer, pretrained, ...
+             with model/attention=additive|dot|uniform|...
   training   how: epochs, learning rate, early stopping
   probe      the tests, such as probe=[permutation,adversarial]
   +experiment, importances, seed, trainer, logger, launcher, output
@@ -51,38 +59,52 @@ EVERY_SETTING = "Every setting with its value"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Carry out one command; a mistake ends with one line and status 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    name = given[0] if given else ""
-    if not given or name in ("-h", "--help"):
+    """Carry out one command; a mistake ends with one line and status 2.
+
+    Args:
+        arguments: the command and what follows it; None: those of this process.
+    """
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
         print(HELP)
     elif name == "--version":
         print(f"attnprobe {__version__}")
     elif name == "run":
-        asks = "--help" in given
-        sys.argv = ["attnprobe", *(one for one in given[1:] if not (asks and one == "settings"))]
-        hydra_command = import_module("attnprobe.__main__").main
-        if asks:
-            show_help(hydra_command, every_setting="settings" in given)
-        else:
-            hydra_command()
+        run(rest)
     elif name == "report":
-        import_module("attnprobe.report.__main__").main(given[1:], program="attnprobe report")
+        import_module("attnprobe.report.__main__").main(rest, program="attnprobe report")
     elif name in COMMANDS:
-        getattr(import_module(f"attnprobe.cli.{name}"), name)(given[1:])
+        command = getattr(import_module(f"attnprobe.cli.{name}"), name)
+        command(rest)
     elif "=" in name or name in ("-m", "--multirun"):
         stop(f"{name}: expected a command first; settings go with run: attnprobe run {name} …")
     else:
         near = get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
         stop(
-            f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
+            f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; "
+            f"attnprobe --help has examples"
         )
 
 
+def run(arguments: Sequence[str]) -> None:
+    """Hand the arguments on to `python -m attnprobe`, or show its help."""
+    hydra_command = import_module("attnprobe.__main__").main
+    if "--help" in arguments:
+        sys.argv = ["attnprobe", *(word for word in arguments if word != "settings")]
+        show_help(hydra_command, every_setting="settings" in arguments)
+    else:
+        sys.argv = ["attnprobe", *arguments]
+        hydra_command()
+
+
 def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:
-    """Show the help that is printed, the settings' values where they are asked for; in a terminal a
-    page at a time."""
+    """Show the help of `run`, in a terminal a page at a time.
+
+    Args:
+        print_help: prints all of it and exits.
+        every_setting: also show the second part, every setting with its value.
+    """
     text = StringIO()
     with redirect_stdout(text):
         try:
@@ -92,8 +114,12 @@ def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:
                 raise
     shown = text.getvalue()
     if not every_setting:
-        shown = f"{shown.partition(EVERY_SETTING)[0]}attnprobe run --help settings lists every setting with its value"
-    (pager if sys.stdout.isatty() else print)(shown)
+        choices = shown.partition(EVERY_SETTING)[0]
+        shown = f"{choices}attnprobe run --help settings lists every setting with its value"
+    if sys.stdout.isatty():
+        pager(shown)
+    else:
+        print(shown)
 
 
 def stop(message: str) -> None:
@@ -108,7 +134,7 @@ def answering() -> Iterator[None]:
     from attnprobe.core.errors import UserError
     from attnprobe.core.processes import answering_signals
 
-    with answering_signals("attnprobe", "does it again"):
+    with answering_signals("attnprobe", "restarts it"):
         try:
             yield
         except UserError as error:
@@ -128,7 +154,6 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        """One line and status 2."""
-        stop(
-            f"{self.prog.split(' ', 1)[1]}: {message}; attnprobe {self.prog.split(' ', 1)[1]} --help says more"
-        )
+        """End with one line and status 2."""
+        command = self.prog.removeprefix("attnprobe ")
+        stop(f"{command}: {message}; attnprobe {command} --help says more")

@@ -82,8 +82,8 @@ def read_settings(directory: Path) -> dict[str, Any]:
     for place, _ in references(content):
         raise UserError(
             f"{path}: {place} holds ${{…}}. A run writes values, never references, so that this "
-            f"one was changed; what such a reference asks for (a variable of the environment, say) is "
-            f"not looked up"
+            f"one was changed; what such a reference asks for (a variable of the environment, "
+            f"say) is not looked up"
         )
     _name_as_today(content)
     return content

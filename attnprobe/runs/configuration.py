@@ -345,8 +345,8 @@ class SubmititLauncher(Launcher):
 class Configuration(metaclass=Checked):
     """The settings of conf/config.yaml, every part of them constructed.
 
-    `model` is `Stages`, or constructs a whole `attnprobe.models.trained.TrainedModel`; `study` is an
-    `attnprobe.findings.studies.base.Study`. These bases take seconds to import, which a mistake
+    `model` is `Stages`, or constructs a whole `attnprobe.models.trained.TrainedModel`; `study` is
+    an `attnprobe.findings.studies.base.Study`. Their bases take seconds to import, which a mistake
     elsewhere need not wait for, so that the annotations of both say less.
     """
 
