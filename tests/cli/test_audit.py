@@ -28,43 +28,51 @@ def test_any_name_arrives_as_it_was_written(name):
     assert str(read) == name
 
 
-def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
+def overrides(*words):
+    """The settings of an audit of a.csv with these further words on its command line."""
+    command = ["a.csv", "--text", "text", "--label", "label", *words]
+    options, settings = audit.audit_parser().parse_known_args(command)
+    return audit.overrides_of(options, settings)
+
+
+@pytest.fixture
+def german_file(tmp_path, monkeypatch):
+    """A file in a foreign encoding, with a name and columns that a shell and Hydra would split."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "Umsätze (neu)=2024.csv"
     file.write_text("Kommentar (frei);Note 1\nschön;4,5\n", encoding="cp1252")
-    given = [
-        file.name,
-        "--text",
-        "Kommentar (frei)",
-        "--label",
-        "Note 1",
-        "--model",
-        "cnn",
-        "--minutes",
-        "5",
-    ]
-    asked, settings = audit.audit_parser().parse_known_args(
-        [*given, "--language", "de", "--output", "my runs", "seed=3"]
-    )
-    config = composed(*audit.overrides_of(asked, settings))
-    content = resolved(config)
+    return file.name
+
+
+@pytest.fixture
+def german_settings(german_file):
+    """The settings of an audit of this file with every option."""
+    command = [german_file, "--text", "Kommentar (frei)", "--label", "Note 1", "--model", "cnn"]
+    command += ["--minutes", "5", "--language", "de", "--output", "my runs", "seed=3"]
+    options, settings = audit.audit_parser().parse_known_args(command)
+    return resolved(composed(*audit.overrides_of(options, settings)))
+
+
+def test_the_settings_are_those_that_hydra_is_given(german_file, german_settings):
+    content = german_settings
     configured(content).data.check_files()
     data = content["data"]
-    assert (data["path"], data["text"], data["label"]) == (file.name, "Kommentar (frei)", "Note 1")
-    assert (data["name"], data["language"], content["output"]) == (
-        "Umsätze_neu_2024",
-        "de",
-        "my runs",
-    )
-    assert (content["seed"], content["model"]["name"], content["study"]["minutes"]) == (
-        3,
-        "cnn_additive",
-        5,
-    )
-    with pytest.raises(
-        UserError, match=r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"
-    ):
-        configured(content | {"data": data | {"label": "Note"}}).data.check_files()
+    assert data["path"] == german_file
+    assert data["text"] == "Kommentar (frei)"
+    assert data["label"] == "Note 1"
+    assert data["name"] == "Umsätze_neu_2024"
+    assert data["language"] == "de"
+    assert content["output"] == "my runs"
+    assert content["seed"] == 3
+    assert content["model"]["name"] == "cnn_additive"
+    assert content["study"]["minutes"] == 5
+
+
+def test_a_column_that_is_not_there_is_answered_with_the_nearest(german_settings):
+    data = german_settings["data"] | {"label": "Note"}
+    message = r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"
+    with pytest.raises(UserError, match=message):
+        configured(german_settings | {"data": data}).data.check_files()
 
 
 def test_a_dry_run_prints_the_command(capsys):
@@ -75,44 +83,55 @@ def test_a_dry_run_prints_the_command(capsys):
     )
 
 
-def overrides(*given):
-    asked, settings = audit.audit_parser().parse_known_args(
-        ["a.csv", "--text", "text", "--label", "label", *given]
-    )
-    return audit.overrides_of(asked, settings)
-
-
-def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(
-    tmp_path, monkeypatch
-):
+@pytest.fixture
+def checkpoints(tmp_path, monkeypatch):
+    """A folder with two checkpoints, one of which is called as a choice of conf/model."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my bert").mkdir()
     (tmp_path / "lstm").mkdir()
-    for name, path in {
-        "my bert": "my bert",
-        "owner/name": "owner/name",
-        "./lstm": "./lstm",
-    }.items():
-        content = resolved(composed(*overrides("--model", name)))
-        configured(content)
-        assert content["model"]["path"] == path
-        assert (content["training"]["epochs"], content["study"]["epochs"]) == (0, 0)
-    trained = resolved(composed(*overrides("--model", "my bert", "training=finetune")))
-    assert (trained["model"]["path"], trained["training"]["epochs"]) == ("my bert", 3)
-    for name in ("lstm", "cnn"):  # a choice of conf/model comes first
-        assert "_target_" not in resolved(composed(*overrides("--model", name)))["model"]
 
 
-def test_a_model_that_is_nothing_and_one_without_its_path_are_one_line(capsys):
-    for settings in (
-        overrides("--model", "my_bret"),
-        overrides("model=pretrained"),
-        ["model=pretrained"],
-    ):
-        with pytest.raises(Exception, match=r".") as raised:
-            resolved(composed(*settings))
-        said = answer(raised.value, settings)
-        assert "\n" not in said
-        assert "model.path=FOLDER" in said
-        assert ("my_bret" in said) == ("my_bret" in str(settings))
-        assert ("model.path=???" in said) != ("my_bret" in said)
+@pytest.mark.usefixtures("checkpoints")
+@pytest.mark.parametrize("name", ["my bert", "owner/name", "./lstm"])
+def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(name):
+    content = resolved(composed(*overrides("--model", name)))
+    configured(content)
+    assert content["model"]["path"] == name
+    assert content["training"]["epochs"] == 0
+    assert content["study"]["epochs"] == 0
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_a_checkpoint_is_trained_where_the_settings_say_so():
+    content = resolved(composed(*overrides("--model", "my bert", "training=finetune")))
+    assert content["model"]["path"] == "my bert"
+    assert content["training"]["epochs"] == 3
+
+
+@pytest.mark.usefixtures("checkpoints")
+@pytest.mark.parametrize("name", ["lstm", "cnn"])
+def test_a_choice_of_conf_comes_before_a_folder(name):
+    assert "_target_" not in resolved(composed(*overrides("--model", name)))["model"]
+
+
+def answered(settings):
+    """What a command line is answered with whose settings cannot be composed."""
+    with pytest.raises(Exception, match=r".") as raised:
+        resolved(composed(*settings))
+    line = answer(raised.value, settings)
+    assert "\n" not in line
+    assert "model.path=FOLDER" in line
+    return line
+
+
+def test_a_model_that_is_nothing_is_one_line():
+    line = answered(overrides("--model", "my_bret"))
+    assert "my_bret" in line
+    assert "model.path=???" not in line
+
+
+@pytest.mark.parametrize("settings", [overrides("model=pretrained"), ["model=pretrained"]])
+def test_a_checkpoint_without_its_path_is_one_line(settings):
+    line = answered(settings)
+    assert "my_bret" not in line
+    assert "model.path=???" in line

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from attnprobe.cli import main as command
+from attnprobe.cli import main as cli
 from attnprobe.cli.completion import completion
 
-ASKED = """
+COMPLETE = """
 source "$1"; shift
 complete -p attnprobe >/dev/null || exit 3
 [[ $COMP_WORDBREAKS != *=* ]] || exit 4
@@ -17,7 +17,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "completions"),
     [
         ("ex", {"explain"}),
         ("audit --mi", {"--minutes"}),
@@ -31,46 +31,51 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("zz", {""}),
     ],
 )
-def test_bash_completes_commands_options_and_settings(words, found, script, tmp_path):
-    given = ["bash", "--norc", "-c", ASKED, "bash", script, "attnprobe", *words.split()]
-    answer = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path)
-    assert (answer.returncode, set(answer.stdout.strip().split("\n"))) == (0, found), answer.stderr
+def test_bash_completes_commands_options_and_settings(words, completions, script, tmp_path):
+    command = ["bash", "--norc", "-c", COMPLETE, "bash", script, "attnprobe", *words.split()]
+    bash = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert bash.returncode == 0, bash.stderr
+    assert set(bash.stdout.strip().split("\n")) == completions
 
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
+    """What `attnprobe completion bash` prints, as a file that a shell can read."""
     path = tmp_path_factory.mktemp("completion") / "attnprobe.sh"
-    asked = [
-        sys.executable,
-        "-c",
-        "from attnprobe.cli.main import main; main()",
-        "completion",
-        "bash",
-    ]
-    path.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    program = "from attnprobe.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "completion", "bash"]
+    path.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return str(path)
 
 
-def test_zsh_has_its_own_and_another_shell_is_one_line(capsys):
+def test_zsh_has_a_script_of_its_own(capsys):
     completion(["zsh"])
     assert "#compdef attnprobe" in capsys.readouterr().out
+
+
+def test_another_shell_is_one_line(capsys):
     with pytest.raises(SystemExit) as ended:
         completion(["fish"])
-    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_help_of_run_lists_the_settings_where_they_are_asked_for_and_comes_a_page_at_a_time(
-    monkeypatch, capsys
-):
-    def whole():
-        print(f"choices\n{command.EVERY_SETTING}\nseed: 0")
-        raise SystemExit(0)
+def print_help():
+    """Print help of two parts and exit, as Hydra does."""
+    print(f"choices\n{cli.EVERY_SETTING}\nseed: 0")
+    raise SystemExit(0)
 
-    command.show_help(whole, every_setting=False)
-    out = capsys.readouterr().out
-    assert ("choices" in out, "seed: 0" in out) == (True, False)
-    shown = []
-    monkeypatch.setattr(command, "pager", shown.append)
+
+def test_help_of_run_leaves_the_settings_out(capsys):
+    cli.show_help(print_help, every_setting=False)
+    shown = capsys.readouterr().out
+    assert "choices" in shown
+    assert "seed: 0" not in shown
+
+
+def test_help_of_run_comes_a_page_at_a_time_in_a_terminal(monkeypatch):
+    pages = []
+    monkeypatch.setattr(cli, "pager", pages.append)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    command.show_help(whole, every_setting=True)
-    assert shown[0].endswith("seed: 0\n")
+    cli.show_help(print_help, every_setting=True)
+    assert pages[0].endswith("seed: 0\n")

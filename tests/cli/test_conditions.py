@@ -109,31 +109,33 @@ def test_what_cannot_be_judged_is_one_line_and_never_passes(text, message):
 
 
 def test_no_verdicts_or_claims_name_is_a_probes_number():
-    metrics = {
-        f"{probe}.{one.key}" for probe, reading in readings().items() for one in reading.headlines
-    }
-    claims = {
-        f"{claim.criterion}.{claim.name}"
-        for reading in readings().values()
-        for claim in reading.claims
-    }
-    lines = {name for criterion, level in LINES for name in (criterion, f"{criterion}.{level}")}
+    metrics = set()
+    claims = set()
+    for probe, reading in readings().items():
+        metrics |= {f"{probe}.{headline.key}" for headline in reading.headlines}
+        claims |= {f"{claim.criterion}.{claim.name}" for claim in reading.claims}
+    lines = set()
+    for criterion, level in LINES:
+        lines |= {criterion, f"{criterion}.{level}"}
     assert not metrics & (claims | lines)
     assert not claims & lines
 
 
 def test_judging_names_what_holds_and_sets_the_status(capsys):
+    texts = ["agreement < 0.2", "accuracy < 0.5", "exclusivity == fails"]
     with pytest.raises(SystemExit) as ended:
-        judge(
-            [*map(condition, ("agreement < 0.2", "accuracy < 0.5", "exclusivity == fails"))],
-            NUMBERS,
-            VERDICTS,
-        )
+        judge([condition(text) for text in texts], NUMBERS, VERDICTS)
     assert ended.value.code == FAILED == 3
     assert capsys.readouterr().out.splitlines() == [
         "failed: agreement < 0.2 (agreement is 0.15)",
         "failed: exclusivity == fails (exclusivity is fails)",
     ]
+
+
+def test_judging_says_that_no_condition_holds(capsys):
     judge([condition("accuracy < 0.5")], NUMBERS, VERDICTS)
     assert capsys.readouterr().out == "passed: none of 1 condition holds\n"
+
+
+def test_without_conditions_nothing_is_judged():
     judge([], {}, {})

@@ -12,6 +12,7 @@ from attnprobe.cli.main import main
 from attnprobe.findings.changes import compare_runs, run_at
 from attnprobe.findings.headlines import headline
 from attnprobe.findings.stored import card_of_run
+from attnprobe.report.archive import write_archive
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
@@ -27,64 +28,87 @@ def runs(tmp_path_factory):
     return [run(small_run(output, f"seed={seed}", *settings, probes=probes)) for seed in (0, 1)]
 
 
-def test_changes_are_paired_by_text(runs):
-    changes = compare_runs(*map(run_at, runs))
-    assert (changes.shared, changes.first_only, changes.second_only) == (30, 0, 0)
-    numbers = changes.numbers.set_index("metric")
-    tables = [read_results(one) for one in runs]
-    rows = [
-        table[(table["metric"] == "median_tvd") & (table["example_id"] >= 0)] for table in tables
-    ]
-    tvd = [table.set_index("example_id")["value"] for table in rows]
-    change = numbers.loc["median_tvd"]
-    assert change["change"] == pytest.approx((tvd[1] - tvd[0]).mean())
+@pytest.fixture(scope="module")
+def changes(runs):
+    """What changed between the two."""
+    first, second = runs
+    return compare_runs(run_at(first), run_at(second))
+
+
+def test_both_runs_have_the_same_texts(changes):
+    assert changes.shared == 30
+    assert changes.first_only == 0
+    assert changes.second_only == 0
+
+
+def test_changes_are_paired_by_text(runs, changes):
+    values = []
+    for directory in runs:
+        table = read_results(directory)
+        rows = table[(table["metric"] == "median_tvd") & (table["example_id"] >= 0)]
+        values.append(rows.set_index("example_id")["value"])
+    before, after = values
+    change = changes.numbers.set_index("metric").loc["median_tvd"]
+    assert change["change"] == pytest.approx((after - before).mean())
     assert change["low"] <= change["change"] <= change["high"]
-    assert change["first"] == pytest.approx(headline(tables[0])["permutation/median_tvd"])
-    examples = [read_examples(one).set_index("example_id") for one in runs]
-    right = [(table["prediction"] == table["label"]).mean() for table in examples]
-    assert numbers.loc["correct", "change"] == pytest.approx(right[1] - right[0])
+    assert change["first"] == pytest.approx(
+        headline(read_results(runs[0]))["permutation/median_tvd"]
+    )
+
+
+def test_right_decisions_are_compared(runs, changes):
+    shares = []
+    for directory in runs:
+        examples = read_examples(directory)
+        shares.append((examples["prediction"] == examples["label"]).mean())
+    before, after = shares
+    change = changes.numbers.set_index("metric").loc["correct", "change"]
+    assert change == pytest.approx(after - before)
+
+
+def test_examples_show_both_predictions_and_how_far_the_attention_moved(runs, changes):
+    first, second = [read_examples(directory).set_index("example_id") for directory in runs]
     for row in changes.examples.head(5).to_dict("records"):
-        a, b = (table.loc[row["example_id"], "attention"] for table in examples)
-        assert row["attention"] == pytest.approx(np.nan_to_num(jensenshannon(a, b)) ** 2)
-        assert (
-            row["first"]
-            == ["negative", "positive"][examples[0].loc[row["example_id"], "prediction"]]
+        example_id = row["example_id"]
+        distance = jensenshannon(
+            first.loc[example_id, "attention"], second.loc[example_id, "attention"]
         )
-    other = changes.examples["first"] != changes.examples["second"]
-    assert changes.flipped == other.sum()
-    assert other.iloc[: changes.flipped].all()
+        assert row["attention"] == pytest.approx(np.nan_to_num(distance) ** 2)
+        assert row["first"] == ["negative", "positive"][first.loc[example_id, "prediction"]]
+
+
+def test_other_predictions_come_first(changes):
+    is_flipped = changes.examples["first"] != changes.examples["second"]
+    assert changes.flipped == is_flipped.sum()
+    assert is_flipped.iloc[: changes.flipped].all()
 
 
 def test_compare_on_the_command_line(runs, tmp_path, capsys):
-    main(
-        [
-            "compare",
-            *map(str, runs),
-            "-o",
-            str(tmp_path / "out"),
-            "--fail-if",
-            "change.correct < -1.5",
-        ]
-    )
+    first, second = map(str, runs)
+    tables = tmp_path / "out"
+    main(["compare", first, second, "-o", str(tables), "--fail-if", "change.correct < -1.5"])
     shown = capsys.readouterr().out
-    assert [line.split(";")[0] for line in shown.splitlines()[:2]] == [
-        f"A: {runs[0]}",
-        f"B: {runs[1]}",
-    ]
+    lines = shown.splitlines()
+    assert lines[0].split(";")[0] == f"A: {first}"
+    assert lines[1].split(";")[0] == f"B: {second}"
     assert "texts in both: 30; another prediction for " in shown
     assert "passed: none of 1 condition holds" in shown
-    assert re.search(
-        r"\| exclusivity +\| +\D+ 0\.\d{3} \|", shown
-    )  # the verdict and the number that it goes by
-    numbers = pd.read_csv(tmp_path / "out" / "numbers.csv")
-    more = int(re.search(r"(\d+) more numbers: --all shows them", shown)[1])
-    assert 0 < more < len(numbers)
-    main(["compare", *map(str, runs), "--all"])
+    verdict_and_number = r"\| exclusivity +\| +\D+ 0\.\d{3} \|"
+    assert re.search(verdict_and_number, shown)
+
+    numbers = pd.read_csv(tables / "numbers.csv")
+    assert set(numbers["metric"]) >= {"correct", "median_tvd"}
+    assert len(pd.read_csv(tables / "examples.csv")) == 30
+
+    hidden = int(re.search(r"(\d+) more numbers: --all shows them", shown)[1])
+    assert 0 < hidden < len(numbers)
+    main(["compare", first, second, "--all"])
     everything = capsys.readouterr().out
     assert "more numbers" not in everything
-    assert len(everything.splitlines()) - len(shown.splitlines()) >= more - 4
-    assert set(pd.read_csv(tmp_path / "out" / "numbers.csv")["metric"]) >= {"correct", "median_tvd"}
-    assert len(pd.read_csv(tmp_path / "out" / "examples.csv")) == 30
+    assert len(everything.splitlines()) - len(lines) >= hidden - 4
+
+
+def test_compare_shows_no_texts_where_none_are_wanted_and_fails_by_a_condition(runs, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["compare", *map(str, runs), "--no-text", "--fail-if", "first.accuracy <= 1"])
     assert ended.value.code == 3
@@ -92,16 +116,23 @@ def test_compare_on_the_command_line(runs, tmp_path, capsys):
     assert " ".join(words) not in capsys.readouterr().out
 
 
-def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys):
-    for first, second, message in (
-        (str(tmp_path / "none"), str(runs[0]), "does not exist"),
-        (str(runs[0].parent), str(runs[0]), "holds 2 finished runs"),
-        (str(runs[0]), str(runs[1]) + "x", "no finished run"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["compare", first, second])
-        assert ended.value.code == 2
-        assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("{empty}/none", "{run}", "does not exist"),
+        ("{parent}", "{run}", "holds 2 finished runs"),
+        ("{run}", "{run}x", "no finished run"),
+    ],
+)
+def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys, first, second, message):
+    places = {"empty": tmp_path, "run": runs[0], "parent": runs[0].parent}
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", first.format(**places), second.format(**places)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_runs_on_other_texts_cannot_be_compared(runs, tmp_path, capsys):
     other = run(small_run(tmp_path, "model=average", "data.source.seed=9"))
     with pytest.raises(SystemExit):
         main(["compare", str(runs[0]), str(other)])
@@ -109,44 +140,64 @@ def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys):
 
 
 def test_numbers_and_verdicts_by_name(runs):
-    one = run_at(runs[0])
-    numbers, verdicts = names_in(one, card_of_run(one))
-    assert (
-        numbers["permutation.median_tvd"]
-        == headline(read_results(runs[0]))["permutation/median_tvd"]
-    )
-    assert {
-        "exclusivity.permuting_moves_the_prediction",
-        "exclusivity.no_other_attention_exists",
-    } <= set(numbers)
-    assert {name for name in verdicts if "." not in name} == {"exclusivity"}
+    finished = run_at(runs[0])
+    numbers, verdicts = names_in(finished, card_of_run(finished))
+    median = headline(read_results(runs[0]))["permutation/median_tvd"]
+    assert numbers["permutation.median_tvd"] == median
+    assert "exclusivity.permuting_moves_the_prediction" in numbers
     assert numbers["exclusivity"] == numbers["exclusivity.no_other_attention_exists"]
+    assert {name for name in verdicts if "." not in name} == {"exclusivity"}
 
 
-def test_a_page_and_its_archive(runs, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    archive = tmp_path / "evidence.zip"
+@pytest.fixture(scope="module")
+def page_and_archive(runs, tmp_path_factory):
+    """The page about both runs, and its archive."""
+    folder = tmp_path_factory.mktemp("page")
+    page = folder / "page.html"
+    archive = folder / "evidence.zip"
     main(["report", *map(str, runs), "-o", str(page), "--archive", str(archive)])
-    assert f"archive: {archive}" in capsys.readouterr().out
+    return page, archive
+
+
+def test_an_archive_holds_the_page_and_the_checksums_of_its_files(page_and_archive):
+    page, archive = page_and_archive
+    with zipfile.ZipFile(archive) as zipped:
+        checksums = {}
+        for line in zipped.read("SHA256SUMS").decode().splitlines():
+            checksum, name = line.split("  ")
+            checksums[name] = checksum
+        assert set(zipped.namelist()) == {*checksums, "SHA256SUMS", "README.txt"}
+        for name, checksum in checksums.items():
+            assert hashlib.sha256(zipped.read(name)).hexdigest() == checksum
+        assert zipped.read("report.html") == page.read_bytes()
+
+
+def test_an_archive_holds_every_table_and_neither_texts_nor_weights(runs, page_and_archive):
+    _, archive = page_and_archive
     with zipfile.ZipFile(archive) as zipped:
         names = zipped.namelist()
-        sums = dict(
-            reversed(line.split("  ")) for line in zipped.read("SHA256SUMS").decode().splitlines()
-        )
-        assert set(names) == {*sums, "SHA256SUMS", "README.txt"}
-        for name, digest in sums.items():
-            assert hashlib.sha256(zipped.read(name)).hexdigest() == digest
-        assert zipped.read("report.html") == page.read_bytes()
-    for one in runs:
-        tables = {f"runs/{one.name}/tables/{probe}.parquet" for probe in RunDirectory(one).probes()}
-        assert {f"runs/{one.name}/manifest.json", f"runs/{one.name}/config.yaml", *tables} <= set(
-            names
-        )
+    for directory in runs:
+        place = f"runs/{directory.name}"
+        assert f"{place}/manifest.json" in names
+        assert f"{place}/config.yaml" in names
+        for probe in RunDirectory(directory).probes():
+            assert f"{place}/tables/{probe}.parquet" in names
     assert not [name for name in names if "examples/" in name or name.endswith(".safetensors")]
-    first = archive.read_bytes()
-    from attnprobe.report.archive import write_archive
 
-    assert write_archive(runs, page, archive).read_bytes() == first
+
+def test_an_archive_of_the_same_runs_is_the_same_file(runs, page_and_archive):
+    page, archive = page_and_archive
+    content = archive.read_bytes()
+    assert write_archive(runs, page, archive).read_bytes() == content
+
+
+def test_report_says_where_the_archive_is(runs, tmp_path, capsys):
+    archive = tmp_path / "evidence.zip"
+    main(["report", str(runs[0]), "-o", str(tmp_path / "page.html"), "--archive", str(archive)])
+    assert f"archive: {archive}" in capsys.readouterr().out
+
+
+def test_an_archive_of_another_kind_is_refused(runs, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["report", str(runs[0]), "--archive", str(tmp_path / "evidence.rar")])
     assert ended.value.code == 2
@@ -154,31 +205,27 @@ def test_a_page_and_its_archive(runs, tmp_path, capsys):
 
 
 def test_explain_on_the_command_line(runs, tmp_path, capsys):
-    (tmp_path / "more.txt").write_text("the film was good\n\n", encoding="utf-8")
+    texts = tmp_path / "more.txt"
+    texts.write_text("the film was good\n\n", encoding="utf-8")
     page = tmp_path / "explained.html"
-    main(
-        [
-            "explain",
-            str(runs[0]),
-            "the xyzzy was bad",
-            "--file",
-            str(tmp_path / "more.txt"),
-            "--html",
-            str(page),
-        ]
-    )
+    options = ["--file", str(texts), "--html", str(page)]
+    main(["explain", str(runs[0]), "the xyzzy was bad", *options])
     shown = capsys.readouterr().out
     assert shown.count("text: ") == 2
     assert re.search(r"predicted: (negative|positive) 0\.\d{3}", shown)
     assert "xyzzy* 0." in shown
     assert "* unknown to the model" in shown
-    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert "default-src 'none'" in page.read_text(encoding="utf-8")
-    for arguments, message in (
-        (["nowhere", "text"], "nowhere"),
-        ([str(runs[0])], "no text: give some in quotes"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["explain", *arguments])
-        assert ended.value.code == 2
-        assert message in capsys.readouterr().err
+    html = page.read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html>")
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nowhere", "text"], "nowhere"), (["{run}"], "no text: give some in quotes")],
+)
+def test_mistakes_in_explain_are_one_line(runs, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", *[argument.format(run=runs[0]) for argument in arguments]])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
