@@ -1,18 +1,25 @@
-"""Every experiment and model of conf/ runs offline on a toy corpus; running/test_validation
-composes every file."""
+"""Every experiment and model of conf/ runs offline on a toy corpus.
 
+tests/runs/test_validation composes every file.
+"""
+
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra.errors import HydraException
-from hydra.utils import instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.settings import arguments
 from attnprobe.results.table import read_results
 from attnprobe.runs.answers import answer
+from attnprobe.runs.composition import resolved
 from attnprobe.runs.run import run
+from attnprobe.runs.validation import configured
 from tests import remembered
 from tests.small_runs import SMALL, SMALL_ADVERSARY, composed
 
@@ -23,8 +30,17 @@ def stems(group):
     return sorted(path.stem for path in (CONF / group).glob("*.yaml") if path.stem != "base")
 
 
-def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(monkeypatch):
-    lines = (
+def composed_or_answered(overrides):
+    """The configuration of a command line, or the answer to its mistake."""
+    try:
+        return OmegaConf.to_yaml(composed(*overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        return answer(error, overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
         ["seed=3"],
         ["data=sst", "model.encoder.hidden_size=3"],
         ["+experiment=jain", "seed=5"],
@@ -32,35 +48,50 @@ def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(monkeypatc
         ["data=sts"],
         ["seed=4", "probe=[permutation]", "probe.permutation.samples=9"],
         ["~model.encoder.hidden_size"],
-    )
-
-    def answered(line):
-        try:
-            return OmegaConf.to_yaml(composed(*line))
-        except (HydraException, OmegaConfBaseException) as error:
-            return answer(error, line)
-
-    twice = [[answered(line) for line in lines] for _ in range(2)]
+    ],
+    ids=" ".join,
+)
+def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(overrides, monkeypatch):
+    first = composed_or_answered(overrides)
+    second = composed_or_answered(overrides)
     monkeypatch.setattr(remembered, "enabled", False)
-    assert twice == [[answered(line) for line in lines]] * 2
+    assert first == second == composed_or_answered(overrides)
 
 
-STUDIES = [
-    stem
-    for stem in stems("experiment")
-    if stem.startswith(("wiegreffe", "audit", "calibration", "methods", "sanity", "questions"))
-]
-"""Experiments of several runs, which tests/studies carries out."""
+CHOSEN_BY_CONF = {("agreement", "share"), ("signs", "importances")}
+"""Settings that conf/ deliberately chooses otherwise than their class."""
+
+
+@pytest.mark.parametrize(
+    ("group", "stem"),
+    [(group, stem) for group in ("probe", "importance") for stem in stems(group)]
+    + [("data", "base")],
+)
+def test_a_default_in_conf_is_the_one_of_the_class(group, stem):
+    settings = yaml.safe_load((CONF / group / f"{stem}.yaml").read_text("utf-8"))
+    known = arguments(get_class(settings.pop("_target_")))
+    for name, value in settings.items():
+        is_value = name[0] != "_" and not str(value).startswith(("${", "???"))
+        if is_value and (stem, name) not in CHOSEN_BY_CONF:
+            default = known[name].default
+            if value == {}:  # a dataclass makes a new one each time
+                assert repr(default) == "<factory>"
+            else:
+                assert json.dumps(value) == json.dumps(default), name
+
+
+STUDY_NAMES = ("wiegreffe", "audit", "calibration", "methods", "sanity", "questions")
+STUDIES = [stem for stem in stems("experiment") if stem.startswith(STUDY_NAMES)]
+"""Experiments of several runs, which tests/findings/studies carries out."""
 
 
 @pytest.mark.parametrize("stem", STUDIES)
 def test_every_study_is_built_from_its_defaults(stem):
     config = composed(f"+experiment={stem}")
-    assert config.experiment == instantiate(config.study).name == stem.split("_")[0]
-    with pytest.raises(
-        UserError,
-        match=r"is a study of several runs: start it with `python -m attnprobe \+experiment=",
-    ):
+    study = configured(resolved(config)).study
+    assert config.experiment == study.name == stem.split("_")[0]
+    message = r"is a study of several runs: start it with `python -m attnprobe \+experiment="
+    with pytest.raises(UserError, match=message):
         run(config)
 
 
@@ -71,9 +102,8 @@ FEW_SAMPLES = (
 )
 
 
-@pytest.mark.parametrize(
-    "stem", sorted(set(stems("experiment")) - set(STUDIES) - {"sites"})
-)  # models/pretrained
+# tests/models/pretrained has the experiment `sites`
+@pytest.mark.parametrize("stem", sorted(set(stems("experiment")) - set(STUDIES) - {"sites"}))
 def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     settings = [
         f"+experiment={stem}",
@@ -90,34 +120,25 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     assert set(results["probe"]) >= set(config.probe)
 
 
-@pytest.mark.parametrize(
-    "attention", sorted(set(stems("model/attention")) - {"imposed", "column"})
-)  # tests/models
+# tests/models has the attentions that are given
+@pytest.mark.parametrize("attention", sorted(set(stems("model/attention")) - {"imposed", "column"}))
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(
     attention, tmp_path
 ):
-    probes = (
-        []
-        if attention == "additive"
-        else ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
-    )
-    settings = (
-        f"model/attention={attention}",
-        *SMALL,
-        *SMALL_ADVERSARY,
-        *probes,
-        f"output={tmp_path}",
-    )
-    config = composed("data.source.test_size=12", "+experiment=jain", "task=qa", *settings)
+    settings = [*SMALL, *SMALL_ADVERSARY, "data.source.test_size=12", f"output={tmp_path}"]
+    settings += [f"model/attention={attention}", "task=qa", "+experiment=jain"]
+    if attention != "additive":
+        settings += ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
+    config = composed(*settings)
     results = read_results(run(config))
-    assert (set(results["data"]), set(results["model"])) == ({"stories"}, {f"lstm_{attention}"})
+    assert set(results["data"]) == {"stories"}
+    assert set(results["model"]) == {f"lstm_{attention}"}
     assert set(results["probe"]) >= set(config.probe)
     assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
 
 
-@pytest.mark.parametrize(
-    "model", sorted(set(stems("model")) - {"pretrained"})
-)  # tests/models/pretrained/test_run
+# tests/models/pretrained/test_run has the pretrained ones
+@pytest.mark.parametrize("model", sorted(set(stems("model")) - {"pretrained"}))
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
     results = read_results(run(composed(*overrides, f"output={tmp_path}")))
@@ -125,15 +146,10 @@ def test_every_model_trains(model, tmp_path):
 
 
 def test_a_pooled_row_is_examined_by_every_probe_but_the_exact_ones(tmp_path):
-    probes = "[permutation,adversarial,gradient,leave_one_out,correlation,plausibility,single_weight,erasure]"
-    overrides = [
-        "model=transformer",
-        "model/pooling=cls",
-        *SMALL,
-        *SMALL_ADVERSARY,
-        f"probe={probes}",
-    ]
-    results = read_results(run(composed(*overrides, f"output={tmp_path}")))
+    probes = "permutation,adversarial,gradient,leave_one_out,correlation,plausibility"
+    overrides = [*SMALL, *SMALL_ADVERSARY, f"probe=[{probes},single_weight,erasure]"]
+    pooled = ["model=transformer", "model/pooling=cls", f"output={tmp_path}"]
+    results = read_results(run(composed(*pooled, *overrides)))
     assert set(results["model"]) == {"transformer_cls"}
     assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
     assert "removed_fraction_attention" in set(results["metric"])

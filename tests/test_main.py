@@ -12,21 +12,9 @@ TABLE = Path(__file__).parent / "data" / "reviews.csv"
 
 
 def test_the_command_line_from_any_folder(tmp_path):
-    small = [
-        "model=average",
-        "training.epochs=1",
-        "probe.adversarial.steps=2",
-        "probe.adversarial.restarts=1",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "attnprobe",
-        *SMALL,
-        "+experiment=jain_adversarial",
-        "verbose=true",
-        *small,
-    ]
+    settings = [*SMALL, "+experiment=jain_adversarial", "verbose=true", "model=average"]
+    settings += ["training.epochs=1", "probe.adversarial.steps=2", "probe.adversarial.restarts=1"]
+    command = [sys.executable, "-m", "attnprobe", *settings]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "median TVD under permutation" in done.stdout
@@ -43,7 +31,8 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["modl=lstm"], "modl=lstm: there is no such setting; did you mean model?"),
         (
             ["probe=[single_weight]", "probe.permutation.samples=9"],
-            "probe.permutation.samples=9: permutation is not chosen: add it to probe=[…], or leave this setting out",
+            "probe.permutation.samples=9: permutation is not chosen: add it to probe=[…], or leave "
+            "this setting out",
         ),
         (
             ["model=pretrained", "model.encoder.hidden_size=9"],
@@ -104,30 +93,29 @@ def test_a_mistake_is_answered_before_what_it_does_not_need_is_imported(tmp_path
     argument = "probe.permutation.sampels=9"
     command = [sys.executable, "-c", WITHOUT, argument]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr[:-1].split("\n")) == (2, [done.stderr[:-1]])
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("\n")
     assert f"{argument}: there is no such setting; did you mean samples?" in done.stderr
 
 
-def test_help_and_version(tmp_path):
+def test_help_shows_examples_and_every_choice(tmp_path):
     done = command_line(tmp_path, "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\nattnprobe run ") == 5
     assert re.search("^experiment: .*audit, .*jain, ", done.stdout, re.M)
-    shown = command_line(tmp_path, "--version")
-    assert (shown.returncode, shown.stdout) == (0, f"attnprobe {__version__}\n")
+
+
+def test_the_version(tmp_path):
+    done = command_line(tmp_path, "--version")
+    assert done.returncode == 0
+    assert done.stdout == f"attnprobe {__version__}\n"
 
 
 def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
-    # what only the data can show: no text is as long as that
-    sweep = [
-        "-m",
-        *SMALL,
-        "launcher=inline",
-        "model=average",
-        "probe=[permutation]",
-        "data.min_length=1000,0",
-    ]
-    done = command_line(tmp_path, *sweep)
+    shared = [*SMALL, "launcher=inline", "model=average", "probe=[permutation]"]
+    no_text_is_as_long = "data.min_length=1000,0"  # which only the data can show
+    done = command_line(tmp_path, "-m", *shared, no_text_is_as_long)
     assert done.returncode == 1
     assert "data.min_length=1000" in done.stderr
     assert "Traceback" not in done.stderr
@@ -138,7 +126,8 @@ def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
 @pytest.mark.parametrize("launcher", ["inline", "local"])
 def test_a_sweep_refuses_a_mistake_in_its_last_job_before_the_first_begins(tmp_path, launcher):
     done = command_line(tmp_path, "-m", *SMALL, f"launcher={launcher}", "seed=0,abc")
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
+    assert done.stdout == ""
     assert "attnprobe: seed=abc: expected a whole number of at least 0" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("runs/testbed*"))
@@ -159,23 +148,27 @@ class Broken(LSTMEncoder):
 """
 
 
-def test_somebody_elses_class_that_refuses_its_arguments_is_one_line_and_a_fault_of_the_program_is_not(
-    tmp_path, monkeypatch
-):
+@pytest.fixture
+def their_parts(tmp_path, monkeypatch):
+    """Encoders of somebody else's, in a module that can be imported."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "their_parts.py").write_text(PARTS)
-    fussy = [
-        "model.encoder._target_=their_parts.Fussy",
-        "~model.encoder.hidden_size",
-        "+model.encoder.width=7",
-    ]
-    done = command_line(tmp_path, *SMALL, *fussy)
+
+
+@pytest.mark.usefixtures("their_parts")
+def test_somebody_elses_class_that_refuses_its_arguments_is_one_line(tmp_path):
+    width = ["~model.encoder.hidden_size", "+model.encoder.width=7"]
+    done = command_line(tmp_path, *SMALL, "model.encoder._target_=their_parts.Fussy", *width)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "attnprobe: model.encoder.width=7: their_parts.Fussy cannot be constructed with width, input_size (TypeError: width "
-        "must be eight, not 7). HYDRA_FULL_ERROR=1 shows where"
+        "attnprobe: model.encoder.width=7: their_parts.Fussy cannot be constructed with width, "
+        "input_size (TypeError: width must be eight, not 7). HYDRA_FULL_ERROR=1 shows where"
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("their_parts")
+def test_a_fault_of_the_program_has_a_traceback(tmp_path):
     done = command_line(tmp_path, *SMALL, "model.encoder._target_=their_parts.Broken")
     assert done.returncode == 1
     assert 'their_parts.py", line 12, in forward' in done.stderr

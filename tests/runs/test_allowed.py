@@ -13,8 +13,11 @@ from hydra.utils import instantiate
 import attnprobe
 from attnprobe.core.errors import UserError
 from attnprobe.data.teacher import Teacher
+from attnprobe.models.encoders import TextEncoder
+from attnprobe.probes.base import Probe
 from attnprobe.results.files import read_sealed
-from attnprobe.results.saved_settings import read_settings
+from attnprobe.results.saved_settings import entries, read_settings
+from attnprobe.runs import validation
 from attnprobe.runs.load import checked_settings
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, resumed
@@ -202,114 +205,154 @@ def write_text(directory, text):
     seal(directory, **read_sealed(directory / "manifest.json") | {"tables": {}})
 
 
+CONSTRUCTORS = (
+    (_instantiate2, "_call_target"),
+    (validation, "construct"),
+    (validation, "defer"),
+)
+"""The functions by which settings become objects: Hydra's, and ours."""
+
+
 @pytest.fixture
-def made(monkeypatch):
-    """What Hydra calls for settings."""
+def constructed(monkeypatch):
+    """What is constructed from settings."""
     calls = []
-    original = _instantiate2._call_target
-    monkeypatch.setattr(
-        _instantiate2,
-        "_call_target",
-        lambda target, *rest: calls.append(target) or original(target, *rest),
-    )
+
+    def watch(module, name):
+        original = getattr(module, name)
+
+        def noted(*args, **kwargs):
+            calls.append(args)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, noted)
+
+    for module, name in CONSTRUCTORS:
+        watch(module, name)
     return calls
 
 
-def test_the_watch_sees_a_call(made):
+def test_the_watch_sees_what_hydra_constructs(constructed):
     instantiate({"_target_": "pathlib.Path", "_args_": ["x"]})
-    assert len(made) == 1
+    assert len(constructed) == 1
 
 
+def test_the_watch_sees_what_we_construct(constructed):
+    probe = {"_target_": "attnprobe.probes.permutation.Permutation"}
+    validation.built_part("probe.permutation", probe, Probe)
+    encoder = {"_target_": ENCODER, "_partial_": True}
+    validation.built_part("model.encoder", encoder, TextEncoder, deferred=True)
+    assert len(constructed) == 2
+
+
+READERS = {
+    "load_run": attnprobe.load_run,
+    "checked_settings": lambda directory: checked_settings(directory, ()),
+    "resumed": lambda directory: resumed(composed(f"run={directory}"), []),
+}
+"""Everything that reads the settings of a run directory."""
+
+
+@pytest.mark.parametrize("spot", SPOTS)
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_payload_is_executed(copied, empty, made, payload):
-    good = (copied / "config.yaml").read_text()
-    config = composed(f"run={copied}")
-    made.clear()
-    for spot in SPOTS:
-        settings = part = yaml.safe_load(good)
-        *outer, last = spot.split(".")
-        for key in outer:
-            part = part[key]
-        part[last] = payload
-        write_text(copied, yaml.safe_dump(settings))
-        for read in (
-            attnprobe.load_run,
-            lambda path: checked_settings(path, ()),
-            lambda path: resumed(config, []),
-        ):
-            with pytest.raises(UserError, match=r"config\.yaml"):
-                read(copied)
-        with suppress(UserError):
-            assert "hunter2" not in str(read_settings(copied))
-        Teacher.open(copied, ())
-    assert not made
+def test_no_payload_is_executed(copied, empty, constructed, payload, spot):
+    settings = part = yaml.safe_load((copied / "config.yaml").read_text())
+    *outer, name = spot.split(".")
+    for key in outer:
+        part = part[key]
+    part[name] = payload
+    write_text(copied, yaml.safe_dump(settings))
+    for read in READERS.values():
+        with pytest.raises(UserError, match=r"config\.yaml"):
+            read(copied)
+    with suppress(UserError):
+        assert "hunter2" not in str(read_settings(copied))
+    Teacher.open(copied, ())
+    assert not constructed
     assert not list(empty.iterdir())
 
 
 def places(content, outer=()):
-    """Every place of nested settings."""
-    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+    """Every place of nested settings, as the keys that lead there."""
+    for key, value in entries(content):
         yield (*outer, key)
-        if isinstance(value, (dict, list)):
-            yield from places(value, (*outer, key))
+        yield from places(value, (*outer, key))
+
+
+FORMS = ("instead", "within", "list", "target", "nested", "refers", "name")
+"""How a place is spoilt: by a payload instead of its value, within it, beside it in a list, …"""
+
+
+def shuffled(values, source):
+    """The values in a random order, again and again."""
+    return cycle(source.sample(values, len(values)))
 
 
 def spoilt(settings, source):
-    """Settings, one place of which names what no run's settings may name there: every place, the
-    payloads in turn."""
-    targets = [*ELSEWHERE, *(f"attnprobe.{one}" for one in OURS), *MALFORMED]
-    forms = ["instead", "within", "list", "target", "nested", "refers", "name"]
-    lists = [source.sample(one, len(one)) for one in (targets, ARGUMENTS, REFERENCES, forms)]
-    targets, arguments, references, forms = map(cycle, lists)
+    """Settings, one place of which names what no run's settings may name there.
+
+    Yields every place, the forms and payloads in turn, as (name, settings).
+    """
+    ours = [f"attnprobe.{name}" for name in OURS]
+    targets = shuffled([*ELSEWHERE, *ours, *MALFORMED], source)
+    arguments = shuffled(ARGUMENTS, source)
+    references = shuffled(REFERENCES, source)
+    forms = shuffled(FORMS, source)
     for *outer, key in places(settings):
         container = changed = copy.deepcopy(settings)
-        for one in outer:
-            container = container[one]
-        value = container[key]
+        for step in outer:
+            container = container[step]
         form = next(forms)
         target = next(targets)
         payload = {"_target_": target, **next(arguments)}
-        if form == "target" and isinstance(value, dict):
-            value["_target_"] = target
-        elif form == "within" and isinstance(value, dict):
-            value["extra"] = payload
-        elif form == "name" and isinstance(container, dict):
-            container[next(references)] = container.pop(key)
-        else:
-            nested = {"_target_": ENCODER, "_partial_": True, "hidden_size": payload}
-            container[key] = {
-                "list": [value, [payload]],
-                "nested": nested,
-                "refers": next(references),
-            }.get(form, payload)
+        spoil(container, key, form, payload, references)
         yield f"{form} {target!r} at {(*outer, key)}", changed
 
 
+def spoil(container, key, form, payload, references):
+    """Spoil one entry of a mapping or a list, in place."""
+    value = container[key]
+    if form == "target" and isinstance(value, dict):
+        value["_target_"] = payload["_target_"]
+    elif form == "within" and isinstance(value, dict):
+        value["extra"] = payload
+    elif form == "name" and isinstance(container, dict):
+        container[next(references)] = container.pop(key)
+    elif form == "list":
+        container[key] = [value, [payload]]
+    elif form == "nested":
+        container[key] = {"_target_": ENCODER, "_partial_": True, "hidden_size": payload}
+    elif form == "refers":
+        container[key] = next(references)
+    else:
+        container[key] = payload
+
+
 def accepted(folder, cases):
-    """The names of those settings that are read in a run directory."""
+    """The names of those settings that are read in a run directory, once for each reader."""
     config = composed(f"run={folder}")
     for name, settings in cases:
-        (folder / "config.yaml").write_text(
-            yaml.safe_dump(settings, allow_unicode=True, sort_keys=False), "utf-8"
-        )
-        for read in (lambda: checked_settings(folder, ()), lambda: resumed(config, [])):
-            with suppress(UserError):
-                read()
-                yield name
+        text = yaml.safe_dump(settings, allow_unicode=True, sort_keys=False)
+        (folder / "config.yaml").write_text(text, "utf-8")
+        with suppress(UserError):
+            checked_settings(folder, ())
+            yield name
+        with suppress(UserError):
+            resumed(config, [])
+            yield name
 
 
 def full_settings():
+    """Settings of a run with every kind of part in them."""
     return Settings.of(composed("model=hanrnn", "+experiment=serrano", "data=imdb")).config
 
 
-def test_no_place_of_the_settings_may_name_what_is_executed(tmp_path, empty, made):
+def test_no_place_of_the_settings_may_name_what_is_executed(tmp_path, empty, constructed):
     settings = full_settings()
-    made.clear()
-    assert (
-        list(accepted(tmp_path, [("unchanged", settings), *spoilt(settings, Random(0))]))
-        == ["unchanged"] * 2
-    )
-    assert not made
+    constructed.clear()
+    cases = [("unchanged", settings), *spoilt(settings, Random(0))]
+    assert list(accepted(tmp_path, cases)) == ["unchanged", "unchanged"]
+    assert not constructed
     assert not list(empty.iterdir())
 
 
@@ -330,35 +373,69 @@ def test_no_place_of_the_settings_may_name_what_is_executed(tmp_path, empty, mad
 )
 def test_settings_of_another_shape_are_one_message(copied, content):
     write_text(copied, content)
-    for read in (attnprobe.load_run, lambda path: resumed(composed(f"run={path}"), [])):
-        with pytest.raises(UserError, match=r"config\.yaml"):
-            read(copied)
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        attnprobe.load_run(copied)
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        resumed(composed(f"run={copied}"), [])
 
 
-def test_a_trusted_package_brings_subclasses_and_nothing_else(copied, tmp_path, monkeypatch):
-    (tmp_path / "extra_package.py").write_text(
-        "import os\nfrom os import system\nfrom attnprobe.models.encoders import LSTMEncoder\n"
-        "class Mine(LSTMEncoder):\n    pass\nclass Other:\n    pass\ndef function():\n    pass\n"
-    )
+EXTRA = """
+import os
+from os import system
+
+from attnprobe.models.encoders import LSTMEncoder
+
+class Mine(LSTMEncoder):
+    pass
+
+class Other:
+    pass
+
+def function():
+    pass
+"""
+
+
+@pytest.fixture
+def settings_of_extra_package(copied, tmp_path, monkeypatch):
+    """The settings of a run whose encoder is of a package that can be imported."""
+    (tmp_path / "extra_package.py").write_text(EXTRA)
     monkeypatch.syspath_prepend(tmp_path)
     settings = yaml.safe_load((copied / "config.yaml").read_text())
     settings["model"]["encoder"]["_target_"] = "extra_package.Mine"
     write_text(copied, yaml.safe_dump(settings))
-    with pytest.raises(
-        UserError, match=r"outside the trusted packages .*trusted=\[extra_package\]"
-    ):
+    return settings
+
+
+@pytest.mark.usefixtures("settings_of_extra_package")
+def test_a_package_is_refused_unless_it_is_trusted(copied):
+    message = r"outside the trusted packages .*trusted=\[extra_package\]"
+    with pytest.raises(UserError, match=message):
         checked_settings(copied, ())
-    assert (
-        checked_settings(copied, ["extra_package"])["model"]["encoder"]["_target_"]
-        == "extra_package.Mine"
-    )
-    assert resumed(composed(f"run={copied}", "trusted=[extra_package]"), []).run_dir == str(copied)
+
+
+@pytest.mark.usefixtures("settings_of_extra_package")
+def test_a_trusted_package_brings_a_subclass(copied):
+    settings = checked_settings(copied, ["extra_package"])
+    assert settings["model"]["encoder"]["_target_"] == "extra_package.Mine"
+    config = resumed(composed(f"run={copied}", "trusted=[extra_package]"), [])
+    assert config.run_dir == str(copied)
+
+
+@pytest.mark.usefixtures("settings_of_extra_package")
+def test_trusted_packages_are_a_list(copied):
     with pytest.raises(UserError, match="expected a list of packages' names"):
         checked_settings(copied, "extra_package")
-    for name in ("Other", "function", "system", "os.system", "LSTMEncoder", "Missing", "os"):
-        settings["model"]["encoder"]["_target_"] = f"extra_package.{name}"
-        with pytest.raises(UserError, match=r"model\.encoder\._target_="):
-            check_saved(settings, copied / "config.yaml", ["extra_package"])
+
+
+@pytest.mark.parametrize(
+    "name", ["Other", "function", "system", "os.system", "LSTMEncoder", "Missing", "os"]
+)
+def test_a_trusted_package_brings_nothing_but_subclasses(settings_of_extra_package, copied, name):
+    settings = settings_of_extra_package
+    settings["model"]["encoder"]["_target_"] = f"extra_package.{name}"
+    with pytest.raises(UserError, match=r"model\.encoder\._target_="):
+        check_saved(settings, copied / "config.yaml", ["extra_package"])
 
 
 @pytest.mark.parametrize(
@@ -382,6 +459,10 @@ def test_places_of_other_settings_may_be_named():
     config = composed()
     config.experiment = "${data.name}-${oc.select:nowhere,default}"
     assert Settings.of(config).config["experiment"] == "testbed-default"
+
+
+def test_an_escaped_reference_is_refused():
+    config = composed()
     config.experiment = "\\${data.name}"
     with pytest.raises(UserError, match="may not be used in a setting"):
         Settings.of(config)

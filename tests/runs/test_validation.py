@@ -1,6 +1,5 @@
 """Every setting has a type, and a mistake in one is one line that says so."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from attnprobe.importance.gradients import IntegratedGradients
 from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
+from attnprobe.runs import configuration
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.validation import configured
 from tests.small_runs import composed
@@ -52,7 +52,8 @@ CONF = Path(__file__).parent.parent.parent / "conf"
         (["+data.most={tran: 5}"], "data.most="),
         (
             ["data.text=3"],
-            """data.text=3: expected text; as text it is written in two pairs of quotes: 'data.text="3"'""",
+            "data.text=3: expected text; as text it is written in two pairs of quotes: "
+            """'data.text="3"'""",
         ),
         (
             ["data.class_weight=[1,-1]"],
@@ -127,29 +128,34 @@ BESIDE = {
 """What a choice, or one of a group, needs beside it."""
 
 
-def choices():
-    """Command lines that choose every file of conf/ once; recipes that change on a data set stand
-    beside it."""
+def command_line_of(group, stem):
+    """A command line that chooses this file of conf/."""
+    if group == "training_on":  # a recipe changes on a data set
+        recipe, _, data = stem.partition("_")
+        return [f"training={recipe}", f"data={data}"]
+    if group in ("probe", "importance"):
+        choice = f"{group}=[{stem}]"
+    elif group == "experiment":
+        choice = f"+experiment={stem}"
+    else:
+        choice = f"{group}={stem}"
+    return [*BESIDE.get(choice, BESIDE.get(group, [])), choice]
+
+
+def command_lines():
+    """Command lines that choose every file of conf/ once."""
     for path in sorted(CONF.glob("*/**/*.yaml")):
         group = path.parent.relative_to(CONF).as_posix()
-        stem = path.stem
-        if (
-            stem == "base" or group.startswith("hydra") or (group, stem) == ("launcher", "ray")
-        ):  # Ray's launcher is installed apart
-            continue
-        choice = f"{'+' * (group == 'experiment')}{group}={f'[{stem}]' if group in ('probe', 'importance') else stem}"
-        recipe, _, data = stem.partition("_")
-        beside = BESIDE.get(choice, BESIDE.get(group, []))
-        yield (
-            [f"training={recipe}", f"data={data}"] if group == "training_on" else [*beside, choice]
-        )
+        needs_ray = (group, path.stem) == ("launcher", "ray")
+        if path.stem != "base" and not group.startswith("hydra") and not needs_ray:
+            yield command_line_of(group, path.stem)
 
 
-@pytest.mark.parametrize("choice", list(choices()), ids=" ".join)
-def test_every_choice_of_conf_passes(choice, monkeypatch):
+@pytest.mark.parametrize("overrides", list(command_lines()), ids=" ".join)
+def test_every_choice_of_conf_passes(overrides, monkeypatch):
     # what each logger needs may be installed or not
-    monkeypatch.setattr(sys.modules["attnprobe.runs.configuration"], "find_spec", lambda name: name)
-    configured(resolved(composed(*choice)))
+    monkeypatch.setattr(configuration, "find_spec", lambda name: name)
+    configured(resolved(composed(*overrides)))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +164,10 @@ def test_every_choice_of_conf_passes(choice, monkeypatch):
         (
             ["training=none"],
             "training.epochs=0: expected .* of at least 1; only a model that is trained already",
+        ),
+        (
+            ["data.test_share=1.0"],
+            "data.test_share=1 leaves no row for training.epochs=8: expected a number below 1",
         ),
         (PRETRAINED, "take it as it is with training=none, or fine-tune it with training=finetune"),
         (
@@ -175,29 +185,35 @@ def test_models_that_are_trained_already(overrides, line):
         configured(resolved(composed(*overrides)))
 
 
-def test_python_and_the_command_line_answer_with_the_same_line():
-    for setting, construct in {
-        "probe.permutation.samples=0": lambda: Permutation(samples=0),
-        "probe.permutation.sampels=9": lambda: Permutation(sampels=9),
-        "importance.integrated_gradients.gap=0": lambda: IntegratedGradients(gap=0),
-        "model.encoder.hidden_size=0": lambda: LSTMEncoder(8, hidden_size=0),
-        "training.recipe.reduction=max": lambda: Recipe(torch.optim.Adam, reduction="max"),
-        "data.tokenizer=spacey": lambda: TextDataModule("x", TestbedSource(), tokenizer="spacey"),
-        "data.source.hops=9": lambda: TestbedSource("stories", hops=9),
-    }.items():
-        with pytest.raises(UserError) as in_python:
-            construct()
-        content = resolved(composed())
-        place, _, value = setting.partition("=")
-        *groups, last = place.split(".")
-        part = content
-        for group in groups:
-            part = part[group]
-        part[last] = int(value) if value.isdecimal() else value
-        with pytest.raises(UserError) as on_the_command_line:
-            configured(content)
-        assert str(in_python.value) == str(on_the_command_line.value)
-        assert str(in_python.value).startswith(f"{setting}: ")
+@pytest.mark.parametrize(
+    ("place", "value", "construct"),
+    [
+        ("probe.permutation.samples", 0, lambda: Permutation(samples=0)),
+        ("probe.permutation.sampels", 9, lambda: Permutation(sampels=9)),
+        ("importance.integrated_gradients.gap", 0, lambda: IntegratedGradients(gap=0)),
+        ("model.encoder.hidden_size", 0, lambda: LSTMEncoder(8, hidden_size=0)),
+        ("training.recipe.reduction", "max", lambda: Recipe(torch.optim.Adam, reduction="max")),
+        (
+            "data.tokenizer",
+            "spacey",
+            lambda: TextDataModule("x", TestbedSource(), tokenizer="spacey"),
+        ),
+        ("data.source.hops", 9, lambda: TestbedSource("stories", hops=9)),
+    ],
+)
+def test_python_and_the_command_line_answer_with_the_same_line(place, value, construct):
+    with pytest.raises(UserError) as in_python:
+        construct()
+    content = resolved(composed())
+    *groups, name = place.split(".")
+    part = content
+    for group in groups:
+        part = part[group]
+    part[name] = value
+    with pytest.raises(UserError) as on_the_command_line:
+        configured(content)
+    assert str(in_python.value) == str(on_the_command_line.value)
+    assert str(in_python.value).startswith(f"{place}={value}: ")
 
 
 def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
@@ -234,14 +250,17 @@ def test_a_stage_that_computes_nothing_is_refused_before_any_work(
         configured(resolved(composed(*theirs)))
 
 
-def test_data_from_files_are_called_as_their_file():
-    for override, name in {
-        "data.path=folder/my reviews.csv.gz": "my_reviews",
-        "data.path={train: tweets/train.csv}": "tweets",
-        "data.name=given": "given",
-        "data.path=null": "files",
-    }.items():
-        assert resolved(composed("data=files", override))["data"]["name"] == name
+@pytest.mark.parametrize(
+    ("override", "name"),
+    [
+        ("data.path=folder/my reviews.csv.gz", "my_reviews"),
+        ("data.path={train: tweets/train.csv}", "tweets"),
+        ("data.name=given", "given"),
+        ("data.path=null", "files"),
+    ],
+)
+def test_data_from_files_are_called_as_their_file(override, name):
+    assert resolved(composed("data=files", override))["data"]["name"] == name
 
 
 def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
@@ -251,6 +270,6 @@ def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
 
 
 def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
-    monkeypatch.setattr(sys.modules["attnprobe.runs.configuration"], "find_spec", lambda name: None)
+    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
         configured(resolved(composed("logger=wandb")))
