@@ -136,10 +136,12 @@ def show(changes: "Changes", *, every: bool) -> None:
         changes: of two runs.
         every: show all numbers, not only the main one of each test.
     """
-    others = ""
+    unshared = ""
     if changes.first_only or changes.second_only:
-        others = f" (A has {changes.first_only:,} others, B {changes.second_only:,})"
-    print(f"texts in both: {changes.shared:,}{others}; another prediction for {changes.flipped:,}")
+        unshared = f" (A has {changes.first_only:,} others, B {changes.second_only:,})"
+    print(
+        f"texts in both: {changes.shared:,}{unshared}; another prediction for {changes.flipped:,}"
+    )
     for letter, sentence in zip("AB", changes.sentences, strict=True):
         if sentence:
             print(f"{letter}: {sentence}")
@@ -228,7 +230,7 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
 
     from attnprobe.report.terminal import safe, terminal_table
 
-    in_terminal = Console().is_terminal
+    is_terminal = Console().is_terminal
     columns = {
         head: {
             "justify": "left" if head in WORDS else "right",
@@ -238,6 +240,6 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
         for head in heads
     }
     printed = terminal_table(
-        columns, rows, lines=in_terminal, title=safe(title), expand="text" in heads
+        columns, rows, lines=is_terminal, title=safe(title), expand="text" in heads
     )
-    Console(width=None if in_terminal else WIDTH).print(printed)
+    Console(width=None if is_terminal else WIDTH).print(printed)

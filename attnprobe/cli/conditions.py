@@ -196,11 +196,11 @@ def judge(
         UserError: one cannot be answered.
     """
     failures = []
-    for asked in conditions:
-        holds, value = asked.holds(numbers, verdicts)
+    for entry in conditions:
+        holds, value = entry.holds(numbers, verdicts)
         if holds:
-            shown = value if isinstance(value, str) else format(value, ".4g")
-            failures.append(f"failed: {asked.text} ({asked.name} is {shown})")
+            words = value if isinstance(value, str) else format(value, ".4g")
+            failures.append(f"failed: {entry.text} ({entry.name} is {words})")
     for line in failures:
         print(line)
     if failures:

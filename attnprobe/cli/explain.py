@@ -73,9 +73,9 @@ def explain(arguments: Sequence[str]) -> None:
             own_target(options.html)  # refused before the work rather than after it
         run = load_run(options.run, trusted=options.trusted)
         explanation = run.explain(texts, options.text2)
-        known = known_words(run, explanation)
+        vocabulary = known_words(run, explanation)
         for row in explanation.to_dict("records"):
-            print("\n".join(lines_of(row, known)))
+            print("\n".join(lines_of(row, vocabulary)))
         if run.sentence:
             print(f"what the tests say: {run.sentence}")
         if options.html is not None:
@@ -114,12 +114,12 @@ def write_page(path: Path, run: "TrainedRun", explanation: "Explanation") -> Non
     print(f"heat maps: {path}")
 
 
-def lines_of(row: Mapping[str, Any], known: Container[str]) -> list[str]:
+def lines_of(row: Mapping[str, Any], vocabulary: Container[str]) -> list[str]:
     """The lines that explain one text.
 
     Args:
         row: of `TrainedRun.explain`.
-        known: the words that the model knows.
+        vocabulary: the words that the model knows.
     """
     from attnprobe.core.sanitise import visible
 
@@ -131,7 +131,7 @@ def lines_of(row: Mapping[str, Any], known: Container[str]) -> list[str]:
         for place, token in enumerate(tokens, start=1)
     ]
     # of a hierarchical model the tokens are whole sentences
-    is_unknown = ["words" not in row and token not in known for token in tokens]
+    is_unknown = ["words" not in row and token not in vocabulary for token in tokens]
     positions = sorted(range(len(tokens)), key=lambda position: -attention[position])[:MOST]
     attended = [
         f"{names[position]}{'*' if is_unknown[position] else ''} {attention[position]:.3f}"
@@ -143,15 +143,18 @@ def lines_of(row: Mapping[str, Any], known: Container[str]) -> list[str]:
     lines.append(f"  predicted: {', '.join(predictions_of(row)) or 'no label'}")
     lines.append(f"  attention: {', '.join(attended)}")
     if "flipping_set" in row:
-        erased = [name for name, erase in zip(names, row["flipping_set"], strict=True) if erase]
-        if erased:
-            words = ", ".join(erased)
-            lines.append(f"  erase the attention of {words}: it becomes {row['flips_to']}")
-        else:
-            lines.append("  no erasure of attention changes this decision")
+        lines.append(f"  {erasure_words(names, row)}")
     if any(is_unknown[position] for position in positions):
         lines.append("  * unknown to the model: all unknown words look alike to it")
     return [visible(line) for line in lines]
+
+
+def erasure_words(names: Sequence[str], row: Mapping[str, Any]) -> str:
+    """Which fewest words' attention decides, in words."""
+    erased = [name for name, erase in zip(names, row["flipping_set"], strict=True) if erase]
+    if not erased:
+        return "no erasure of attention changes this decision"
+    return f"erase the attention of {', '.join(erased)}: it becomes {row['flips_to']}"
 
 
 def predictions_of(row: Mapping[str, Any]) -> list[str]:

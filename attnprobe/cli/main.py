@@ -112,14 +112,14 @@ def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:
         except SystemExit as ended:
             if ended.code:
                 raise
-    shown = text.getvalue()
+    page = text.getvalue()
     if not every_setting:
-        choices = shown.partition(EVERY_SETTING)[0]
-        shown = f"{choices}attnprobe run --help settings lists every setting with its value"
+        choices = page.partition(EVERY_SETTING)[0]
+        page = f"{choices}attnprobe run --help settings lists every setting with its value"
     if sys.stdout.isatty():
-        pager(shown)
+        pager(page)
     else:
-        print(shown)
+        print(page)
 
 
 def stop(message: str) -> None:

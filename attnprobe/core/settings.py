@@ -217,7 +217,7 @@ def arguments(kind: type) -> Mapping[str, inspect.Parameter]:
 
 def check_arguments(
     place: str,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     kind: type,
     limits: Mapping[str, Any] | None = None,
     *,
@@ -227,7 +227,7 @@ def check_arguments(
 
     Args:
         place: where they stand in a configuration: `probe.permutation`; empty at the top.
-        given: values by name.
+        values: by name.
         kind: the class.
         limits: types in place of annotations that say less, for classes of other packages.
         complete: also refuse a missing argument that has no default.
@@ -236,10 +236,10 @@ def check_arguments(
         UserError: one line with the setting, its value, what was expected, and the nearest known
             name.
     """
-    given = {str(name): value for name, value in given.items()}
+    values = {str(name): value for name, value in values.items()}
     limited = tuple((limits or {}).items())
     try:
-        _schema(kind, limited).validate_python(_plain(given))
+        _schema(kind, limited).validate_python(_plain(values))
         return
     except ValidationError as raised:
         errors = raised.errors(include_url=False, include_context=False, include_input=False)
@@ -253,11 +253,11 @@ def check_arguments(
         elif error["type"] == "extra_forbidden":
             hint = nearest(name, types) or "."
             raise UserError(
-                f"{visible(setting)}={shown(given[name])}: there is no such setting{hint} "
+                f"{visible(setting)}={shown(values[name])}: there is no such setting{hint} "
                 f"Known here: {listed(types) or 'none'}"
             )
         else:
-            raise _refusal(setting, given[name], types[name])
+            raise _refusal(setting, values[name], types[name])
 
 
 def check_value(setting: str, value: Any, kind: Any) -> None:
@@ -463,13 +463,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean NAME?` where one is near, else nothing.
 
     >>> nearest("permuation", ["adversarial", "permutation"])
     '; did you mean permutation?'
     """
-    lower = {candidate.lower(): candidate for candidate in dict.fromkeys(known)}
+    lower = {candidate.lower(): candidate for candidate in dict.fromkeys(names)}
     matches = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
     if not matches or lower[matches[0]] == name:
         return ""

@@ -91,12 +91,12 @@ def _missing_choice(error: BaseException, overrides: Sequence[str]) -> str:
         if override.lstrip("+").startswith(group) and name in override:
             typed = override
             break
-    known = f" Known: {listed(options)}" if options else ""
+    hint = f" Known: {listed(options)}" if options else ""
     if group == "model":
-        known += f". {CHECKPOINT}"
+        hint += f". {CHECKPOINT}"
     return (
         f"{visible(typed)}: there is no {visible(missing)} in conf/"
-        f"{nearest(name, options) or '.'}{known}"
+        f"{nearest(name, options) or '.'}{hint}"
     )
 
 

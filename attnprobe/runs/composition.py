@@ -38,9 +38,9 @@ def with_importances(config: DictConfig, overrides: Sequence[str]) -> DictConfig
     conf/importance holds those that come with attnprobe; others are found in the folder of
     `--config-dir`, as a probe is. What is nowhere is left to `resolved`.
     """
-    asked = [config.get("importances")]
-    asked += [probe.get("importances") for probe in config.probe.values()]
-    names = [str(name) for names in asked if OmegaConf.is_list(names) for name in names]
+    lists = [config.get("importances")]
+    lists += [probe.get("importances") for probe in config.probe.values()]
+    names = [str(name) for names in lists if OmegaConf.is_list(names) for name in names]
     absent = [
         name
         for name in dict.fromkeys(names)
@@ -49,8 +49,10 @@ def with_importances(config: DictConfig, overrides: Sequence[str]) -> DictConfig
     if not absent:
         return config
     loader = GlobalHydra.instance().config_loader()
-    known = loader.get_group_options("importance", config_name="config", overrides=list(overrides))
-    absent = [name for name in absent if name in known]
+    options = loader.get_group_options(
+        "importance", config_name="config", overrides=list(overrides)
+    )
+    absent = [name for name in absent if name in options]
     if not absent:
         return config
     every = ",".join(dict.fromkeys([*config.importance, *absent]))
@@ -88,20 +90,20 @@ def _asked_importances(
                 yield setting, name
 
 
-def _add_installed(importances: dict[str, Any], asked: Iterable[tuple[str, str]]) -> None:
+def _add_installed(importances: dict[str, Any], requests: Iterable[tuple[str, str]]) -> None:
     """Add the importances of installed packages that are asked for."""
     installed = {
         entry.name: entry.value.replace(":", ".")
         for entry in entry_points(group="attnprobe.importances")
     }
-    for setting, name in asked:
+    for setting, name in requests:
         if name in importances:
             continue
         if name not in installed:
-            known = [*importances, *installed]
+            names = [*importances, *installed]
             raise UserError(
                 f"{setting}: {visible(name)}: there is no such importance"
-                f"{nearest(name, known) or '.'} Known here: {listed(known)}; one of your own is "
+                f"{nearest(name, names) or '.'} Known here: {listed(names)}; one of your own is "
                 f"conf/importance/{visible(name)}.yaml in the folder of --config-dir"
             )
         importances[name] = {"_target_": installed[name]}

@@ -202,10 +202,10 @@ def built_part(place: str, part: Any, base: type, *, deferred: bool = False) -> 
 
 def _built_values(place: str, settings: Mapping[str, Any], kind: type) -> dict[str, Any]:
     """The arguments of a class by name, what is a part constructed."""
-    known = arguments(kind)
+    parameters = arguments(kind)
     values = {}
     for name, value in settings.items():
-        hint = known[name].annotation if name in known else Any
+        hint = parameters[name].annotation if name in parameters else Any
         values[str(name)] = built_value(f"{place}.{name}", value, hint)
     return values
 
@@ -273,14 +273,14 @@ def _check_saved_settings(
     outer: str, settings: Any, kind: type | None, trusted: Sequence[str]
 ) -> None:
     """Check the classes in a mapping or a list; `kind` says what its values are, where known."""
-    known = {} if kind is None else arguments(kind)
+    parameters = {} if kind is None else arguments(kind)
     for name, value in entries(settings):
         place = f"{outer}.{name}" if outer else str(name)
         if name in DIRECTIVES:
             raise UserError(
                 f"{visible(place)[:200]} is refused: no object is constructed at this place"
             )
-        hint = known[name].annotation if name in known else Any
+        hint = parameters[name].annotation if name in parameters else Any
         _check_saved_value(place, value, hint, trusted)
 
 
@@ -419,7 +419,7 @@ def _no_such_class(module: ModuleType, name: str, example: str) -> str:
         if isinstance(value, type) and value.__module__ == module.__name__ and key[0] != "_"
     ]
     is_standard = module.__name__.split(".")[0] in sys.stdlib_module_names
-    known = f", such as {example}"
+    hint = f", such as {example}"
     if classes and not is_standard:
-        known = f"; {module.__name__} has {listed(classes)}"
-    return f"there is no such class{nearest(name, classes)}{known}"
+        hint = f"; {module.__name__} has {listed(classes)}"
+    return f"there is no such class{nearest(name, classes)}{hint}"

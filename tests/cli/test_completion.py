@@ -68,9 +68,9 @@ def print_help():
 
 def test_help_of_run_leaves_the_settings_out(capsys):
     cli.show_help(print_help, every_setting=False)
-    shown = capsys.readouterr().out
-    assert "choices" in shown
-    assert "seed: 0" not in shown
+    page = capsys.readouterr().out
+    assert "choices" in page
+    assert "seed: 0" not in page
 
 
 def test_help_of_run_comes_a_page_at_a_time_in_a_terminal(monkeypatch):

@@ -40,13 +40,13 @@ def test_the_version_imports_nothing_heavy():
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
 def test_help_imports_nothing_heavy(arguments):
-    shown = command(*arguments)
-    assert shown.returncode == 0, shown.stderr
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
     for name in COMMANDS:
-        assert f"    {name}" in shown.stdout
-    examples = shown.stdout.count("\n  attnprobe ")
+        assert f"    {name}" in done.stdout
+    examples = done.stdout.count("\n  attnprobe ")
     assert examples >= 5
-    assert "+experiment" in shown.stdout
+    assert "+experiment" in done.stdout
 
 
 AUDIT = ["audit", "a.csv", "--text", "t", "--label", "l"]

@@ -87,20 +87,20 @@ def test_compare_on_the_command_line(runs, tmp_path, capsys):
     first, second = map(str, runs)
     tables = tmp_path / "out"
     main(["compare", first, second, "-o", str(tables), "--fail-if", "change.correct < -1.5"])
-    shown = capsys.readouterr().out
-    lines = shown.splitlines()
+    output = capsys.readouterr().out
+    lines = output.splitlines()
     assert lines[0].split(";")[0] == f"A: {first}"
     assert lines[1].split(";")[0] == f"B: {second}"
-    assert "texts in both: 30; another prediction for " in shown
-    assert "passed: none of 1 condition holds" in shown
+    assert "texts in both: 30; another prediction for " in output
+    assert "passed: none of 1 condition holds" in output
     verdict_and_number = r"\| exclusivity +\| +\D+ 0\.\d{3} \|"
-    assert re.search(verdict_and_number, shown)
+    assert re.search(verdict_and_number, output)
 
     numbers = pd.read_csv(tables / "numbers.csv")
     assert set(numbers["metric"]) >= {"correct", "median_tvd"}
     assert len(pd.read_csv(tables / "examples.csv")) == 30
 
-    hidden = int(re.search(r"(\d+) more numbers: --all shows them", shown)[1])
+    hidden = int(re.search(r"(\d+) more numbers: --all shows them", output)[1])
     assert 0 < hidden < len(numbers)
     main(["compare", first, second, "--all"])
     everything = capsys.readouterr().out
@@ -133,9 +133,9 @@ def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys, first, second,
 
 
 def test_runs_on_other_texts_cannot_be_compared(runs, tmp_path, capsys):
-    other = run(small_run(tmp_path, "model=average", "data.source.seed=9"))
+    stranger = run(small_run(tmp_path, "model=average", "data.source.seed=9"))
     with pytest.raises(SystemExit):
-        main(["compare", str(runs[0]), str(other)])
+        main(["compare", str(runs[0]), str(stranger)])
     assert "have no test text in common" in capsys.readouterr().err
 
 
@@ -210,11 +210,11 @@ def test_explain_on_the_command_line(runs, tmp_path, capsys):
     page = tmp_path / "explained.html"
     options = ["--file", str(texts), "--html", str(page)]
     main(["explain", str(runs[0]), "the xyzzy was bad", *options])
-    shown = capsys.readouterr().out
-    assert shown.count("text: ") == 2
-    assert re.search(r"predicted: (negative|positive) 0\.\d{3}", shown)
-    assert "xyzzy* 0." in shown
-    assert "* unknown to the model" in shown
+    output = capsys.readouterr().out
+    assert output.count("text: ") == 2
+    assert re.search(r"predicted: (negative|positive) 0\.\d{3}", output)
+    assert "xyzzy* 0." in output
+    assert "* unknown to the model" in output
     html = page.read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
     assert "default-src 'none'" in html

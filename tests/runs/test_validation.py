@@ -202,7 +202,7 @@ def test_models_that_are_trained_already(overrides, line):
     ],
 )
 def test_python_and_the_command_line_answer_with_the_same_line(place, value, construct):
-    with pytest.raises(UserError) as in_python:
+    with pytest.raises(UserError) as python:
         construct()
     content = resolved(composed())
     *groups, name = place.split(".")
@@ -212,8 +212,8 @@ def test_python_and_the_command_line_answer_with_the_same_line(place, value, con
     part[name] = value
     with pytest.raises(UserError) as on_the_command_line:
         configured(content)
-    assert str(in_python.value) == str(on_the_command_line.value)
-    assert str(in_python.value).startswith(f"{place}={value}: ")
+    assert str(python.value) == str(on_the_command_line.value)
+    assert str(python.value).startswith(f"{place}={value}: ")
 
 
 def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
