@@ -32,18 +32,24 @@ CANNOT_DECIDE = Verdict.CANNOT_DECIDE
 TOO_RARE = Verdict.TOO_RARE
 NOT_INFORMATIVE = Verdict.NOT_INFORMATIVE
 
+Column = Float[np.ndarray, " rows"]
+"""A metric's number, or what is made of several, for each row of a wide table."""
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number with its 95 % interval (NaN: there is none), and how many examples (or seeds) it is
-    of.
+    """A number with its 95 % interval.
 
     Attributes:
-        rare: too few of the values are other than 0, or a few of them rule the mean; the interval
-            is then only good for being shown.
+        value: the number.
+        low: lower end of the interval; NaN where there is none.
+        high: upper end of the interval.
+        n: examples, or seeds, that the number is of.
+        rare: too few of the values are other than 0, or a few of them dominate the mean. The
+            interval is for display only.
         unasked: why the question cannot be asked of this model; empty where it can.
-        record: what the track record has to be of, where the number was measured in another way
-            than usual, as `200 passes`.
+        record: track-record key, where the number was measured in another way than usual, such as
+            `200 passes`.
     """
 
     value: float
@@ -56,12 +62,16 @@ class Evidence:
 
     @classmethod
     def of(cls, values: Any, *, reach: float | None = None) -> "Evidence":
-        """The mean over examples with its bootstrap interval; NaN values are left out.
+        """The mean over examples with its bootstrap interval.
 
         Args:
-            reach: largest minus smallest value that there can be. Known, it gives skewed samples an
-                interval that holds whatever they are (Maurer & Pontil 2009); without it, or where
+            values: `[examples]`; NaN values are left out.
+            reach: largest minus smallest possible value. Where it is known, skewed samples get an
+                interval that holds whatever they are (Maurer & Pontil 2009). Without it, or where
                 the values are equal or fewer than 20 are not 0, they decide nothing.
+
+        Raises:
+            ValueError: a value is infinite.
         """
         return cls.of_runs(np.asarray(values, np.float64)[None], reach=reach)
 
@@ -69,7 +79,11 @@ class Evidence:
     def of_runs(
         cls, values: Float[np.ndarray, "runs texts"], *, reach: float | None = None
     ) -> "Evidence":
-        """As `of`, for the same texts in several runs; the interval is over texts and runs."""
+        """As `of`, for the same texts in several runs; the interval is over texts and runs.
+
+        Raises:
+            ValueError: a value is infinite.
+        """
         known = ~np.isnan(values).all(0)
         sample = np.nanmean(values[:, known], 0) if known.any() else np.zeros(0)
         if np.isinf(sample).any():
@@ -77,29 +91,38 @@ class Evidence:
         evidence = cls(*resampled_runs(parts_of(values), ratio_of), n=int(known.sum()))
         if not is_too_rare(sample):
             return evidence
-        bounded = None if reach is None or len(values) > 1 else bernstein(sample, reach)
+
+        bounded = None
+        if reach is not None and len(values) == 1:
+            bounded = bernstein(sample, reach)
         if bounded is None:
             return replace(evidence, rare=True)
-        return replace(evidence, low=bounded[1], high=bounded[2])
+        return replace(evidence, low=bounded.low, high=bounded.high)
 
     @classmethod
     def of_share(cls, values: Any) -> "Evidence":
-        """The mean of values from 0 to 1 as a share, with Wilson's interval; NaN values are left
-        out."""
+        """The mean of values from 0 to 1 as a share, with Wilson's interval.
+
+        Args:
+            values: `[examples]`; NaN values are left out.
+        """
         sample = np.asarray(values, np.float64)
         sample = sample[~np.isnan(sample)]
         return cls(*wilson(sample.sum(), len(sample)), n=len(sample))
 
     @classmethod
     def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"]) -> "Evidence":
-        """A ratio of two means over texts; texts with a NaN are left out."""
+        """A ratio of two means over texts.
+
+        Args:
+            parts: numerator and denominator of each text; texts with a NaN are left out.
+        """
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
         evidence = cls(*resampled_runs(parts, ratio_of), n=parts.shape[1])
         if np.isnan(evidence.low):
             return evidence
-        return replace(
-            evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), ratio_of).mean(0))
-        )
+        influence = pseudovalues(parts, parts.sum(1), ratio_of).mean(0)
+        return replace(evidence, rare=is_too_rare(influence))
 
     def within(self, low: float, high: float) -> "Evidence":
         """The same, its interval ending where the number's scale does."""
@@ -108,92 +131,118 @@ class Evidence:
         )
 
     def exceeds(self, threshold: float, smallest: float = 0.0) -> Verdict:
-        """What the whole interval says of "above the threshold by more than the smallest difference
-        of interest".
+        """Is the number above the threshold by more than the smallest difference of interest?
 
-        `meets` where all of it does; where none of it does, `no relevant difference` if all of it
-        is that close to the threshold, else `fails`. `cannot decide` where it reaches across, or
-        there is none. `too rare to say` for a sample of rare values, `not informative` where the
-        question cannot be asked."""
+        Args:
+            threshold: in the unit of the number.
+            smallest: smallest difference of interest, 0 or more.
+
+        Returns:
+            `meets` where the whole interval is above; where none of it is, `no relevant difference`
+            if all of it is within `smallest` of the threshold, else `fails`. `cannot decide` where
+            it reaches across, or there is none; `too rare to say` for a sample of rare values;
+            `not informative` where the question cannot be asked.
+        """
         if self.unasked:
-            return NOT_INFORMATIVE
+            return Verdict.NOT_INFORMATIVE
         if self.rare:
-            return TOO_RARE
+            return Verdict.TOO_RARE
         if self.low > threshold + smallest:
-            return MEETS
-        if self.high <= threshold + smallest:
-            return NO_DIFFERENCE if smallest > 0 and self.low >= threshold - smallest else FAILS
-        return CANNOT_DECIDE
+            return Verdict.MEETS
+        if not self.high <= threshold + smallest:
+            return Verdict.CANNOT_DECIDE
+        if smallest > 0 and self.low >= threshold - smallest:
+            return Verdict.NO_DIFFERENCE
+        return Verdict.FAILS
 
     def p(self, threshold: float, smallest: float = 0.0) -> float:
-        """Two-sided p-value of what `exceeds` decides, 0.05 where the interval only just decides
-        it; NaN where there is nothing to decide by."""
-        said = self.exceeds(threshold, smallest)
-        if said in (NOT_INFORMATIVE, TOO_RARE):
+        """Two-sided p-value of what `exceeds` decides.
+
+        Returns:
+            0.05 where the interval only just decides it; NaN where there is nothing to decide by.
+        """
+        verdict = self.exceeds(threshold, smallest)
+        if verdict in (Verdict.NOT_INFORMATIVE, Verdict.TOO_RARE):
             return np.nan
         above = p_value(self.value, self.low, self.high, threshold + smallest)
-        if said != NO_DIFFERENCE:
+        if verdict is not Verdict.NO_DIFFERENCE:
             return above
-        return max(above, p_value(self.value, self.low, self.high, threshold - smallest))
+        below = p_value(self.value, self.low, self.high, threshold - smallest)
+        return max(above, below)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """From the long table of one data set, model and probe to a number; None where the table lacks
-    what it needs.
+    """From the long table of one data set, model and probe to a number.
 
-    `metrics`: those that it is made of, names or patterns; the table holds their rows and may lack
-    all others."""
+    Attributes:
+        metrics: names or patterns of what the number is made of. The table holds their rows and may
+            lack all others.
+        number: the table → the number; None where the table lacks what it needs.
+    """
 
     metrics: tuple[str, ...]
     number: Callable[[pd.DataFrame], Evidence | None]
 
     def __call__(self, table: pd.DataFrame) -> Evidence | None:
+        """The number of a table."""
         return self.number(table)
 
 
 def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
-    """One row per run and example, one column per metric, of a table of one probe; None where it
-    lacks one of them."""
+    """Some metrics of a long table of one probe, side by side.
+
+    Returns:
+        One row per run and example, one column per metric; None where the table lacks a metric.
+    """
     if table.empty or not set(metrics) <= set(table["metric"].unique()):
         return None
     return per_example(table, str(table["probe"].iloc[0]), metrics)
 
 
-def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
-    """Each text's mean over the runs and questions, by split and example: several seeds are no
-    further examples. `rows` are as `values_of` gives them, with a value for each."""
-    return (
-        pd.Series(np.asarray(values, np.float64))
-        .groupby([rows["split"].astype(str), text_of(rows)])
-        .mean()
-    )
+def over_seeds(rows: pd.DataFrame, values: Column) -> "pd.Series[float]":
+    """Each text's mean over the runs and questions: several seeds are no further examples.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: a number for each row.
+
+    Returns:
+        The means by split and text.
+    """
+    numbers = pd.Series(np.asarray(values, np.float64))
+    return numbers.groupby([rows["split"].astype(str), text_of(rows)]).mean()
 
 
-def by_run(
-    rows: pd.DataFrame, values: Float[np.ndarray, " rows"]
-) -> Float[np.ndarray, "runs texts"]:
-    """The values of every run and text, by split and text (of several questions about one their
-    mean); NaN where a run does not have a text. `rows` are as `values_of` gives them, with a value
-    for each."""
+def by_run(rows: pd.DataFrame, values: Column) -> Float[np.ndarray, "runs texts"]:
+    """The numbers of every run and text, by split and text.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: a number for each row; several questions about one text count as their mean.
+
+    Returns:
+        NaN where a run does not have a text.
+    """
     if len(rows[list(RUN)].drop_duplicates()) <= 1 and not rows.attrs.get(ASKED):
         return np.asarray(values, np.float64)[None]  # they are in order
-    texts = (
-        pd.Series(values)
-        .groupby([rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)])
-        .mean()
-    )
-    return texts.unstack([1, 2]).to_numpy(np.float64)
+    keys = [rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]
+    return pd.Series(values).groupby(keys).mean().unstack([1, 2]).to_numpy(np.float64)
 
 
 def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:
-    """Whether one of these metrics has no largest number in one of the runs: where a model gives a
-    score, distances have none, and what holds for values within a known reach does not."""
-    return any(
-        one.get(name, (0, 0))[1] is None
-        for one in rows.attrs.get(RANGES, {}).values()
-        for name in metrics
-    )
+    """Whether one of these metrics has no largest possible value in one of the runs.
+
+    Where a model gives a score, distances have none, and an interval that needs a known reach does
+    not hold.
+    """
+    names = list(metrics)
+    for ranges in rows.attrs.get(RANGES, {}).values():
+        for name in names:
+            _, largest = ranges.get(name, (0, 0))
+            if largest is None:
+                return True
+    return False
 
 
 def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -202,14 +251,22 @@ def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray],
 
 
 def of_examples(metrics: tuple[str, ...], reduce: Callable[..., Evidence]) -> Measure:
-    """A measure: `reduce(rows, *columns)` of the examples' rows and the metrics' columns; None
-    without any example."""
+    """A measure of single examples.
+
+    Args:
+        metrics: what it is made of.
+        reduce: the examples' rows, and each metric's column → the number.
+
+    Returns:
+        The measure; it gives None without any example.
+    """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
         rows = values_of(table, *metrics)
         if rows is None:
             return None
-        evidence = reduce(rows, *(rows[metric].to_numpy() for metric in metrics))
+        columns = [rows[metric].to_numpy() for metric in metrics]
+        evidence = reduce(rows, *columns)
         return evidence if evidence.n else None
 
     return Measure(metrics, measure)
@@ -221,46 +278,48 @@ def mean_of(
     reach: float | None = None,
     ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Measure:
-    """A measure: the mean over examples of `value(*columns)`, or of the one metric; bootstrap
-    interval.
+    """A measure: a mean over examples, with its bootstrap interval.
 
     Examples pair by themselves: the difference of two metrics is taken within the example. NaN
     values are left out. Of several seeds the interval is over examples and seeds.
 
     Args:
+        metrics: what it is made of.
+        value: the metrics' columns → what is averaged; without it there is one metric.
         reach: see `Evidence.of`.
         ends: the least and the greatest that the number can be; no interval goes beyond them.
     """
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
         values = by_run(rows, value(*columns))
-        return (
-            Evidence.of_runs(values)
-            if is_open(rows, metrics)
-            else Evidence.of_runs(values, reach=reach).within(*ends)
-        )
+        if is_open(rows, metrics):
+            return Evidence.of_runs(values)
+        return Evidence.of_runs(values, reach=reach).within(*ends)
 
     return of_examples(metrics, reduce)
 
 
 def share_of(*metrics: str, value: Callable[..., np.ndarray] = lambda column: column) -> Measure:
-    """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's
-    interval."""
+    """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
     return of_examples(
         metrics, lambda rows, *columns: Evidence.of_share(over_seeds(rows, value(*columns)))
     )
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
-    """As `mean_of` for paired differences of two things that are 1 or 0, with Tango's score
-    interval. Fractions (of several seeds, or several random items) have the bootstrap's."""
+    """As `mean_of` for paired differences of two things that are 1 or 0, with Tango's score interval.
+
+    Fractions (of several seeds, or several random items) have the bootstrap's.
+    """
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
         sample = over_seeds(rows, value(*columns)).dropna().to_numpy()
         if not np.isin(sample, (-1, 0, 1)).all():
             return Evidence.of(sample)
-        ends = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
-        return Evidence(*ends, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
+        more = int((sample > 0).sum())
+        less = int((sample < 0).sum())
+        difference = paired_difference(more, less, len(sample))
+        return Evidence(*difference, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
 
     return of_examples(metrics, reduce)
 
@@ -273,91 +332,114 @@ def least(*measures: Measure) -> Measure:
     """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        several = [each(table) for each in measures]
-        known = [one for one in several if one is not None]
-        if len(known) < len(several):
+        numbers = [part(table) for part in measures]
+        evidence = [number for number in numbers if number is not None]
+        if len(evidence) < len(numbers):
             return None
-        value, low, high = np.min(
-            [(one.value, one.low, one.high) for one in known], axis=0
-        ).tolist()
         return Evidence(
-            value, low, high, min(one.n for one in known), any(one.rare for one in known)
+            value=float(np.min([number.value for number in evidence])),
+            low=float(np.min([number.low for number in evidence])),
+            high=float(np.min([number.high for number in evidence])),
+            n=min(number.n for number in evidence),
+            rare=any(number.rare for number in evidence),
         )
 
-    return Measure(tuple(metric for each in measures for metric in each.metrics), measure)
+    return Measure(tuple(metric for part in measures for metric in part.metrics), measure)
 
 
-# Skill: where a number stands between that of an attention without meaning and the best there can
-# be.
+# Skill: where a number stands between that of an attention without meaning and the best possible.
 
 
 LEAST_GAIN = 0.02
-"""Probability (or distance) by which the best possible attention must be ahead of a meaningless
-one: where nothing that attention could point at makes a difference, no pointing can be right or
-wrong."""
+"""Probability (or distance) by which the best possible attention must be ahead of a meaningless one.
+Below it attention is untestable: nothing that it could point at makes a difference."""
+AT_AN_END = 1e-9
+"""Difference from the best, or from the null, up to which a text counts as being there."""
 
 
 def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -> Measure:
-    """A measure: (own − null) / (best − null) of the means of `<statistic>_own`, `_null`, `_best`,
-    0 for an attention without meaning, 1 for the best there is.
+    """A measure: (own − null) / (best − null), of the means of `<statistic>_own`, `_null`, `_best`.
 
-    Not asked where the best is not ahead of the null by `least`; where it may or may not be, by the
-    interval of that difference, nothing is decided. Of one run in which nearly all texts are alike
-    a bootstrap knows nothing of the others: where these are at their best, or at the null, the
-    share of the others is bounded exactly (Clopper & Pearson), and each of them is taken to be as
-    far away as can be; else the empirical Bernstein bound holds.
+    It is 0 for an attention without meaning, and 1 for the best there is. It is not asked where the
+    best is not ahead of the null by `least`; where it may or may not be, by the interval of that
+    difference, nothing is decided.
 
     Args:
-        reach: largest minus smallest value of the statistic.
+        statistic: begins the metrics' names.
+        least: smallest gain of the best over the null with which skill is asked for.
+        reach: largest minus smallest possible value of the statistic.
     """
-    metrics = tuple(f"{statistic}_{kind}" for kind in ("own", "null", "best"))
+    metrics = (f"{statistic}_own", f"{statistic}_null", f"{statistic}_best")
 
-    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        own, null, best = (by_run(rows, column) for column in columns)
-        parts = np.stack([own - null, best - null], -1)
+    def reduce(rows: pd.DataFrame, own: Column, null: Column, best: Column) -> Evidence:
+        null_by_run = by_run(rows, null)
+        parts = np.stack([by_run(rows, own) - null_by_run, by_run(rows, best) - null_by_run], -1)
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
         bound = None if is_open(rows, metrics) else reach
         skill = Evidence.of_ratio(parts)
         gain = Evidence.of_runs(parts[..., 1], reach=bound)
         if not gain.value > least or gain.high <= least:
-            return replace(
-                skill, unasked=f"nothing it could point at moves the prediction by {least:g}"
-            )
-        if bound is not None and len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
-            over_null, over = parts[0].T
-            not_at_best, not_at_null = (
-                int((np.abs(one) > 1e-9).sum()) for one in (over - over_null, over_null)
-            )
-            few = min(not_at_best, not_at_null) < FEWEST_NONZERO
-            bounded = None if few else bernstein(over_null - skill.value * over, 2 * reach)
-            if not gain.low > 0 or (bounded is None and not few):
-                skill = replace(skill, rare=True)
-            elif bounded is not None:
-                half = (bounded[2] - bounded[0]) / gain.low
-                skill = replace(skill, low=skill.value - half, high=skill.value + half, rare=False)
-            else:
-                at, count = (
-                    (1.0, not_at_best) if not_at_best < FEWEST_NONZERO else (0.0, not_at_null)
-                )
-                away = clopper_pearson(count, len(over))[2] * reach / gain.low
-                high = max(at if at == 1 else away, skill.value)
-                skill = replace(skill, low=min(at - away, skill.value), high=high, rare=False)
-        return (
-            replace(skill, low=np.nan, high=np.nan)
-            if gain.low <= least
-            else skill.within(-np.inf, 1)
-        )
+            reason = f"nothing it could point at moves the prediction by {least:g}"
+            return replace(skill, unasked=reason)
+
+        has_no_interval = skill.rare or np.isnan(skill.low)
+        if bound is not None and len(parts) == 1 and has_no_interval:
+            skill = _bounded_skill(skill, gain, parts[0], bound)
+        if gain.low <= least:
+            return replace(skill, low=np.nan, high=np.nan)
+        return skill.within(-np.inf, 1)
 
     return of_examples(metrics, reduce)
+
+
+def _bounded_skill(
+    skill: Evidence, gain: Evidence, parts: Float[np.ndarray, "texts 2"], reach: float
+) -> Evidence:
+    """The skill of one run in which nearly all texts are alike, with an interval that holds.
+
+    There a bootstrap knows nothing of the other texts. Where nearly all are at their best, or at
+    the null, the share of the others is bounded exactly (Clopper & Pearson), and each of them is
+    taken to be as far away as can be. Else the empirical Bernstein bound holds.
+
+    Args:
+        skill: without an interval.
+        gain: of the best over the null.
+        parts: of each text own − null, and best − null.
+        reach: largest minus smallest possible value.
+    """
+    own_gain = parts[:, 0]
+    best_gain = parts[:, 1]
+    not_at_best = int((np.abs(best_gain - own_gain) > AT_AN_END).sum())
+    not_at_null = int((np.abs(own_gain) > AT_AN_END).sum())
+    nearly_all_alike = min(not_at_best, not_at_null) < FEWEST_NONZERO
+    if not gain.low > 0:
+        return replace(skill, rare=True)
+
+    if nearly_all_alike:
+        is_at_best = not_at_best < FEWEST_NONZERO
+        end = 1.0 if is_at_best else 0.0
+        count = not_at_best if is_at_best else not_at_null
+        distance = clopper_pearson(count, len(parts)).high * reach / gain.low
+        return replace(
+            skill,
+            low=min(end - distance, skill.value),
+            high=max(end if is_at_best else distance, skill.value),
+            rare=False,
+        )
+
+    bounded = bernstein(own_gain - skill.value * best_gain, 2 * reach)
+    if bounded is None:
+        return replace(skill, rare=True)
+    half = (bounded.high - bounded.low) / gain.low
+    return replace(skill, low=skill.value - half, high=skill.value + half, rare=False)
 
 
 def beyond_chance(own: str, chance: str) -> Measure:
     """A measure: (own − chance) / (1 − chance) of the means of two metrics from 0 to 1."""
 
-    def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        reached, expected = (by_run(rows, column) for column in columns)
-        return Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1)).within(
-            -np.inf, 1
-        )
+    def reduce(rows: pd.DataFrame, reached: Column, expected: Column) -> Evidence:
+        expected_by_run = by_run(rows, expected)
+        parts = np.stack([by_run(rows, reached) - expected_by_run, 1 - expected_by_run], -1)
+        return Evidence.of_ratio(parts).within(-np.inf, 1)
 
     return of_examples((own, chance), reduce)

@@ -5,6 +5,7 @@ How often the intervals hold the truth: tests/evidence/test_coverage.py.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -12,13 +13,24 @@ from jaxtyping import Float, UInt8
 
 CONFIDENCE = 0.95
 """Of every interval."""
-Interval = tuple[float, float, float]
-"""Number, low, high; NaN ends where there is no interval."""
+UPPER_TAIL = (1 + CONFIDENCE) / 2
+"""Quantile of the upper end of a two-sided interval."""
+
+
+class Interval(NamedTuple):
+    """A number with its interval; NaN ends where there is no interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def p_value(value: float, low: float, high: float, against: float) -> float:
     """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman &
-    Bland 2011): 0.05 exactly where `against` is an end of the interval; NaN where there is none.
+    Bland 2011).
+
+    Returns:
+        0.05 exactly where `against` is an end of the interval; NaN where there is no interval.
 
     >>> round(p_value(1.0, 0.0, 2.0, 0.0), 3), round(p_value(1.0, 0.5, 3.0, 0.0), 5)
     (0.05, 9e-05)
@@ -30,12 +42,16 @@ def p_value(value: float, low: float, high: float, against: float) -> float:
         return 1.0
     if half <= 0:
         return 0.0
-    return float(2 * scipy.stats.norm.sf(abs(value - against) / half * scipy.stats.norm.ppf(0.975)))
+    standard_errors = abs(value - against) / half * scipy.stats.norm.ppf(0.975)
+    return float(2 * scipy.stats.norm.sf(standard_errors))
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """p-values adjusted by Holm (1979), which keeps the chance of any false decision among them
-    below the level of one; NaN stays NaN and does not count.
+    below the level of one.
+
+    Args:
+        p: NaN stays NaN and does not count.
 
     >>> holm([0.01, 0.04, float("nan"), 0.03])
     [0.03, 0.06, nan, 0.06]
@@ -50,8 +66,12 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " examples"]:
-    """1 where an example is significant with the share of false discoveries among all of them held
-    at 5 % (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
+    """Which examples are significant, with the share of false discoveries among all of them held at
+    5 % (Benjamini & Hochberg 1995).
+
+    Returns:
+        1 where an example is significant, 0 where not, NaN where its p-value is NaN.
+    """
     known = ~np.isnan(p)
     result = np.full(len(p), np.nan)
     if known.any():
@@ -63,18 +83,26 @@ FEWEST_NONZERO = 20
 """Values other than 0 below which too few texts carry the mean of a mostly zero sample, and a
 bootstrap knows nothing of the others."""
 FEWEST_PER_SKEWNESS = 25.0
-"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15). The
+"""n / skewness² below which the largest values dominate the mean (Cochran 1977, section 2.15). The
 skewness is that of the sample and one standard error, as a small sample may look less skewed than
 it is."""
 
 
 def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) -> bool:
-    """Whether nothing should be decided from these values: all equal, fewer than 20 that are not 0,
-    or so skewed that a few of them carry the mean (`any_skewness`: for a method that holds whatever
-    it is). NaN values do not count.
+    """Whether nothing should be decided from these values.
 
-    >>> is_too_rare(np.zeros(400)), is_too_rare(np.r_[np.ones(5), np.zeros(395)]), is_too_rare(np.arange(30.0))
-    (True, True, False)
+    Args:
+        values: NaN values do not count.
+        any_skewness: for a method that holds for any skewness.
+
+    Returns:
+        True where all values are equal, where fewer than 20 are not 0, or where they are so skewed
+        that a few of them carry the mean.
+
+    >>> is_too_rare(np.zeros(400)), is_too_rare(np.r_[np.ones(5), np.zeros(395)])
+    (True, True)
+    >>> is_too_rare(np.arange(30.0))
+    False
     """
     sample = values[~np.isnan(values)]
     if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
@@ -82,8 +110,9 @@ def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) 
     if any_skewness:
         return False
     n = len(sample)
+    skewness = abs(float(scipy.stats.skew(sample, bias=False)))
     error = float(np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3))))  # Joanes & Gill 1998
-    return n < FEWEST_PER_SKEWNESS * (abs(float(scipy.stats.skew(sample, bias=False))) + error) ** 2
+    return n < FEWEST_PER_SKEWNESS * (skewness + error) ** 2
 
 
 def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
@@ -93,11 +122,14 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
 
 def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     """Mean with an interval that holds for any values within a known reach, however skewed (Maurer
-    & Pontil 2009, theorem 4: the empirical Bernstein bound, here on both sides). None where the
-    values are equal or fewer than 20 are not 0.
+    & Pontil 2009, theorem 4: the empirical Bernstein bound, here on both sides).
 
     Args:
-        reach: largest minus smallest value that there can be.
+        values: NaN values are left out.
+        reach: largest minus smallest possible value.
+
+    Returns:
+        None where the values are equal or fewer than 20 are not 0.
     """
     sample = values[~np.isnan(values)]
     if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
@@ -106,7 +138,7 @@ def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     mean = float(sample.mean())
     log = float(np.log(4 / (1 - CONFIDENCE)))
     half = float(np.sqrt(2 * sample.var(ddof=1) * log / n)) + 7 * reach * log / (3 * (n - 1))
-    return mean, mean - half, mean + half
+    return Interval(mean, mean - half, mean + half)
 
 
 # Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.  A
@@ -121,6 +153,9 @@ AT_ONCE = 1 << 18
 """Resampling weights that are held at a time, whatever the number of texts."""
 KEPT = 10_000_000
 """Resampling weights that are kept, a byte each: of up to 5,000 texts."""
+LEAST_SPREAD = 1e-9
+"""Standard error of a resample, as a share of the sample's, below which the resample counts as one
+of equal texts and is left out."""
 
 Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
 """From sums over texts (last axis: the summands) to the number."""
@@ -128,33 +163,55 @@ Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"
 
 def ratio_of(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
     """Sum of the first by sum of the second: the ratio of two means, or a mean where the second is
-    the count."""
+    the count.
+    """
     count = sums[..., 1]
     return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
 
 
 def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
-    """F1 of true positives, false positives and false negatives; 0 where there is none of either.
-    Of several classes, three numbers each, the mean."""
-    hits, extra, missed = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
-    total = 2 * hits + extra + missed
+    """F1 of true positives, false positives and false negatives, 0 to 1.
+
+    Args:
+        sums: three numbers; of several classes, three each.
+
+    Returns:
+        0 where there is none of either; of several classes the mean.
+    """
+    by_class = sums.reshape(*sums.shape[:-1], -1, 3)
+    hits = by_class[..., 0]
+    false_positives = by_class[..., 1]
+    false_negatives = by_class[..., 2]
+    total = 2 * hits + false_positives + false_negatives
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0).mean(-1)
 
 
 def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN
-    values are left out, infinite ones a `ValueError`. All NaN where there is no value; one value,
-    or equal ones (to twelve digits), have no interval."""
+    """Mean and its bootstrap interval over examples.
+
+    Args:
+        values: NaN values are left out.
+        low: the least that a value can be; no interval goes beyond it.
+        high: the greatest that a value can be.
+
+    Returns:
+        All NaN where there is no value. One value, or equal ones (to twelve digits), have no
+        interval.
+
+    Raises:
+        ValueError: a value is infinite.
+    """
     sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(
-            f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN"
+            f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, "
+            "or NaN"
         )
     return resampled_runs(parts_of(sample)[None], ratio_of, low=low, high=high)
 
 
-def in_columns(name: str, numbers: Interval, mark: str = " ") -> dict[str, float]:
+def in_columns(name: str, numbers: tuple[float, float, float], mark: str = " ") -> dict[str, float]:
     """A number and its interval as three columns of a table: `name`, `name low`, `name high`."""
     return dict(zip((name, f"{name}{mark}low", f"{name}{mark}high"), numbers, strict=True))
 
@@ -170,19 +227,28 @@ def student(
     *groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf
 ) -> Interval:
     """Mean of the groups' means with Student's interval over the runs, of several groups Welch's
-    (Satterthwaite's degrees of freedom), cut to what the number can be. A group of one run, or of
-    equal ones alone, tells no spread: no interval then."""
+    (Satterthwaite's degrees of freedom).
+
+    Args:
+        groups: numbers of runs.
+        low: the least that the number can be; the interval ends there.
+        high: the greatest that the number can be.
+
+    Returns:
+        No interval where a group has one run, or all groups have equal runs alone: these tell no
+        spread.
+    """
     if not groups or not all(len(group) for group in groups):
-        return np.nan, np.nan, np.nan
+        return Interval(np.nan, np.nan, np.nan)
     mean = float(np.mean([group.mean() for group in groups]))
     if min(len(group) for group in groups) < 2 or all(is_constant(group) for group in groups):
-        return mean, np.nan, np.nan
+        return Interval(mean, np.nan, np.nan)
     variances = np.array([group.var(ddof=1) / len(group) for group in groups]) / len(groups) ** 2
     freedom = variances.sum() ** 2 / np.sum(
-        [v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)]
+        [variance**2 / (len(group) - 1) for variance, group in zip(variances, groups, strict=True)]
     )
-    half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(variances.sum()))
-    return mean, max(low, mean - half), min(high, mean + half)
+    half = float(scipy.stats.t.ppf(UPPER_TAIL, freedom) * np.sqrt(variances.sum()))
+    return Interval(mean, max(low, mean - half), min(high, mean + half))
 
 
 def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
@@ -198,47 +264,71 @@ def resampled_runs(
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Interval:
-    """The mean over runs of a number, with an interval over texts and runs together, NaN where
-    nothing varies or a number is undefined. It ends at `low` and `high`.
+    """The mean over runs of a number, with an interval over texts and runs together.
 
     Args:
         parts: the summands of every text in every run; the runs have the same texts.
         statistic: makes each run's number of its sums.
+        low: the least that the number can be; the interval ends there.
+        high: the greatest that the number can be.
+
+    Returns:
+        No interval where nothing varies, or where a number is undefined.
     """
-    n = parts.shape[1]
+    runs, texts, _ = parts.shape
     with np.errstate(invalid="ignore", divide="ignore"):
         totals = parts.sum(1)
         value = float(statistic(totals).mean()) if parts.size else float("nan")
-        if not np.isfinite(value) or n < 2:
-            return value, np.nan, np.nan
+        if not np.isfinite(value) or texts < 2:
+            return Interval(value, np.nan, np.nan)
         influence = pseudovalues(parts, totals, statistic)
         if not np.isfinite(influence).all() or is_constant(influence.ravel()):
-            return value, np.nan, np.nan
-        of_text = influence.mean(0)
-        error = float(of_text.std(ddof=1)) / np.sqrt(n)
-        below = 0.0
-        above = 0.0
-        if error > 0:
-            together = np.concatenate([of_text[:, None], of_text[:, None] ** 2, *parts], 1)
-            deviations = []
-            for weights in _resamples(n) if n * RESAMPLES > KEPT else _kept_resamples(n):
-                sums = weights.astype(np.float64) @ together
-                mean = sums[:, 0] / n
-                square = sums[:, 1] / n
-                of_runs = sums[:, 2:].reshape(len(sums), len(parts), -1)
-                spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
-                apart = (statistic(of_runs).mean(1) - value) / spread
-                deviations.append(np.where(spread > 1e-9 * error, apart, np.nan))
-            ends = np.nanquantile(
-                np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-            )
-            below = float(max(ends[1] * error, 0.0))
-            above = float(max(-ends[0] * error, 0.0))
-        if len(parts) > 1:
-            of_texts, of_runs = components(influence)
-            half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(parts) - 1)) * of_runs
-            below, above = (float(np.hypot(of_texts * side, half)) for side in (below, above))
-    return value, max(low, value - below), min(high, value + above)
+            return Interval(value, np.nan, np.nan)
+
+        below, above = _bootstrap_margins(parts, statistic, value, influence.mean(0))
+        if runs > 1:
+            texts_factor, error_of_runs = components(influence)
+            half = float(scipy.stats.t.ppf(UPPER_TAIL, runs - 1)) * error_of_runs
+            below = float(np.hypot(texts_factor * below, half))
+            above = float(np.hypot(texts_factor * above, half))
+    return Interval(value, max(low, value - below), min(high, value + above))
+
+
+def _bootstrap_margins(
+    parts: Float[np.ndarray, "runs texts parts"],
+    statistic: Statistic,
+    value: float,
+    influence: Float[np.ndarray, " texts"],
+) -> tuple[float, float]:
+    """How far the studentised bootstrap's interval reaches below and above the number.
+
+    In each resample the deviation of the number from the sample's is divided by its standard error
+    there; the quantiles of these ratios, times the sample's own standard error, are the margins.
+
+    Args:
+        parts: as of `resampled_runs`.
+        statistic: as of `resampled_runs`.
+        value: the number of the sample.
+        influence: pseudovalues of the texts, mean of the runs.
+    """
+    texts = len(influence)
+    error = float(influence.std(ddof=1)) / np.sqrt(texts)
+    if not error > 0:
+        return 0.0, 0.0
+
+    # one matrix product makes the sums of a resample: of the influence, its square, and the parts
+    columns = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
+    ratios = []
+    for weights in _resamples(texts) if texts * RESAMPLES > KEPT else _kept_resamples(texts):
+        sums = weights.astype(np.float64) @ columns
+        mean = sums[:, 0] / texts
+        mean_square = sums[:, 1] / texts
+        spread = np.sqrt(np.maximum(mean_square - mean**2, 0) / (texts - 1))
+        totals = sums[:, 2:].reshape(len(sums), len(parts), -1)
+        ratio = (statistic(totals).mean(1) - value) / spread
+        ratios.append(np.where(spread > LEAST_SPREAD * error, ratio, np.nan))
+    lower, upper = np.nanquantile(np.concatenate(ratios), [(1 - CONFIDENCE) / 2, UPPER_TAIL])
+    return float(max(upper * error, 0.0)), float(max(-lower * error, 0.0))
 
 
 def pseudovalues(
@@ -247,14 +337,16 @@ def pseudovalues(
     statistic: Statistic,
 ) -> Float[np.ndarray, "runs texts"]:
     """The jackknife's: n times the number minus n − 1 times the number without the text. Of a mean,
-    the values."""
+    the values.
+    """
     n = parts.shape[1]
     return n * statistic(totals)[:, None] - (n - 1) * statistic(totals[:, None] - parts)
 
 
 def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
     """How often each text is in each resample (some ten times at most), an even number of resamples
-    at a time: BLAS adds up a row that is left over in another order than a pair."""
+    at a time: BLAS adds up a row that is left over in another order than a pair.
+    """
     generator = np.random.default_rng(0)
     at_once = max(2, AT_ONCE // n // 2 * 2)
     for start in range(0, RESAMPLES, at_once):
@@ -263,25 +355,29 @@ def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
         yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.uint8)
 
 
-@lru_cache(
-    maxsize=2
-)  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
+# hundreds of intervals of a report are of the same texts, and drawing takes most of the time
+@lru_cache(maxsize=2)
 def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
     return list(_resamples(n))
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
     """What of the spread belongs to the texts and to the runs, by the mean squares of a two-way
-    layout: the factor for the interval over texts, 0 to 1, and the standard error of the mean over
-    runs, at least what each run's own part makes it."""
+    layout.
+
+    Returns:
+        The factor for the interval over texts, 0 to 1, and the standard error of the mean over
+        runs, which is at least what each run's own part makes it.
+    """
     runs, texts = influence.shape
-    of_run = influence.mean(1)
-    of_text = influence.mean(0)
-    rest = influence - of_run[:, None] - of_text[None] + influence.mean()
-    of_texts = runs * float(of_text.var(ddof=1))
-    residual = float((rest**2).sum()) / ((runs - 1) * (texts - 1))
-    kept = max(of_texts - residual, 0.0) / of_texts if of_texts > 0 else 0.0
-    return float(np.sqrt(kept)), float(np.sqrt(max(of_run.var(ddof=1), residual / texts) / runs))
+    run_means = influence.mean(1)
+    text_means = influence.mean(0)
+    residuals = influence - run_means[:, None] - text_means[None] + influence.mean()
+    residual = float((residuals**2).sum()) / ((runs - 1) * (texts - 1))
+    between_texts = runs * float(text_means.var(ddof=1))
+    share = max(between_texts - residual, 0.0) / between_texts if between_texts > 0 else 0.0
+    error_of_runs = np.sqrt(max(run_means.var(ddof=1), residual / texts) / runs)
+    return float(np.sqrt(share)), float(error_of_runs)
 
 
 def over_pairs(
@@ -295,32 +391,37 @@ def over_pairs(
     seeds' attention), with an interval over texts and runs.
 
     The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's
-    quantile, the texts' part the bootstrap's. With two runs there is no interval, for one pair does
-    not say how others would differ.
+    quantile, the texts' part the bootstrap's.
 
     Args:
         parts: the summands of every text for each base and each other run; the diagonal is not
             used.
+        statistic: makes a number of the sums.
+        low: the least that the number can be; the interval ends there.
+        high: the greatest that the number can be.
+
+    Returns:
+        No interval with two runs, for one pair does not say how others would differ.
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
-    value, lower, upper = resampled_runs(
-        parts[different].mean(0)[None], statistic, low=low, high=high
-    )
+    mean_parts = parts[different].mean(0)[None]
+    over_texts = resampled_runs(mean_parts, statistic, low=low, high=high)
+    value = over_texts.value
     if runs < 3:
-        return value, np.nan, np.nan
-    without = []
+        return Interval(value, np.nan, np.nan)
+
+    without_run = []
     for run in range(runs):
-        kept = different & (np.arange(runs) != run) & (np.arange(runs) != run)[:, None]
-        without.append(statistic(parts[kept].mean(0).sum(0)))
-    own = runs * value - (runs - 1) * np.asarray(without, np.float64)
-    half = (
-        float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1))
-        * float(own.std(ddof=1))
-        / np.sqrt(runs)
-    )
-    below, above = (0.0 if np.isnan(end) else abs(value - end) for end in (lower, upper))
-    return (
+        is_another = np.arange(runs) != run
+        remaining = different & is_another & is_another[:, None]
+        without_run.append(statistic(parts[remaining].mean(0).sum(0)))
+    influence = runs * value - (runs - 1) * np.asarray(without_run, np.float64)
+    quantile = float(scipy.stats.t.ppf(UPPER_TAIL, runs - 1))
+    half = quantile * float(influence.std(ddof=1)) / np.sqrt(runs)
+    below = 0.0 if np.isnan(over_texts.low) else abs(value - over_texts.low)
+    above = 0.0 if np.isnan(over_texts.high) else abs(value - over_texts.high)
+    return Interval(
         value,
         max(low, value - float(np.hypot(below, half))),
         min(high, value + float(np.hypot(above, half))),
@@ -344,59 +445,60 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
     """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where
     n is 0.
 
-    >>> tuple(round(one, 3) for one in wilson(10, 10))
+    >>> tuple(round(number, 3) for number in wilson(10, 10))
     (1.0, 0.722, 1.0)
     """
     if n == 0:
-        return np.nan, np.nan, np.nan
-    interval = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
-    return float(count / n), float(interval.low), float(interval.high)
+        return Interval(np.nan, np.nan, np.nan)
+    ends = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
+    return Interval(float(count / n), float(ends.low), float(ends.high))
 
 
 def clopper_pearson(count: float, n: int) -> Interval:
     """Share with its exact interval, which holds the truth at least as often as it says; NaN where
     n is 0.
 
-    >>> tuple(round(one, 3) for one in clopper_pearson(0, 60))
+    >>> tuple(round(number, 3) for number in clopper_pearson(0, 60))
     (0.0, 0.0, 0.06)
     """
     return wilson(count, n, method="exact")
 
 
 def paired_difference(more: int, less: int, n: int) -> Interval:
-    """Difference of two shares of the same n texts, −1 to 1, with Tango's (1998) score interval;
-    NaN where n is 0. `more`: of how many texts the first is true and the second is not; `less`: the
-    other way round.
+    """Difference of two shares of the same texts, −1 to 1, with Tango's (1998) score interval.
 
-    >>> tuple(round(one, 4) for one in paired_difference(0, 0, 44))  # Tango 1998, table V
+    Args:
+        more: of how many texts the first is true and the second is not.
+        less: of how many it is the other way round.
+        n: number of texts; all NaN where it is 0.
+
+    >>> tuple(round(number, 4) for number in paired_difference(0, 0, 44))  # Tango 1998, table V
     (0.0, -0.0803, 0.0803)
-    >>> tuple(round(one, 3) for one in paired_difference(9, 3, 80))
+    >>> tuple(round(number, 3) for number in paired_difference(9, 3, 80))
     (0.075, -0.011, 0.17)
     """
     if n == 0:
-        return np.nan, np.nan, np.nan
+        return Interval(np.nan, np.nan, np.nan)
     estimate = (more - less) / n
-    limit = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
+    limit = float(scipy.stats.norm.ppf(UPPER_TAIL))
 
     def excess(difference: float, side: int) -> float:
+        """The score of a difference beyond the limit."""
         b = -more - less + (2 * n - more + less) * difference
         c = -less * difference * (1 - difference)
         discordant = (np.sqrt(max(b * b - 8 * n * c, 0.0)) - b) / (4 * n)
         variance = n * (2 * discordant + difference * (1 - difference))
         gap = more - less - n * difference
-        if variance <= 0:
-            return side * (float(np.sign(gap)) * np.inf if gap else 0.0) - limit
-        return side * float(gap / np.sqrt(variance)) - limit
+        if variance > 0:
+            return side * float(gap / np.sqrt(variance)) - limit
+        infinite = float(np.sign(gap)) * np.inf if gap else 0.0
+        return side * infinite - limit
 
     # the score falls from +∞ to −∞ between the ends of what a difference can be
-    low = (
-        -1.0
-        if more == 0 and less == n
-        else float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
-    )
-    high = (
-        1.0
-        if less == 0 and more == n
-        else float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
-    )
-    return estimate, low, high
+    low = -1.0
+    if more > 0 or less < n:
+        low = float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
+    high = 1.0
+    if less > 0 or more < n:
+        high = float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
+    return Interval(estimate, low, high)
