@@ -1,14 +1,17 @@
-"""What the papers claim, put to the test on one's own numbers: the *whole* interval of a number is
-compared with a threshold and a smallest difference of interest, so that no verdict is ever stronger
-than its interval."""
+"""What the papers claim, put to the test on one's own numbers.
 
-from collections.abc import Callable, Iterable, Sequence
+The *whole* interval of a number is compared with a threshold and a smallest difference of interest,
+so that no verdict is ever stronger than its interval.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import scipy
+from jaxtyping import Float
 
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import over_pairs, parts_of
@@ -27,7 +30,8 @@ CRITERIA = {
 """The properties that the published tests are about; there is never one score of all."""
 LEVELS = {
     "model": "of trained models as a whole",
-    "state": "does the weight say how much the prediction takes from the encoder's state at a position?",
+    "state": "does the weight say how much the prediction takes from the encoder's state at a "
+    "position?",
     "word": "does the weight say how much the word at a position decides?",
 }
 """What a claim is about. With an encoder that reads context an attention can be right about states
@@ -46,7 +50,7 @@ class Claim:
         source: paper and section that make the claim, or define the test.
         measure: the long table of one data set, model and probe (all seeds) → the number, which is
             *above* `threshold` where the claim holds; None where the table lacks what it needs, or
-            the number is of several runs. A function that is not a `Measure` is given every metric
+            the number is of several runs. A function that is not a `Measure` gets every metric
             without steps.
         threshold: in the number's own unit.
         quantity: what the number is, with its unit, such as "difference of the fractions removed, 0
@@ -58,8 +62,8 @@ class Claim:
             only beyond it.
         primary: the verdict on its criterion and level goes by this claim; others are shown as
             detail.
-        against: the measure of importance that attention is compared with; the claim is not asked
-            where that measure does not agree with itself over seeds (`with_ceilings`).
+        against: the importance that attention is compared with; the claim is not asked where that
+            importance does not agree with itself over seeds (`with_ceilings`).
     """
 
     name: str
@@ -83,7 +87,8 @@ class Claim:
                 )
         if self.speaks not in ("for", "neither"):
             raise ValueError(
-                f"speaks={self.speaks!r}: expected for or neither; word a claim against attention the other way round"
+                f"speaks={self.speaks!r}: expected for or neither; word a claim against attention "
+                "the other way round"
             )
         if self.smallest < 0:
             raise ValueError(f"smallest={self.smallest}: expected a difference of 0 or more")
@@ -92,6 +97,7 @@ class Claim:
 
     @property
     def metrics(self) -> tuple[str, ...]:
+        """Names or patterns of what the number is made of; `EVERY` where it does not say."""
         return getattr(self.measure, "metrics", EVERY)
 
 
@@ -120,102 +126,149 @@ class Finding:
 
 
 def put_to_test(claims: Iterable[Claim], table: pd.DataFrame) -> list[Finding]:
-    """Test claims on each data set and model of one probe's long table; those whose numbers are not
-    there are left out."""
-    tested = []
+    """Test claims on each data set and model of one probe's long table.
+
+    Returns:
+        A finding per data set, model and claim; none where the table lacks the claim's number.
+    """
+    several = list(claims)
+    findings = []
     for (data, model), rows in table.groupby(["data", "model"], observed=True):
-        measured = ((claim, claim.measure(rows)) for claim in claims)
-        tested += [
-            Finding(claim, found, str(data), str(model))
-            for claim, found in measured
-            if found is not None
-        ]
-    return tested
+        for claim in several:
+            evidence = claim.measure(rows)
+            if evidence is not None:
+                findings.append(Finding(claim, evidence, str(data), str(model)))
+    return findings
 
 
-# Does a measure of importance agree with itself over seeds? Of one that does not, no agreement with
-# attention is claimed.
+# Does an importance agree with itself over seeds? With one that does not, no agreement of attention
+# is claimed.
 
 
 CEILING = 0.2
-"""Kendall's τ-b of a measure with itself, or with another measure, below which it measures no one
-thing: no agreement can be asked of attention then."""
+"""Kendall's τ-b of an importance with itself, or with another one, below which it measures nothing
+stable: no agreement can be asked of attention then."""
 TEXTS = 300
 """Texts that are compared, evenly spread over those that all seeds have: beyond them the seeds are
 what varies."""
 MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
-"""Probes that store a number for every word, under their own name."""
+"""Probes that store a number for every word, under their own name → the importance in words."""
+
+Scores = Mapping[int, Float[np.ndarray, " words"]]
+"""Example → its words' importances."""
 
 
 def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
-    """τ-b of one of `MEASURES` with itself in another seed, mean over the texts and all pairs of
-    the runs of one model, with an interval over both; two runs have none. Of scores without meaning
-    it is 0. None where fewer than two runs have it."""
-    having = [run for run in runs if measure in run.probes]
-    if len(having) < 2:
+    """τ-b of an importance with itself in another seed, mean over the texts and all pairs of runs.
+
+    Args:
+        runs: of one model.
+        measure: one of `MEASURES`.
+
+    Returns:
+        −1 to 1, and 0 of scores without meaning, with an interval over texts and runs; two runs
+        have none. None where fewer than two runs have the importance.
+    """
+    measured = [run for run in runs if measure in run.probes]
+    if len(measured) < 2:
         return None
-    theirs = (
-        set(run.rows(measure, ("predicted_class",))["example_id"].astype(int)) for run in having
-    )
-    shared = sorted(set.intersection(*theirs))
-    examples = shared[:: max(1, -(-len(shared) // TEXTS))]
-    of_runs = []
-    for run in having:
-        rows = run.rows(measure, (), stepped=(measure,), example_ids=examples).sort_values(
-            ["example_id", "step"]
-        )
-        of_runs.append(
-            {
-                example: own.to_numpy(np.float64)
-                for example, own in rows.groupby("example_id")["value"]
-            }
-        )
-    taus = np.full((len(having), len(having), len(examples)), np.nan)
-    for (base, one), (other, two) in combinations(enumerate(of_runs), 2):
+    examples = _shared_examples(measured, measure)
+    scores = [_scores(run, measure, examples) for run in measured]
+    taus = np.full((len(scores), len(scores), len(examples)), np.nan)
+    for first, second in combinations(range(len(scores)), 2):
         for place, example in enumerate(examples):
-            first = one.get(example, np.zeros(0))
-            second = two.get(example, np.zeros(0))
-            if (
-                len(first) == len(second) > 1 and np.ptp(first) > 0 and np.ptp(second) > 0
-            ):  # constant ones rank nothing
-                taus[[base, other], [other, base], place] = scipy.stats.kendalltau(
-                    first, second
-                ).statistic
-    known = ~np.isnan(taus[~np.eye(len(having), dtype=bool)]).all(0)
+            tau = _rank_correlation(scores[first].get(example), scores[second].get(example))
+            taus[first, second, place] = tau
+            taus[second, first, place] = tau
+
+    known = ~np.isnan(taus[~np.eye(len(scores), dtype=bool)]).all(0)
     if not known.any():
         return None
     return Evidence(*over_pairs(parts_of(taus[..., known]), low=-1, high=1), n=int(known.sum()))
 
 
-CLAIMS = {
-    measure: Claim(
+def _shared_examples(runs: Sequence[Numbers], measure: str) -> list[int]:
+    """Examples that all runs have, `TEXTS` at most."""
+    examples_of_runs = [
+        set(run.rows(measure, ("predicted_class",))["example_id"].astype(int)) for run in runs
+    ]
+    shared = sorted(set.intersection(*examples_of_runs))
+    step = max(1, -(-len(shared) // TEXTS))
+    return shared[::step]
+
+
+def _scores(run: Numbers, measure: str, examples: Sequence[int]) -> Scores:
+    rows = run.rows(measure, (), stepped=(measure,), example_ids=examples)
+    rows = rows.sort_values(["example_id", "step"])
+    return {
+        example: values.to_numpy(np.float64)
+        for example, values in rows.groupby("example_id")["value"]
+    }
+
+
+def _rank_correlation(
+    first: Float[np.ndarray, " words"] | None, second: Float[np.ndarray, " words"] | None
+) -> float:
+    """Kendall's τ-b of one text's words.
+
+    NaN where a seed does not have the text, or where its scores are constant and rank nothing.
+    """
+    if first is None or second is None or len(first) != len(second) or len(first) < 2:
+        return np.nan
+    if not (np.ptp(first) > 0 and np.ptp(second) > 0):
+        return np.nan
+    return float(scipy.stats.kendalltau(first, second).statistic)
+
+
+def _reliability_claim(measure: str, words: str) -> Claim:
+    return Claim(
         name=f"{measure}_agrees_with_itself",
         criterion="agreement",
-        statement=f"{words[0].upper()}{words[1:]} ranks a text's words alike whatever the seed of the training",
+        statement=f"{words[0].upper()}{words[1:]} ranks a text's words alike whatever the seed of "
+        "the training",
         source="attnprobe: the reliability of a measure bounds its agreement with any other",
         measure=lambda rows: None,
-        quantity=f"Kendall's τ-b of the measure with itself in another seed, −1 to 1, mean of texts and pairs of seeds; "
-        f"where it is below {CEILING} no agreement is asked of attention",
+        quantity="Kendall's τ-b of the measure with itself in another seed, −1 to 1, mean of texts "
+        f"and pairs of seeds; where it is below {CEILING} no agreement is asked of attention",
         threshold=CEILING,
         level="word",
     )
-    for measure, words in MEASURES.items()
-}
-"""About the measure and not the attention; what they come to is the ceiling of `Claim.against`."""
+
+
+CLAIMS = {measure: _reliability_claim(measure, words) for measure, words in MEASURES.items()}
+"""About the importance and not the attention; its number is the ceiling of `Claim.against`."""
 
 
 def with_ceilings(findings: Sequence[Finding], runs: Sequence[Numbers]) -> list[Finding]:
-    """The findings of one model, and how reliable each measure is that they compare attention with;
-    those against a measure that does not agree with itself over seeds are not asked."""
+    """Add how reliable each importance is that attention is compared with.
+
+    Args:
+        findings: on one model. Those against an importance that does not agree with itself over
+            seeds are not asked.
+        runs: of that model.
+
+    Returns:
+        The findings, then one per importance.
+    """
     result = list(findings)
-    for measure in dict.fromkeys(one.claim.against for one in findings if one.claim.against):
+    measures = [finding.claim.against for finding in findings if finding.claim.against]
+    for measure in dict.fromkeys(measures):
         evidence = reliability(runs, measure)
         if evidence is None:
             continue
         if evidence.value < CEILING:
-            why = f"{MEASURES[measure]} hardly agrees with itself over seeds (τ = {evidence.value:.2f})"
-            for place, one in enumerate(result):
-                if one.claim.against == measure:
-                    result[place] = replace(one, evidence=replace(one.evidence, unasked=why))
-        result.append(Finding(CLAIMS[measure], evidence, findings[0].data, findings[0].model))
+            reason = (
+                f"{MEASURES[measure]} hardly agrees with itself over seeds "
+                f"(τ = {evidence.value:.2f})"
+            )
+            result = [
+                _not_asked(finding, reason) if finding.claim.against == measure else finding
+                for finding in result
+            ]
+        first = findings[0]
+        result.append(Finding(CLAIMS[measure], evidence, first.data, first.model))
     return result
+
+
+def _not_asked(finding: Finding, reason: str) -> Finding:
+    return replace(finding, evidence=replace(finding.evidence, unasked=reason))

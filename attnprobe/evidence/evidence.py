@@ -300,14 +300,14 @@ def mean_of(
 
 
 def share_of(*metrics: str, value: Callable[..., np.ndarray] = lambda column: column) -> Measure:
-    """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
+    """As `mean_of` for values that are 1 or 0: their share, with Wilson's interval."""
     return of_examples(
         metrics, lambda rows, *columns: Evidence.of_share(over_seeds(rows, value(*columns)))
     )
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
-    """As `mean_of` for paired differences of two things that are 1 or 0, with Tango's score interval.
+    """As `mean_of` for paired differences of values that are 1 or 0, with Tango's score interval.
 
     Fractions (of several seeds, or several random items) have the bootstrap's.
     """
@@ -351,8 +351,8 @@ def least(*measures: Measure) -> Measure:
 
 
 LEAST_GAIN = 0.02
-"""Probability (or distance) by which the best possible attention must be ahead of a meaningless one.
-Below it attention is untestable: nothing that it could point at makes a difference."""
+"""Probability (or distance) by which the best possible attention must be ahead of a meaningless
+one. Below it attention is untestable: nothing that it could point at makes a difference."""
 AT_AN_END = 1e-9
 """Difference from the best, or from the null, up to which a text counts as being there."""
 

@@ -1,6 +1,8 @@
-"""How a probe is read: its headline numbers and its figures, declared in one file per probe as its
-`READING`. An installed package brings readings of its own probes by entry points of the group
-`attnprobe.readings` (docs/extending.md)."""
+"""How a probe is read: its headline numbers, figures, tables and claims.
+
+Each probe declares its `READING` in its own file. An installed package brings readings of its own
+probes by entry points of the group `attnprobe.readings` (docs/extending.md).
+"""
 
 import importlib
 import pkgutil
@@ -24,8 +26,8 @@ from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import facets, metrics_there, per_example
 from attnprobe.results.table import IMPORTANCES, RANGES
 
-# What the manifests of the runs say of importances, so that nothing of an outside package, nor
-# torch, is imported.
+# What is known of importances is read from the runs' manifests, so that neither an outside package
+# nor torch is imported.
 
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
@@ -33,7 +35,13 @@ COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
 
 @dataclass(frozen=True)
 class Facts:
-    """An importance's title in words, its colour, and whether its scores have a sign."""
+    """What is known of an importance.
+
+    Attributes:
+        title: its name in words.
+        colour: of its lines in figures.
+        signed: whether its scores have a sign.
+    """
 
     title: str
     colour: str
@@ -41,45 +49,57 @@ class Facts:
 
     @property
     def ascii_title(self) -> str:
+        """The title in plain ASCII, for log files."""
         return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
 
 
 def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
-    """What the results' runs say of the importance that a probe files under this name, or what the
-    name says.
+    """What the results' runs say of an importance, or else what its name says.
+
+    Args:
+        name: what the probe files the importance under.
+        results: a long table.
+        probe: whose importance it is.
 
     >>> facts_of("my_own", pd.DataFrame(), "erasure").title
     'my own'
     """
-    said = results.attrs.get(IMPORTANCES, {}).get(probe, {}).get(name, {})
-    colour = COLOURS[sum(name.encode()) % len(COLOURS)]
-    own = said.get("colour", colour)
+    facts = results.attrs.get(IMPORTANCES, {}).get(probe, {}).get(name, {})
+    default_colour = COLOURS[sum(name.encode()) % len(COLOURS)]
+    colour = facts.get("colour", default_colour)
     return Facts(
-        str(said.get("title", name.replace("_", " "))),
-        own if is_color_like(own) else colour,
-        bool(said.get("signed")),
+        title=str(facts.get("title", name.replace("_", " "))),
+        colour=colour if is_color_like(colour) else default_colour,
+        signed=bool(facts.get("signed")),
     )
 
 
 def importances_in(results: pd.DataFrame, probe: str, mark: str) -> dict[str, Facts]:
-    """The names that follow `mark` in the metrics of a probe with their facts, in the order in
-    which the probe took its importances; those of which the runs say nothing follow in alphabetical
-    order."""
-    there = {
-        one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)
-    }
-    said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
-    return {
-        name: facts_of(name, results, probe) for name in (*said, *sorted(there.difference(said)))
-    }
+    """The importances that a probe has numbers of.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        mark: what stands before an importance's name in a metric.
+
+    Returns:
+        Name → facts, in the order in which the probe took its importances; those of which the runs
+        say nothing follow in alphabetical order.
+    """
+    metrics = metrics_there(results, probe)
+    names = {metric.removeprefix(mark) for metric in metrics if metric.startswith(mark)}
+    declared = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in names]
+    ordered = [*declared, *sorted(names.difference(declared))]
+    return {name: facts_of(name, results, probe) for name in ordered}
 
 
 def importances_and_operators(
     results: pd.DataFrame, probe: str, mark: str
 ) -> list[tuple[str, str]]:
     """(importance, operator) of the metrics `<mark><importance>_by_<operator>` of a probe."""
-    ends = [re.fullmatch(r"(.+)_by_(\w+?)", end) for end in importances_in(results, probe, mark)]
-    return [(end[1], end[2]) for end in ends if end]
+    names = importances_in(results, probe, mark)
+    matches = [re.fullmatch(r"(.+)_by_(\w+?)", name) for name in names]
+    return [(match[1], match[2]) for match in matches if match]
 
 
 def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, float]:
@@ -94,11 +114,17 @@ def facet_table(
     metrics: Sequence[str],
     lines: Callable[[pd.DataFrame], Iterable[Mapping[str, object]]],
 ) -> pd.DataFrame:
-    """A row per data set and model and line, which `lines` makes of its wide rows of these metrics;
-    empty without metrics."""
+    """A table with a row per data set and model and line; empty without metrics.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        metrics: what the lines are made of.
+        lines: the wide rows of one data set and model → its lines, heading → cell.
+    """
     panels = facets(per_example(results, probe, metrics)) if metrics else []
     return pd.DataFrame(
-        [{"data and model": one.title, **line} for one in panels for line in lines(one.rows)]
+        [{"data and model": panel.title, **line} for panel in panels for line in lines(panel.rows)]
     )
 
 
@@ -107,53 +133,57 @@ def mean_table(
     probe: str,
     lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]],
 ) -> pd.DataFrame:
-    """A row per data set and model and line: the line's cells, in how many texts its first metric
-    is known (`n`), and each metric's mean under its heading, with a 95 % bootstrap interval over
-    the texts. Empty without lines.
+    """A table of means with 95 % bootstrap intervals over the texts; empty without lines.
 
     Args:
         results: a long table.
         probe: whose metrics they are.
         lines: (heading → cell, heading → metric), such as ({"importance": "gradient"}, {"AOPC":
             "aopc_gradient"}).
+
+    Returns:
+        A row per data set and model and line: the line's cells, in how many texts its first metric
+        is known (`n`), and each metric's mean and interval under its heading.
     """
     several = list(lines)
 
     def means(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for cells, columns in several:
-            line = {**cells, "n": int(rows[next(iter(columns.values()))].notna().sum())}
+            first_metric = next(iter(columns.values()))
+            line = {**cells, "n": int(rows[first_metric].notna().sum())}
             for heading, metric in columns.items():
-                line |= mean_in_columns(
-                    heading, rows[metric].to_numpy(), *ends_of(results, probe, metric)
-                )
+                low, high = ends_of(results, probe, metric)
+                line |= mean_in_columns(heading, rows[metric].to_numpy(), low, high)
             yield line
 
-    return facet_table(
-        results, probe, [one for _, columns in several for one in columns.values()], means
-    )
+    metrics = [metric for _, columns in several for metric in columns.values()]
+    return facet_table(results, probe, metrics, means)
 
 
 def means_by_importance(
     results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]
 ) -> pd.DataFrame:
-    """`mean_table` with a line per importance X: of each kind the metric `<kind>_X` under its
-    heading."""
-    lines = (
-        (
-            {"importance": facts.title},
-            {heading: f"{kind}_{name}" for kind, heading in kinds.items()},
-        )
-        for name, facts in importances_in(results, probe, mark).items()
-    )
+    """`mean_table` with a line per importance.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        mark: what stands before an importance's name in one of the metrics.
+        kinds: of the importance X the metric `<kind>_X` → its heading.
+    """
+    lines = []
+    for name, facts in importances_in(results, probe, mark).items():
+        columns = {heading: f"{kind}_{name}" for kind, heading in kinds.items()}
+        lines.append(({"importance": facts.title}, columns))
     return mean_table(results, probe, lines)
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One number that stands for a probe: the mean of a metric over the examples, or a number of
-    the whole split.
+    """One number that stands for a probe: a mean over the examples, or of the whole split.
 
     Attributes:
+        metric: whose mean it is.
         title: plain ASCII (it is printed into log files).
         published: the published metric that it is compared with (`attnprobe.evidence.published`).
         by_class: adds a row per predicted class.
@@ -177,44 +207,63 @@ class Headline:
 
     @property
     def key(self) -> str:
+        """What the number is filed under."""
         return self.name or self.metric
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        bound = () if self.at_most is None else self.at_most[:1]
-        predicted = ("predicted_class",) if self.by_class else ()
-        return (self.metric, *bound, *predicted, self.proportion_of or "examples")
+        """Every metric that the number is made of."""
+        metrics = [self.metric]
+        if self.at_most is not None:
+            metrics.append(self.at_most[0])
+        if self.by_class:
+            metrics.append("predicted_class")
+        return (*metrics, self.proportion_of or "examples")
 
     def values(self, run: pd.DataFrame) -> "pd.Series[float]":
-        """The examples' values, by example id, NaN where undefined; or the one of the whole split
-        (`WHOLE_SPLIT` is its id).
+        """What the number is the mean of.
 
         Args:
             run: rows without steps of one run and probe.
-        """
 
+        Returns:
+            The examples' values, by example id, NaN where undefined; or the one of the whole split
+            (`WHOLE_SPLIT` is its id).
+        """
         values = run[run["metric"] == self.metric].set_index("example_id")["value"]
-        values = values[[WHOLE_SPLIT]] if WHOLE_SPLIT in values.index else values
+        if WHOLE_SPLIT in values.index:
+            values = values[[WHOLE_SPLIT]]
         if self.at_most is not None:
-            other = run[run["metric"] == self.at_most[0]].set_index("example_id")["value"]
-            values = values[other.reindex(values.index) <= self.at_most[1]]
+            metric, bound = self.at_most
+            bounded = run[run["metric"] == metric].set_index("example_id")["value"]
+            values = values[bounded.reindex(values.index) <= bound]
         if self.transform is None or values.empty:
             return values
         return pd.Series(self.transform(values.to_numpy()), values.index)
 
     def reduced(self, run: pd.DataFrame) -> float | None:
-        """The number itself of one run; examples where it is undefined are left out. None where the
-        run does not have it."""
+        """The number of one run; examples where it is undefined are left out.
+
+        Args:
+            run: rows without steps of one run and probe.
+
+        Returns:
+            None where the run does not have it.
+        """
         values = self.values(run)
-        return None if values.empty else float(values.std(ddof=0) if self.spread else values.mean())
+        if values.empty:
+            return None
+        return float(values.std(ddof=0) if self.spread else values.mean())
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: `draw(results, examples)` → Figure. It is given the rows of `metrics`, and of
-    `optional` ones.
+    """A figure.
 
     Attributes:
+        name: of its files.
+        draw: the rows of `metrics` and of `optional` ones, and the examples' table where it shows
+            words → the figure.
         metrics: of its probe, without which it cannot be drawn; with their steps.
         words: it shows the texts, so it needs the examples' table, is drawn for each run by itself,
             and is left out where texts must not leave the machine.
@@ -233,9 +282,15 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Tabulation:
-    """A table for a paper: `build(results)` → DataFrame with its final headings, without rows where
-    the results lack its numbers. `name` is the file's, `caption` plain text with the unit.
-    `metrics` without steps: names or patterns."""
+    """A table for a paper.
+
+    Attributes:
+        name: of its files.
+        caption: plain text with the unit.
+        build: the rows of `metrics` → the table with its final headings, without rows where the
+            results lack its numbers.
+        metrics: names or patterns; without steps.
+    """
 
     name: str
     caption: str
@@ -245,9 +300,15 @@ class Tabulation:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A metric with a number per position, 0 to 1, that the page's browser and W&B show over the
-    texts. `relative`: shaded relative to the text's largest number, where the numbers do not share
-    out a whole."""
+    """A metric with a number per position, which the page's browser and W&B show over the texts.
+
+    Attributes:
+        metric: with steps, which are the positions; 0 to 1.
+        title: a few words.
+        about: what the numbers are, in a sentence.
+        relative: shaded relative to the text's largest number, where the numbers are no shares of a
+            whole.
+    """
 
     metric: str
     title: str
@@ -258,8 +319,16 @@ class HeatMap:
 @dataclass(frozen=True)
 class Column:
     """A metric with a number per example that the page's browser and W&B show next to the texts.
-    `sorts`: the examples can be sorted by it. `leads`: it comes first there, and W&B's examples are
-    chosen by it. `one_minus`: 1 − the metric is shown. `truth`: it is 1 or 0, for yes or no."""
+
+    Attributes:
+        metric: without steps.
+        title: a few words.
+        digits: decimals that are shown.
+        one_minus: 1 − the metric is shown.
+        sorts: the examples can be sorted by it.
+        leads: it comes first there, and W&B's examples are chosen by it.
+        truth: it is 1 or 0, for yes or no.
+    """
 
     metric: str
     title: str
@@ -275,10 +344,20 @@ class Reading:
     """All that the report knows of one probe.
 
     Attributes:
-        title, about: of the probe's part of the report: what it measures and how to read it. order:
-        of the probes in the summary, small first. noted: what the probe noted of its own working,
-        run by run (`notes` of the manifest) → one or two sentences. of_importance, mark, closing:
-        see `headlines_of`. maps, columns: shown with the single examples.
+        probe: its name.
+        headlines: its numbers in the summary.
+        drawings: its figures.
+        tables: its tables for a paper.
+        claims: what its numbers can confirm.
+        title: heading of its part of the report.
+        about: what it measures and how to read it.
+        order: of the probes in the summary, small first.
+        noted: diagnostics, run by run (`notes` of the manifest) → one or two sentences.
+        of_importance: headlines of every importance; see `headlines_of`.
+        mark: what stands before an importance's name in a metric.
+        closing: a long table of this probe → further headlines, which come last.
+        maps: shown over the single examples.
+        columns: shown next to the single examples.
     """
 
     probe: str
@@ -297,25 +376,33 @@ class Reading:
     columns: tuple[Column, ...] = ()
 
     def headlines_of(self, results: pd.DataFrame) -> tuple[Headline, ...]:
-        """`headlines`; those `of_importance` for every importance in the table (those that have a
-        metric `mark` followed by their name), with its name and title in the place of
-        `{importance}` and `{title}`; and those that `closing` finds.
+        """The headlines that a table has numbers for.
 
         Args:
             results: a long table of this probe, of any runs.
+
+        Returns:
+            `headlines`; those `of_importance` for every importance in the table (those that have a
+            metric `mark` followed by their name), with its name and title in the place of
+            `{importance}` and `{title}`; and those that `closing` finds.
         """
-        there = importances_in(results, self.probe, self.mark) if self.of_importance else {}
-        of_each = [
-            replace(
-                one,
-                metric=one.metric.replace("{importance}", importance),
-                name=one.name and one.name.replace("{importance}", importance),
-                title=one.title.replace("{title}", facts.ascii_title),
-            )
-            for importance, facts in there.items()
-            for one in self.of_importance
-        ]
-        return (*self.headlines, *of_each, *(() if self.closing is None else self.closing(results)))
+        headlines = list(self.headlines)
+        if self.of_importance:
+            for importance, facts in importances_in(results, self.probe, self.mark).items():
+                headlines += [_filled(each, importance, facts) for each in self.of_importance]
+        if self.closing is not None:
+            headlines += self.closing(results)
+        return tuple(headlines)
+
+
+def _filled(headline: Headline, importance: str, facts: Facts) -> Headline:
+    """A headline of every importance, for one of them."""
+    return replace(
+        headline,
+        metric=headline.metric.replace("{importance}", importance),
+        name=headline.name and headline.name.replace("{importance}", importance),
+        title=headline.title.replace("{title}", facts.ascii_title),
+    )
 
 
 @cache
@@ -326,17 +413,19 @@ def readings() -> dict[str, Reading]:
         UserError: an installed package brings a reading of a probe that has one.
     """
     package = importlib.import_module("attnprobe.probes")
-    names = [
-        one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_")
-    ]
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    own = [module.READING for module in modules if hasattr(module, "READING")]
-    installed: list[Reading] = [entry.load() for entry in entry_points(group="attnprobe.readings")]
-    ordered = sorted([*own, *installed], key=lambda one: (one.order, one.probe))
+    found = []
+    for info in pkgutil.iter_modules(package.__path__):
+        if not info.name.startswith("_"):
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+            if hasattr(module, "READING"):
+                found.append(module.READING)
+    found += [entry.load() for entry in entry_points(group="attnprobe.readings")]
+    ordered: list[Reading] = sorted(found, key=lambda reading: (reading.order, reading.probe))
     names = [reading.probe for reading in ordered]
-    if twice := {name for name in names if names.count(name) > 1}:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         raise UserError(
-            f"{', '.join(sorted(twice))}: two readings of one probe; give your own probe another name"
+            f"{', '.join(repeated)}: two readings of one probe; give your own probe another name"
         )
     return {reading.probe: reading for reading in ordered}
 
@@ -349,13 +438,23 @@ def present(numbers: Numbers) -> list[Reading]:
 
 def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
     """The heat maps that there are numbers of, with their probes."""
-    every = ((reading.probe, one) for reading in present(numbers) for one in reading.maps)
-    return [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
+    return [
+        (reading.probe, heat_map)
+        for reading in present(numbers)
+        for heat_map in reading.maps
+        if heat_map.metric in numbers.metrics(reading.probe)
+    ]
 
 
 def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
-    """The columns that there are numbers of, with their probes: first those to sort by, leading
-    ones before all."""
-    every = ((reading.probe, one) for reading in present(numbers) for one in reading.columns)
-    shown = [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
-    return sorted(shown, key=lambda pair: (not pair[1].sorts, not pair[1].leads))
+    """The columns that there are numbers of, with their probes.
+
+    First come those to sort by, and leading ones before all.
+    """
+    columns = [
+        (reading.probe, column)
+        for reading in present(numbers)
+        for column in reading.columns
+        if column.metric in numbers.metrics(reading.probe)
+    ]
+    return sorted(columns, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

@@ -26,8 +26,13 @@ class Interval(NamedTuple):
 
 
 def p_value(value: float, low: float, high: float, against: float) -> float:
-    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman &
-    Bland 2011).
+    """Two-sided p-value for "the truth is `against`" (Altman & Bland 2011).
+
+    Args:
+        value: a number.
+        low: lower end of its 95 % interval.
+        high: upper end of the interval.
+        against: what the truth would be.
 
     Returns:
         0.05 exactly where `against` is an end of the interval; NaN where there is no interval.
@@ -47,8 +52,9 @@ def p_value(value: float, low: float, high: float, against: float) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p-values adjusted by Holm (1979), which keeps the chance of any false decision among them
-    below the level of one.
+    """p-values adjusted by Holm (1979).
+
+    The chance of any false decision among them is then below the level of one.
 
     Args:
         p: NaN stays NaN and does not count.
@@ -66,8 +72,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " examples"]:
-    """Which examples are significant, with the share of false discoveries among all of them held at
-    5 % (Benjamini & Hochberg 1995).
+    """Which examples are significant (Benjamini & Hochberg 1995).
+
+    The share of false discoveries among all of them is held at 5 %.
 
     Returns:
         1 where an example is significant, 0 where not, NaN where its p-value is NaN.
@@ -121,8 +128,9 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
 
 
 def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
-    """Mean with an interval that holds for any values within a known reach, however skewed (Maurer
-    & Pontil 2009, theorem 4: the empirical Bernstein bound, here on both sides).
+    """Mean with an interval that holds for any values within a known reach, however skewed.
+
+    It is the empirical Bernstein bound (Maurer & Pontil 2009, theorem 4), here on both sides.
 
     Args:
         values: NaN values are left out.
@@ -162,8 +170,9 @@ Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"
 
 
 def ratio_of(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
-    """Sum of the first by sum of the second: the ratio of two means, or a mean where the second is
-    the count.
+    """Sum of the first by sum of the second.
+
+    It is the ratio of two means, or a mean where the second is the count.
     """
     count = sums[..., 1]
     return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
@@ -226,8 +235,9 @@ def mean_in_columns(
 def student(
     *groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf
 ) -> Interval:
-    """Mean of the groups' means with Student's interval over the runs, of several groups Welch's
-    (Satterthwaite's degrees of freedom).
+    """Mean of the groups' means with Student's interval over the runs.
+
+    Of several groups it is Welch's, with Satterthwaite's degrees of freedom.
 
     Args:
         groups: numbers of runs.
@@ -336,16 +346,18 @@ def pseudovalues(
     totals: Float[np.ndarray, "runs parts"],
     statistic: Statistic,
 ) -> Float[np.ndarray, "runs texts"]:
-    """The jackknife's: n times the number minus n − 1 times the number without the text. Of a mean,
-    the values.
+    """The jackknife's: n times the number minus n − 1 times the number without the text.
+
+    Of a mean they are the values.
     """
     n = parts.shape[1]
     return n * statistic(totals)[:, None] - (n - 1) * statistic(totals[:, None] - parts)
 
 
 def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
-    """How often each text is in each resample (some ten times at most), an even number of resamples
-    at a time: BLAS adds up a row that is left over in another order than a pair.
+    """How often each text is in each resample, some ten times at most.
+
+    They come in even numbers: BLAS adds up a row that is left over in another order than a pair.
     """
     generator = np.random.default_rng(0)
     at_once = max(2, AT_ONCE // n // 2 * 2)
@@ -362,8 +374,7 @@ def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
-    """What of the spread belongs to the texts and to the runs, by the mean squares of a two-way
-    layout.
+    """What of the spread belongs to the texts and to the runs: mean squares of a two-way layout.
 
     Returns:
         The factor for the interval over texts, 0 to 1, and the standard error of the mean over
@@ -387,11 +398,11 @@ def over_pairs(
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Interval:
-    """The number of all ordered pairs of different runs together (such as the distance of two
-    seeds' attention), with an interval over texts and runs.
+    """The number of all ordered pairs of different runs, with an interval over texts and runs.
 
-    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's
-    quantile, the texts' part the bootstrap's.
+    Such a number is the distance of two seeds' attention. The runs' part is the jackknife's over
+    runs (each is left out with all its pairs) with Student's quantile, the texts' part the
+    bootstrap's.
 
     Args:
         parts: the summands of every text for each base and each other run; the diagonal is not
@@ -442,8 +453,9 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
 
 
 def wilson(count: float, n: int, method: str = "wilson") -> Interval:
-    """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where
-    n is 0.
+    """Share with Wilson's score interval, which knows that ten of ten is not everything.
+
+    NaN where n is 0.
 
     >>> tuple(round(number, 3) for number in wilson(10, 10))
     (1.0, 0.722, 1.0)
@@ -455,8 +467,9 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
 
 
 def clopper_pearson(count: float, n: int) -> Interval:
-    """Share with its exact interval, which holds the truth at least as often as it says; NaN where
-    n is 0.
+    """Share with its exact interval, which holds the truth at least as often as it says.
+
+    NaN where n is 0.
 
     >>> tuple(round(number, 3) for number in clopper_pearson(0, 60))
     (0.0, 0.0, 0.06)

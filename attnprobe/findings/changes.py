@@ -1,6 +1,4 @@
-"""Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts
-and examples.
-"""
+"""Two finished runs on the same texts: what changed in numbers, verdicts and examples."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -172,8 +170,9 @@ def compare_runs(first: Run, second: Run) -> Changes:
 
 
 def examples_of(run: Run) -> pd.DataFrame:
-    """The probed texts, indexed by number and words: the same number in another file would be
-    another text.
+    """The probed texts, indexed by number and words.
+
+    The same number in another file would be another text.
     """
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
     table = run.files.examples(run.split, columns=wanted).to_pandas()

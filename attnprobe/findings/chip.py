@@ -7,6 +7,9 @@ from attnprobe.evidence.verdicts import Answer, Chip, Verdict
 from attnprobe.findings.judgement import Judgement, judgement_on
 from attnprobe.findings.lines import LINES, NECESSITY, NEUTRAL, STABILITY, STATES, WORDS, Place
 
+GUESSING = "This model is not shown to beat guessing, so its attention explains nothing."
+NEEDLESS = "Equal weights classify as well here, so nothing shows that these weights mean anything."
+
 
 def chip_of(
     judgements: Sequence[Judgement], *, guessing: str = "", mechanism: str = ""
@@ -31,15 +34,9 @@ def chip_of(
     """
     lines = {judgement.place: judgement for judgement in judgements if judgement.primary}
     if guessing or any(line.verdict is Verdict.NOT_MEANINGFUL for line in lines.values()):
-        return (
-            Chip.POOR,
-            "This model is not shown to beat guessing, so its attention explains nothing.",
-        )
+        return Chip.POOR, GUESSING
     if lines[NECESSITY.place].answer is Answer.NO:
-        return (
-            Chip.UNSHOWN,
-            "Equal weights classify as well here, so nothing shows that these weights mean anything.",
-        )
+        return Chip.UNSHOWN, NEEDLESS
 
     word = lines[WORDS.place]
     attention = f"this attention ({mechanism})" if mechanism else "this attention"

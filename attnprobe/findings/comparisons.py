@@ -68,7 +68,7 @@ class ModelComparison:
 
 @dataclass(frozen=True)
 class PairClaim:
-    """A claim about the long table of a probe with two models, by their names in its column `model`."""
+    """A claim about two models, by their names in the column `model` of a probe's long table."""
 
     probe: str
     first: str
@@ -82,7 +82,8 @@ def difference(
     """A measure: by how much one model's number is above another's, mean over their examples.
 
     Each example's number is the mean over the model's seeds; an example that one of the models does
-    not have, or where its number is NaN, is left out. The interval is the bootstrap's over examples.
+    not have, or where its number is NaN, is left out. The interval is the bootstrap's over
+    examples.
 
     Args:
         first: name of the model whose number comes first.

@@ -1,5 +1,4 @@
-"""The runs of a report, grouped by what may be pooled; their numbers are read when they are asked
-for."""
+"""The runs of a report, grouped by what may be pooled; their numbers are read on demand."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from attnprobe.results.pivot import RUN
 DOT = " · "
 EXAMINED = "test"
 MOST_DIFFERENCES = 3
+"""Settings that a group's note names at most."""
 MOSTLY = 0.5
 """Share of the attention from which a reader is told where it is."""
 OF_THE_SEED = ("seed", "teacher")
@@ -27,8 +27,19 @@ OF_THE_SEED = ("seed", "teacher")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked
-    for; `split` is that of the probed examples."""
+    """A finished run, as the first of its numbers is filed.
+
+    Attributes:
+        directory: where it is.
+        manifest: what it says of itself.
+        numbers: of its tables, read on demand.
+        run_id: tells it apart from all others.
+        experiment: name of the experiment.
+        data: name of the data set.
+        model: name of the model.
+        seed: of the training.
+        split: of the probed examples.
+    """
 
     directory: Path
     manifest: Mapping[str, Any]
@@ -42,50 +53,66 @@ class Run:
 
     @property
     def files(self) -> RunDirectory:
+        """Its files."""
         return RunDirectory(self.directory)
 
     @cached_property
     def quality(self) -> Quality | None:
+        """How its decisions compare with guessing; None where that cannot be said."""
         return quality_of(self.directory, self.split)
 
     @property
     def warning(self) -> str:
+        """A sentence where it is no better than guessing; else empty."""
         return "" if self.quality is None else self.quality.warning
 
     @property
     def attention_on(self) -> str:
-        """Where the rows behind the attention have their weight, if a reader must know it before a
-        heat map: of a pair, or if most is on no word of the text, or most of the rest on its first
-        word; mostly empty."""
-        told = self.manifest.get("attention_on")
-        shares = (
-            {name: one for name, one in told.items() if isinstance(one, float)}
-            if isinstance(told, dict)
-            else {}
-        )
-        special = shares.get("special_mass", 0.0)
-        on_words = 1 - shares.get("special_mass", 0.0)
-        said = []
-        if special >= MOSTLY:
-            said.append(
-                f"on average {special:.0%} of the attention is on no word of the text ({shares.get('start_mass', 0.0):.0%} "
-                f"on the first piece that the model reads): the weights that are shown share out the rest"
+        """Where the attention is, if a reader must know it before a heat map; mostly empty.
+
+        It is said of a pair of texts, where most of the attention is on no word of the text, and
+        where most of the rest is on its first word.
+        """
+        recorded = self.manifest.get("attention_on")
+        if not isinstance(recorded, dict):
+            recorded = {}
+        shares = {name: share for name, share in recorded.items() if isinstance(share, float)}
+        elsewhere = shares.get("special_mass", 0.0)
+        on_words = 1 - elsewhere
+        sentences = []
+        if elsewhere >= MOSTLY:
+            start = shares.get("start_mass", 0.0)
+            sentences.append(
+                f"on average {elsewhere:.0%} of the attention is on no word of the text "
+                f"({start:.0%} on the first piece that the model reads): the weights that are "
+                "shown share out the rest"
             )
-        if on_words > 0 and (first := shares.get("first_word_mass", 0.0) / on_words) >= MOSTLY:
-            said.append(
-                f"{first:.0%} of what is on words is on the first one, which may take it whatever it is"
-            )
-        if on_words > 0 and "second_mass" in shares:
-            said.append(
-                f"{shares['second_mass'] / on_words:.0%} of what is on words is on the second text of the pair"
-            )
-        return "; ".join(said)
+        if on_words > 0:
+            first_word = shares.get("first_word_mass", 0.0) / on_words
+            if first_word >= MOSTLY:
+                sentences.append(
+                    f"{first_word:.0%} of what is on words is on the first one, which may take it "
+                    "whatever it is"
+                )
+            if "second_mass" in shares:
+                second_text = shares["second_mass"] / on_words
+                sentences.append(
+                    f"{second_text:.0%} of what is on words is on the second text of the pair"
+                )
+        return "; ".join(sentences)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but the seed. `note` says what sets them apart from others of the
-    same data set and model; empty where there are none."""
+    """Runs that differ in nothing but the seed.
+
+    Attributes:
+        data: name of the data set.
+        model: name of the model.
+        note: what sets them apart from others of the same data set and model; empty where there are
+            none.
+        runs: a run per seed.
+    """
 
     data: str
     model: str
@@ -94,10 +121,12 @@ class Group:
 
     @property
     def title(self) -> str:
+        """Data, model and note: unique in a report."""
         return DOT.join(part for part in (self.data, self.model, self.note) if part)
 
     @property
     def seeds(self) -> list[int]:
+        """The runs' seeds, in order."""
         return sorted(run.seed for run in self.runs)
 
     @property
@@ -109,8 +138,7 @@ class Group:
     def guessing(self) -> str:
         """Why these runs are no better than guessing.
 
-        Returns:
-            Empty where each of them is better, or where it is not known.
+        Empty where each of them is better, or where that is not known.
         """
         for run in self.runs:
             quality = run.quality
@@ -122,8 +150,13 @@ class Group:
 
 
 def read_runs(places: Any) -> list[Run]:
-    """Every sound finished run at or below the places, by data set, model and seed; a warning names
-    the others.
+    """Every sound finished run at or below some places; a warning names the others.
+
+    Args:
+        places: directories, or glob patterns.
+
+    Returns:
+        The runs by data set, model and seed.
 
     Raises:
         UserError: no sound finished run there; two directories hold the same run; a run's tables
@@ -143,66 +176,84 @@ def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
         runs.append(read_run(run.path))
 
     _, skipped = sound_runs(places, read)
-    seen: dict[str, Run] = {}
+    first_of_id: dict[str, Run] = {}
     for run in runs:
-        other = seen.setdefault(run.run_id, run)
-        if other is not run:
+        first = first_of_id.setdefault(run.run_id, run)
+        if first is not run:
             raise UserError(
-                f"run {run.run_id} is there twice, in {other.directory} and {run.directory}: the same training. Name one "
-                f"of the two, for example `attnprobe report {run.directory}`"
+                f"run {run.run_id} is there twice, in {first.directory} and {run.directory}: the "
+                f"same training. Name one of the two, for example "
+                f"`attnprobe report {run.directory}`"
             )
     return sorted(runs, key=lambda run: (run.data, run.model, run.seed, run.run_id)), skipped
 
 
 def read_run(directory: Path) -> Run:
-    """One finished run; a `UserError` where its tables hold no number."""
+    """One finished run.
+
+    Raises:
+        UserError: its tables hold no number.
+    """
     run = RunDirectory(directory)
     numbers = Numbers.of([run])
     if not numbers.runs:
         raise UserError(
-            f"the tables of {directory} hold no number: leave it out of the report, or probe it again"
+            f"the tables of {directory} hold no number: leave it out of the report, or probe it "
+            "again"
         )
     identity = {name: str(numbers.runs[0][name]) for name in RUN}
-    named = identity | {"seed": int(identity["seed"]), "split": numbers.split or EXAMINED}
-    return Run(directory, run.manifest(), numbers, **named)  # type: ignore[arg-type]
+    return Run(
+        directory=directory,
+        manifest=run.manifest(),
+        numbers=numbers,
+        run_id=identity["run_id"],
+        experiment=identity["experiment"],
+        data=identity["data"],
+        model=identity["model"],
+        seed=int(identity["seed"]),
+        split=numbers.split or EXAMINED,
+    )
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """The runs in groups: one per data set, model and settings, in which only the seed differs.
-
-    A note sets those of one data set and model apart: the settings in which they differ,
-    `training.epochs=8`; else the experiment; the end of the run's id where neither tells two runs
-    of one seed apart."""
+    """The runs in groups: one per data set, model and settings, in which only the seed differs."""
     groups = []
     for data, model in dict.fromkeys((run.data, run.model) for run in runs):
         alike = [run for run in runs if (run.data, run.model) == (data, model)]
-        settings = [flattened(run.manifest.get("training", {})) for run in alike]
+        notes = _notes(alike)
+        for note in dict.fromkeys(notes):
+            members = [run for run, run_note in zip(alike, notes, strict=True) if run_note == note]
+            groups.append(Group(data, model, note, tuple(members)))
+    return groups
+
+
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """What sets the runs of one data set and model apart, run by run.
+
+    It is the settings in which they differ, `training.epochs=8`; else the experiment; the end of
+    the run's id where neither tells two runs of one seed apart.
+    """
+    settings = _differing_settings(runs)
+    experiments = [run.experiment for run in runs]
+    for notes in (settings, experiments):
+        places = {(run.seed, run.split, note) for run, note in zip(runs, notes, strict=True)}
+        if len(places) == len(runs):
+            return notes
+    return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]
+
+
+def _differing_settings(runs: Sequence[Run]) -> list[str]:
+    settings = [flattened(run.manifest.get("training", {})) for run in runs]
+    differing = []
+    for name in settings[0]:
         # a setting that one version wrote and another did not know is no difference that anybody
         # chose
-        known = [
-            name
-            for name in settings[0]
-            if name not in OF_THE_SEED and all(name in one for one in settings)
-        ]
-        told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][
-            :MOST_DIFFERENCES
-        ]
-        notes = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
-        for other in (
-            [run.experiment for run in alike],
-            [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in alike],
-        ):
-            if len(
-                {(run.seed, run.split, note) for run, note in zip(alike, notes, strict=True)}
-            ) < len(alike):
-                notes = other
-        groups += [
-            Group(
-                data,
-                model,
-                note,
-                tuple(run for run, own in zip(alike, notes, strict=True) if own == note),
-            )
-            for note in dict.fromkeys(notes)
-        ]
-    return groups
+        is_known = all(name in values for values in settings)
+        if name in OF_THE_SEED or not is_known:
+            continue
+        if len({repr(values[name]) for values in settings}) > 1:
+            differing.append(name)
+    return [
+        ", ".join(f"{name}={values[name]}" for name in differing[:MOST_DIFFERENCES])
+        for values in settings
+    ]

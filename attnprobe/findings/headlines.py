@@ -91,7 +91,7 @@ def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
 
 
 def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
-    """Every headline number of every run with its interval, the published value, and the difference.
+    """Every headline number of every run with its interval, beside the published value.
 
     Args:
         results: the numbers of one run or several; a long table
@@ -174,8 +174,9 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
 
 
 def _of_whole_split(run: pd.DataFrame, number: Headline, value: float) -> Mean:
-    """A number of the whole split. A share of a known count has Wilson's interval for the distinct
-    texts.
+    """A number of the whole split.
+
+    A share of a known count has Wilson's interval for the distinct texts.
     """
     counts = run.loc[run["metric"] == (number.proportion_of or "examples"), "value"]
     repeats = run.attrs.get(REPEATS, {}).get(str(run["run_id"].iloc[0]), ())

@@ -2,8 +2,8 @@
 
 Every step from a number to the page has a dataclass: `Evidence` → `Finding` (a claim with its
 evidence) → `Judgement` (the finding after everything that speaks on its verdict) → `Card` (one
-model's judgements, its chip and its sentence) → `Summary` (what is shown first). `Findings` holds the
-cards of some runs. Its table, `findings.parquet`, is read back here, and nowhere else.
+model's judgements, its chip and its sentence) → `Summary` (what is shown first). `Findings` holds
+the cards of some runs. Its table, `findings.parquet`, is read back here, and nowhere else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ WIDEST = 0.5
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim about one model, as it was decided; or a line of the card that nothing was tested for.
+    """A claim about one model, as it was decided; or a line of the card without a test.
 
     Attributes:
         criterion: what is asked; one of `attnprobe.evidence.claims.CRITERIA`.
@@ -136,8 +136,9 @@ class Judgement:
 
     @property
     def is_readable(self) -> bool:
-        """Whether a number from 0 to 1 (below 0: worse than chance) is known well enough to be
-        shown.
+        """Whether a number from 0 to 1 is known well enough to be shown.
+
+        Below 0 it is worse than chance.
         """
         return self.high - self.low <= WIDEST and -1 <= self.value <= 1
 
@@ -257,8 +258,8 @@ def judgement_on(claim: Claim, judgements: Iterable[Judgement]) -> Judgement:
         if judgement.claim == claim.name:
             return judgement
     raise UserError(
-        f"{claim.name}: no number for this claim, which the answer goes by; expected one beside the "
-        "others on its line. Probe the run again with this version of attnprobe"
+        f"{claim.name}: no number for this claim, which the answer goes by; expected one beside "
+        "the others on its line. Probe the run again with this version of attnprobe"
     )
 
 

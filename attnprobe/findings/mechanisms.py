@@ -33,8 +33,9 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
 
 
 def mechanism_of(manifest: Mapping[str, object]) -> str:
-    """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it
-    was learned.
+    """What a run's attention is known to be, whatever a test finds (`MECHANISMS`).
+
+    Empty where it was learned.
     """
     control = model_setting(manifest, "given")  # of a whole model, by the control's name
     if control:

@@ -1,5 +1,4 @@
-"""The runs of a study side by side: their numbers text by text, F1 over texts and seeds, and
-whether seeds attend alike."""
+"""The runs of a study side by side: numbers text by text, F1, and whether seeds attend alike."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -7,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import rel_entr
 
 from attnprobe.evidence.claims import Claim
@@ -20,27 +19,32 @@ SPLIT = "test"
 
 
 def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame:
-    """One row per text, by `example_id`, a column per metric (all if none is named); no row where
-    the run was not asked."""
+    """A probe's numbers, text by text.
+
+    Args:
+        run: its directory.
+        probe: whose numbers they are.
+        metrics: their names; all if none is named.
+
+    Returns:
+        One row per text, by `example_id`, a column per metric; no row where the run does not have
+        the probe.
+    """
     names = list(metrics)
     if probe not in RunDirectory(run).probes():
         return pd.DataFrame(columns=names)
     rows = read_results(run, probe=probe)
     rows = rows[rows["step"].isna() & (rows["example_id"] >= 0)].astype({"metric": str})
-    wide = rows.pivot(index="example_id", columns="metric", values="value").rename_axis(
-        columns=None
-    )
+    wide = rows.pivot(index="example_id", columns="metric", values="value")
+    wide = wide.rename_axis(columns=None)
     return wide[names] if names else wide
 
 
 def whole(run: Path, probe: str, metric: str) -> "pd.Series[float]":
     """A metric's numbers that are about the whole split, by step (the class, the epoch)."""
     rows = read_results(run, probe=probe)
-    return (
-        rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
-        .set_index("step")["value"]
-        .sort_index()
-    )
+    rows = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
+    return rows.set_index("step")["value"].sort_index()
 
 
 def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
@@ -50,15 +54,19 @@ def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
 
 
 Score = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
-"""The number that comes of the sums of its parts (`parts_of`) over texts."""
+"""From the sums of its parts over texts to the number (`parts_of`)."""
 Parts = Mapping[int, Float[np.ndarray, "texts parts"]]
 """Seed → what a score is made of, text by text."""
 
 
 def parts_of(
-    given: np.ndarray, said: np.ndarray, score: Score, *, one_label: bool = True
-) -> np.ndarray:
-    """What a score is made of, of every text: `[texts, parts]`.
+    labels: Bool[np.ndarray, "texts classes"],
+    predictions: Bool[np.ndarray, "texts classes"],
+    score: Score,
+    *,
+    one_label: bool = True,
+) -> Float[np.ndarray, "texts parts"]:
+    """What a score is made of, text by text.
 
     F1: true positives, false positives and false negatives, of class 1 or of each class in turn
     where these are not two. Balanced accuracy: of each class in turn, whether the text is of it and
@@ -66,71 +74,96 @@ def parts_of(
     label.
 
     Args:
-        given, said: each text's classes, and those that the model says, `[texts, classes]`.
+        labels: each text's classes.
+        predictions: the classes that the model says.
+        score: `balanced_accuracy`, or else F1.
+        one_label: whether each text has one class.
     """
     if score is balanced_accuracy:
-        pairs = [(given, said)] if one_label else [(given, said), (~given, ~said)]
-        parts = np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1)
+        pairs = [(labels, predictions)]
+        if not one_label:
+            pairs.append((~labels, ~predictions))
+        counts = [np.stack([label & predicted, label], -1) for label, predicted in pairs]
+        parts = np.concatenate(counts, 1)
     else:
-        parts = np.stack([given & said, ~given & said, given & ~said], -1)
-        parts = parts[:, 1:] if given.shape[1] == 2 else parts
+        parts = np.stack([labels & predictions, ~labels & predictions, labels & ~predictions], -1)
+        if labels.shape[1] == 2:
+            parts = parts[:, 1:]
     return parts.reshape(len(parts), -1).astype(np.float64)
 
 
 def parts_of_run(run: Path, score: Score) -> Float[np.ndarray, "texts parts"]:
-    """`parts_of` the test texts, summed over the questions about one text, which are drawn
-    together."""
+    """`parts_of` the test texts.
+
+    The questions about one text are summed: they are resampled together.
+    """
     directory = RunDirectory(run)
     table = distinct_examples(directory, "label", "prediction")
     first = first_of_text(directory)
     classes = np.arange(len(directory.manifest()["classes"]))
-    several = isinstance(
-        table["label"].iloc[0], list | np.ndarray
-    )  # labels: the numbers of their classes
-    if several:
-        given, said = (
-            np.array([np.isin(classes, one) for one in table[name]])
-            for name in ("label", "prediction")
-        )
-    else:
-        given, said = (
-            table[name].to_numpy()[:, None] == classes for name in ("label", "prediction")
-        )
-    texts = table["example_id"].map(lambda one: first.get(one, one)).to_numpy()
-    return (
-        pd.DataFrame(parts_of(given, said, score, one_label=not several))
-        .groupby(texts)
-        .sum()
-        .to_numpy()
+    one_label = not isinstance(table["label"].iloc[0], list | np.ndarray)
+    parts = parts_of(
+        _has_class(table["label"], classes),
+        _has_class(table["prediction"], classes),
+        score,
+        one_label=one_label,
     )
+    texts = [first.get(example, example) for example in table["example_id"]]
+    return pd.DataFrame(parts).groupby(np.array(texts)).sum().to_numpy()
+
+
+def _has_class(cells: "pd.Series", classes: np.ndarray) -> Bool[np.ndarray, "texts classes"]:
+    """Which classes each text has.
+
+    Args:
+        cells: of each text the number of its class, or the numbers of its classes.
+        classes: all numbers.
+    """
+    if isinstance(cells.iloc[0], list | np.ndarray):
+        return np.array([np.isin(classes, numbers) for numbers in cells])
+    return cells.to_numpy()[:, None] == classes
 
 
 def balanced_accuracy(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
-    """Mean of the classes' recalls, 0 to 1, over the classes that occur; a guess that never changes
-    has 1 / classes."""
-    found = sums[..., ::2]
-    of = sums[..., 1::2]
-    there = of > 0
-    return np.where(there, found / np.where(there, of, 1), 0).sum(-1) / there.sum(-1).clip(1)
+    """Mean of the classes' recalls, 0 to 1, over the classes that occur.
+
+    A guess that never changes has 1 / classes.
+    """
+    hits = sums[..., ::2]
+    texts = sums[..., 1::2]
+    occurs = texts > 0
+    recalls = np.where(occurs, hits / np.where(occurs, texts, 1), 0)
+    return recalls.sum(-1) / occurs.sum(-1).clip(1)
 
 
-def performance(of: Parts, score: Score = f1_of) -> Evidence:
+def performance(parts: Parts, score: Score = f1_of) -> Evidence:
     """Mean score, its interval over texts and seeds, 0 to 1."""
-    parts = np.stack(list(of.values()))
-    return Evidence(*resampled_runs(parts, score, low=0, high=1), n=parts.shape[1])
+    stacked = np.stack(list(parts.values()))
+    return Evidence(*resampled_runs(stacked, score, low=0, high=1), n=stacked.shape[1])
 
 
-def difference(of: Parts, to: Parts, score: Score = f1_of) -> Evidence:
-    """The score of one model minus that of another, paired by seed and text, −1 to 1. One seed says
-    nothing of another training: there is no interval then."""
-    parts = np.stack([np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to])
+def difference(first: Parts, second: Parts, score: Score = f1_of) -> Evidence:
+    """The score of one model minus that of another, paired by seed and text, −1 to 1.
+
+    Args:
+        first: parts of the model whose score comes first.
+        second: parts of the model whose score is subtracted.
+        score: makes a number of the sums.
+
+    Returns:
+        No interval with one seed, which says nothing of another training.
+    """
+    seeds = [seed for seed in first if seed in second]
+    parts = np.stack([np.concatenate([first[seed], second[seed]], 1) for seed in seeds])
 
     def gain(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
         half = sums.shape[-1] // 2
         return score(sums[..., :half]) - score(sums[..., half:])
 
     value, low, high = resampled_runs(parts, gain, low=-1, high=1)
-    return Evidence(value, *((low, high) if len(parts) > 1 else (np.nan, np.nan)), n=parts.shape[1])
+    if len(seeds) == 1:
+        return Evidence(value, np.nan, np.nan, n=parts.shape[1])
+    return Evidence(value, low, high, n=parts.shape[1])
 
 
 # Do the seeds of one model attend alike? Every seed is a base in turn, and a shuffled attention is
@@ -143,68 +176,81 @@ LEAST = 0.01
 """Nats of JSD that a shuffled attention must be away for the question to be asked: shuffling an
 even one changes nothing."""
 Attentions = Sequence[Float[np.ndarray, " words"]]
+"""The weights of each text."""
 
 
-def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]:
-    """Per text: JSD of two attentions in nats; the mean JSD of the one and all orders of the
-    other's weights (exactly: a weight meets every other one equally often); whether their top word
-    is the same; and how likely that is by chance."""
+def compared(first: Attentions, second: Attentions) -> Float[np.ndarray, "texts 4"]:
+    """Two runs' attentions, text by text.
+
+    Returns:
+        Per text: their JSD in nats; the mean JSD of the first and all orders of the second's
+        weights (exactly: a weight meets every other one equally often); whether their top word is
+        the same; and how likely that is by chance.
+    """
     rows = []
-    for p, q in zip(one, other, strict=True):
-        middle = (p[:, None] + q) / 2
-        apart = (rel_entr(p[:, None], middle) + rel_entr(q, middle)) / 2
-        rows.append(
-            (
-                apart.diagonal().sum(),
-                apart.sum() / len(p),
-                float(p.argmax() == q.argmax()),
-                1 / len(p),
-            )
-        )
+    for p, q in zip(first, second, strict=True):
+        mean = (p[:, None] + q) / 2
+        # part of the JSD where weight i of the first meets weight j of the second
+        divergence = (rel_entr(p[:, None], mean) + rel_entr(q, mean)) / 2
+        same_top = float(p.argmax() == q.argmax())
+        row = (divergence.diagonal().sum(), divergence.sum() / len(p), same_top, 1 / len(p))
+        rows.append(row)
     return np.array(rows, np.float64).reshape(-1, 4)
 
 
 def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
     """`pairwise` of the attentions of runs on the same texts, by their directories."""
-    weights = []
+    attentions = []
     for run in runs:
-        own = [
-            np.array(one, np.float64)
-            for one in distinct_examples(RunDirectory(run), "attention")["attention"]
-        ]
-        weights.append([one / one.sum() for one in own])
-    return pairwise(weights)
+        examples = distinct_examples(RunDirectory(run), "attention")
+        weights = [np.array(text, np.float64) for text in examples["attention"]]
+        attentions.append([text / text.sum() for text in weights])
+    return pairwise(attentions)
 
 
 def pairwise(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`compared`, for every run's attentions as the base of every other one; zeros on the
-    diagonal."""
+    """`compared`, for every run's attentions as the base of every other one.
+
+    The diagonal is 0.
+    """
     result = np.zeros((len(runs), len(runs), len(runs[0]), 4))
-    for base, other in combinations(range(len(runs)), 2):
-        result[base, other] = result[other, base] = compared(runs[other], runs[base])
+    for first, second in combinations(range(len(runs)), 2):
+        result[first, second] = compared(runs[second], runs[first])
+        result[second, first] = result[first, second]
     return result
 
 
 def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
-    """1 − JSD to the other seed / JSD to a shuffle of it (1: the same attention, 0: no nearer than
-    a shuffle) of all pairs, with an interval over texts and runs; two runs have none."""
+    """1 − JSD to another seed / JSD to a shuffle of it, over all pairs of runs.
+
+    Args:
+        pairs: as `pairwise` gives them.
+
+    Returns:
+        1: the same attention; 0: no nearer than a shuffle. The interval is over texts and runs; two
+        runs have none.
+    """
 
     def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
         return 1 - sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
 
     shuffled = pairs[~np.eye(len(pairs), dtype=bool)][..., 1].mean()
-    why = "attention is so even that a shuffle changes nothing" if shuffled < LEAST else ""
-    return Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2], unasked=why)
+    reason = "attention is so even that a shuffle changes nothing" if shuffled < LEAST else ""
+    return Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2], unasked=reason)
 
 
 CLAIM = Claim(
     name="seeds_attend_alike",
     criterion="stability",
-    statement="Another seed attends to the same words: its attention is nearer than a shuffle of it",
+    statement=(
+        "Another seed attends to the same words: its attention is nearer than a shuffle of it"
+    ),
     source="attnprobe, after Wiegreffe & Pinter 2019, section 3.3",
     measure=lambda rows: None,
-    quantity=f"1 − JSD(seeds) / JSD(a shuffled seed): 1 is the same attention, 0 no nearer than a shuffle, every seed a base "
-    f"in turn; up to {SMALLEST} is no relevant difference",
+    quantity=(
+        "1 − JSD(seeds) / JSD(a shuffled seed): 1 is the same attention, 0 no nearer than a "
+        f"shuffle, every seed a base in turn; up to {SMALLEST} is no relevant difference"
+    ),
     speaks="for",
     smallest=SMALLEST,
     primary=True,

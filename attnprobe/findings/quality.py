@@ -1,5 +1,4 @@
-"""Has the classifier learnt anything? Accuracy against the share of the largest class, as context
-of all else."""
+"""Has the classifier learnt anything? Its accuracy beside the share of the largest class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,19 +20,23 @@ its whole interval."""
 
 @dataclass(frozen=True)
 class Quality:
-    """How a single-label classifier's decisions compare with always naming the largest class of the
-    same texts.
+    """How a single-label classifier's decisions compare with always naming the largest class.
 
     Attributes:
-        accuracy: share of right decisions, 0 to 1, with Wilson's 95 % interval `low`, `high` over
-            the `n` texts.
-        majority: share of the largest class among the labels, 0 to 1. balanced, balanced_low,
-        balanced_high: balanced accuracy with an interval out of Wilson's for each class (MOVER, Zou
-        & Donner 2008).
-        chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
-        asked: what it has to be above, by its whole interval: chance and `SMALLEST` of what could
-            be reached beyond it.
+        accuracy: share of right decisions, 0 to 1.
+        low: lower end of the accuracy's 95 % interval (Wilson).
+        high: upper end of that interval.
+        majority: share of the largest class among the labels, 0 to 1.
+        n: number of texts.
         only: the one class that is predicted for every text; None where several are.
+        balanced: balanced accuracy, the mean of the classes' recalls, 0 to 1.
+        balanced_low: lower end of its interval, out of Wilson's for each class (MOVER, Zou & Donner
+            2008).
+        balanced_high: upper end of that interval.
+        chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
+        asked: what the balanced accuracy has to be above, its whole interval: chance, and
+            `SMALLEST` of what could be reached beyond it.
+        better_than_guessing: whether it is.
     """
 
     accuracy: float
@@ -51,26 +54,37 @@ class Quality:
 
     @property
     def beside_majority(self) -> str:
-        interval = f"[{self.low:.3f}, {self.high:.3f}]"
-        return f"accuracy {self.accuracy:.3f} {interval}, always naming the largest class {self.majority:.3f}"
+        """The accuracy beside that of always naming the largest class."""
+        return (
+            f"accuracy {self.accuracy:.3f} [{self.low:.3f}, {self.high:.3f}], always naming the "
+            f"largest class {self.majority:.3f}"
+        )
 
     @property
     def in_words(self) -> str:
+        """Everything, for the page."""
         return (
-            f"{self.beside_majority}. Balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
-            f"{self.balanced_high:.3f}]; guessing: {self.chance:.3f}, asked for: more than {self.asked:.3f}"
+            f"{self.beside_majority}. Balanced accuracy {self.balanced:.3f} "
+            f"[{self.balanced_low:.3f}, {self.balanced_high:.3f}]; guessing: {self.chance:.3f}, "
+            f"asked for: more than {self.asked:.3f}"
         )
 
     @property
     def in_short(self) -> str:
-        return f"right on {percent(self.accuracy)} of {self.n:,} texts (always the largest class: {percent(self.majority)})"
+        """The accuracy in a few words."""
+        return (
+            f"right on {percent(self.accuracy)} of {self.n:,} texts (always the largest class: "
+            f"{percent(self.majority)})"
+        )
 
     @property
     def warning(self) -> str:
-        """One sentence where the classifier is no better than guessing, as far as these texts can
-        tell; else empty."""
+        """One sentence where these texts do not show it to beat guessing; else empty."""
         if self.only is not None:
-            return f"This classifier predicts one class for every text ({self.only}): {self.beside_majority}"
+            return (
+                f"This classifier predicts one class for every text ({self.only}): "
+                f"{self.beside_majority}"
+            )
         if not self.better_than_guessing:
             return f"This classifier is not shown to be better than guessing: {self.in_words}"
         if self.low <= self.majority:
@@ -82,49 +96,78 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     """Compare decisions with the largest class.
 
     Args:
-        labels, predictions: class numbers `[examples]`; of no text there is no quality.
+        labels: class numbers `[examples]`.
+        predictions: class numbers `[examples]`.
         names: of the classes; their numbers stand for them where there are none.
+
+    Returns:
+        None where there is no text.
     """
-    given = np.asarray(labels, int)
-    said = np.asarray(predictions, int)
-    if len(given) == 0:
+    label = np.asarray(labels, int)
+    prediction = np.asarray(predictions, int)
+    if len(label) == 0:
         return None
-    accuracy, low, high = wilson(int((given == said).sum()), len(given))
-    only, (classes, counts) = np.unique(said), np.unique(given, return_counts=True)
-    found = [int(((given == one) & (said == one)).sum()) for one in classes]
-    of_class = np.array(
-        [wilson(right, int(count)) for right, count in zip(found, counts, strict=True)]
+    accuracy = wilson(int((label == prediction).sum()), len(label))
+    predicted_classes = np.unique(prediction)
+    only = None
+    if len(predicted_classes) == 1:
+        number = predicted_classes[0]
+        only = names[number] if len(names) else f"class {number}"
+
+    classes, counts = np.unique(label, return_counts=True)
+    recalls = np.array(
+        [
+            wilson(_hits(label, prediction, number), int(count))
+            for number, count in zip(classes, counts, strict=True)
+        ]
     )
-    balanced = float(of_class[:, 0].mean())
-    below, above = (
-        float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class)
-        for end in (1, 2)
-    )
-    one_class = None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}"
-    largest = float(counts.max() / len(given))
-    chance = 1 / max(2, len(of_class))
+    balanced = float(recalls[:, 0].mean())
+    below = _margin(recalls[:, 0] - recalls[:, 1])
+    above = _margin(recalls[:, 0] - recalls[:, 2])
+    chance = 1 / max(2, len(recalls))
     asked = chance + SMALLEST * (1 - chance)
-    around = (balanced, balanced - below, balanced + above, chance)
     return Quality(
-        accuracy,
-        low,
-        high,
-        largest,
-        len(given),
-        one_class,
-        *around,
-        asked,
-        balanced - below > asked,
+        accuracy=accuracy.value,
+        low=accuracy.low,
+        high=accuracy.high,
+        majority=float(counts.max() / len(label)),
+        n=len(label),
+        only=only,
+        balanced=balanced,
+        balanced_low=balanced - below,
+        balanced_high=balanced + above,
+        chance=chance,
+        asked=asked,
+        better_than_guessing=balanced - below > asked,
     )
+
+
+def _hits(label: np.ndarray, prediction: np.ndarray, number: int) -> int:
+    """Texts of a class that are taken to be of it."""
+    return int(((label == number) & (prediction == number)).sum())
+
+
+def _margin(distances: np.ndarray) -> float:
+    """How far the interval of a mean reaches (MOVER: squared distances add up).
+
+    Args:
+        distances: from its summands to the ends of their intervals.
+    """
+    return float(np.sqrt((distances**2).sum())) / len(distances)
 
 
 def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
-    """The quality of a finished run on its test texts; None where a text may have several labels,
-    or has its own candidates, so that there is no one largest class to name."""
+    """The quality of a finished run on its test texts.
+
+    Returns:
+        None where a text may have several labels, or has its own candidates: there is no one
+        largest class to name.
+    """
     run = RunDirectory(run_dir)
-    if split not in run.splits() or "candidates" in (columns := run.example_columns(split)).names:
+    if split not in run.splits():
         return None
-    if pa.types.is_list(columns.field("label").type):
+    columns = run.example_columns(split)
+    if "candidates" in columns.names or pa.types.is_list(columns.field("label").type):
         return None
     table = run.examples(split, columns=["example_id", "label", "prediction"]).to_pandas()
     table = table[~table["example_id"].isin(repeats_of(run))]

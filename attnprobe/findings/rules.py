@@ -130,8 +130,9 @@ def _untested(place: Place, marked: bool) -> Judgement:
 
 
 def _in_context(line: Judgement, guessing: str, needless: bool) -> Judgement:
-    """The line after what was asked before it: is the model better than guessing, and is attention
-    needed?
+    """The line after what was asked before it.
+
+    Is the model better than guessing, and is attention needed?
     """
     if not line.is_tested:
         return line

@@ -42,8 +42,8 @@ def kept_findings(
     Args:
         runs: what they are about.
         folder: where they are stored. They are in the folder afterwards, unless a file of the user
-            is in their place. Findings beside the first run, or in a study's directory, are found as
-            well.
+            is in their place. Findings beside the first run, or in a study's directory, are found
+            as well.
         studies: as of `attnprobe.findings.table.findings`.
         again: decide anew, whatever is stored.
         tell: called with a line about every step.
@@ -79,16 +79,18 @@ def _stored(paths: Sequence[Path], identity: str) -> Findings | None:
 
 
 def card_of_run(run: Run) -> Card:
-    """The card of one run: what is stored with it, computed (and not stored) where that is of
-    another version.
+    """The card of one run.
+
+    It is stored with the run, or computed (and not stored) where that is of another version.
     """
     (card,) = kept_findings([run], None).cards
     return card
 
 
 def card_of_study(reading: StudyReading) -> Card:
-    """The card of the model of one finished study: what it found together with what its own runs'
-    probes did.
+    """The card of the model of one finished study.
+
+    It has what the study found together with what its own runs' probes did.
     """
     runs = read_runs(reading.runs)
     group = group_of(reading, grouped(runs))
@@ -102,8 +104,9 @@ def _seal(identity: str, table: pd.DataFrame) -> bytes:
 
 
 def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
-    """What the table depends on: the claims, the track record, the runs' content, and what the
-    studies found.
+    """What the table depends on.
+
+    That is the claims, the track record, the runs' content, and what the studies found.
     """
     places = {run.directory.resolve(): run.run_id for run in runs}
     return fingerprint(

@@ -1,6 +1,4 @@
-"""Decide once: every claim about every model of some runs, as one table that page, terminal,
-trackers and CI only show.
-"""
+"""Decide once: every claim about every model of some runs, which all else only shows."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
