@@ -2,181 +2,181 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.evidence.claims import Claim, put_to_test
-from attnprobe.evidence.evidence import (
-    Evidence,
-    Measure,
-    flips_of,
-    least,
-    mean_of,
-    share_of,
-    skill_of,
+from attnprobe.evidence.claims import (
+    CEILING,
+    Claim,
+    Finding,
+    put_to_test,
+    reliability,
+    with_ceilings,
 )
-from attnprobe.evidence.statistics import paired_difference, wilson
-from attnprobe.results.table import Rows
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.verdicts import Verdict
+from attnprobe.findings.judgement import judgement_on
+from attnprobe.findings.rules import judge
+from attnprobe.probes.agreement import READING
+from attnprobe.results.numbers import numbers_of
 
 
 def claim(**changes):
-    fields = {"name": "c", "criterion": "erasure", "statement": "s", "source": "p", "quantity": "q"}
-    return Claim(**fields | {"measure": lambda rows: Evidence.of(rows["value"])} | changes)
+    """A claim about the mean of a table's numbers."""
+    fields = {
+        "name": "c",
+        "criterion": "erasure",
+        "statement": "s",
+        "source": "p",
+        "quantity": "q",
+        "measure": lambda rows: Evidence.of(rows["value"]),
+    }
+    return Claim(**fields | changes)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "smallest", "verdict"),
+    ("changes", "message"),
     [
-        (0.1, 0.2, 0, "meets"),
-        (-0.2, -0.1, 0, "fails"),
-        (-0.1, 0.1, 0, "cannot decide"),
-        (np.nan, np.nan, 0, "cannot decide"),
-        (0.0, 0.1, 0, "cannot decide"),
-        (0.05, 0.2, 0.1, "cannot decide"),
-        (0.11, 0.2, 0.1, "meets"),
-        (-0.05, 0.09, 0.1, "no relevant difference"),
-        (-0.3, 0.05, 0.1, "fails"),
-        (-0.3, 0.11, 0.1, "cannot decide"),
-    ],
-)
-def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high, smallest, verdict):
-    assert Evidence(0.05, low, high, 9).exceeds(0.0, smallest) == verdict
-
-
-def test_rare_samples_and_questions_that_cannot_be_asked_decide_nothing():
-    assert Evidence(1, 0.9, 1.1, 30, rare=True).exceeds(0) == "too rare to say"
-    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not informative"
-    assert np.isnan(Evidence(1, 0.9, 1.1, 30, rare=True).p(0))
-    for values in ([0.0] * 400, [1.0] * 400, [0.0] * 390 + [1.0] * 10):
-        assert Evidence.of(values, reach=1.0).exceeds(0, 0.05) == "too rare to say"
-
-
-def test_the_p_value_is_of_what_is_decided():
-    assert Evidence(0.3, 0.1, 0.5, 9).p(0, 0.1) == pytest.approx(0.05)
-    assert Evidence(0.0, -0.05, 0.1, 9).p(0, 0.1) == pytest.approx(
-        0.05
-    )  # the nearer end of the two
-    assert Evidence(-0.3, -0.5, 0.1, 9).p(0, 0.1) == pytest.approx(0.05)
-
-
-def test_skewed_values_within_a_known_reach_decide_by_an_interval_that_holds_for_any():
-    generator = np.random.default_rng(0)
-    values = np.where(
-        generator.random(1000) < 0.03, generator.random(1000) * 0.05, 1e-6 * generator.random(1000)
-    )
-    found = Evidence.of(values, reach=1.0)
-    assert found.exceeds(0, 0.05) == "no relevant difference"
-    assert found.high > 0.009  # a value of 1 in a few of a thousand texts is not excluded
-    assert Evidence.of(values).exceeds(0, 0.05) == "too rare to say"
-
-
-def test_flips_have_a_score_interval_where_they_are_flips():
-    values = np.repeat([1.0, -1.0, 0.0], [30, 10, 60])
-    flips, halves = (flips_of("a", value=np.array)(table(a=one)) for one in (values, values / 2))
-    assert flips.value == Evidence.of(values).value == 0.2
-    assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
-    assert halves == Evidence.of(values / 2)
-
-
-def test_skill_is_0_without_meaning_and_1_at_best():
-    null, best = np.random.default_rng(0).random((2, 100)) / 4
-    parts = {"a_null": null, "a_best": best + 0.5}
-    at_best, at_null = (skill_of("a")(table(**parts, a_own=own)) for own in (best + 0.5, null))
-    # a hundred texts alike: 0.036 of all texts may be otherwise, by as much as the whole reach of 1
-    gain = (best + 0.5 - null).mean()
-    assert (at_best.value, at_best.high) == (1, 1)
-    assert at_best.low == pytest.approx(1 - 0.0362 / gain, abs=5e-3)
-    assert at_best.exceeds(0, 0.1) == "meets"
-    assert (at_null.value, at_null.low, at_null.high) == (
-        0,
-        pytest.approx(-0.0362 / gain, abs=5e-3),
-        -at_null.low,
-    )
-    assert at_null.exceeds(0, 0.1) == "no relevant difference"
-    half = skill_of("a")(table(**parts, a_own=(null + best + 0.5) / 2 + 0.1 * (null - best)))
-    assert half.value == pytest.approx(
-        ((best + 0.5 - null) / 2 + 0.1 * (null - best)).mean() / gain
-    )
-    assert half.low < half.value < half.high
-    assert skill_of("a")(table(a_null=null)) is None
-
-
-def test_each_data_set_and_model_is_tested_apart_and_absent_numbers_say_nothing():
-    values = np.r_[np.linspace(1, 2, 30), np.linspace(-2, -1, 30)]
-    data = pd.DataFrame({"data": ["a"] * 30 + ["b"] * 30, "model": "m", "value": values})
-    absent = claim(measure=lambda rows: None)
-    found = put_to_test((claim(), absent), data)
-    assert [(f.data, f.verdict, f.evidence.n) for f in found] == [
-        ("a", "meets", 30),
-        ("b", "fails", 30),
-    ]
-
-
-def test_a_claim_is_well_formed():
-    for changes, message in (
         ({"criterion": "beauty"}, "criterion='beauty': expected one of necessity"),
         ({"speaks": "against"}, "speaks='against': expected for or neither"),
         ({"level": "sky"}, "level='sky': expected one of model"),
         ({"smallest": -1}, "smallest=-1: expected"),
         ({"primary": True}, "primary=True: expected a claim that speaks for"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            claim(**changes)
+    ],
+)
+def test_a_claim_is_well_formed(changes, message):
+    with pytest.raises(ValueError, match=message):
+        claim(**changes)
 
 
-def table(run="r", **metrics):
+ABOVE = np.linspace(1, 2, 30)
+BELOW = np.linspace(-2, -1, 30)
+TWO_DATA_SETS = pd.DataFrame(
+    {"data": ["a"] * 30 + ["b"] * 30, "model": "m", "value": np.r_[ABOVE, BELOW]}
+)
+
+
+def test_each_data_set_and_model_is_tested_apart():
+    above, below = put_to_test((claim(),), TWO_DATA_SETS)
+    assert (above.data, above.verdict, above.evidence.n) == ("a", "meets", 30)
+    assert (below.data, below.verdict, below.evidence.n) == ("b", "fails", 30)
+
+
+def test_absent_numbers_say_nothing():
+    assert put_to_test((claim(measure=lambda rows: None),), TWO_DATA_SETS) == []
+
+
+# the reliability of an importance
+
+
+def run_of(scores, measure="leave_one_out", seed=0):
+    """A run with an importance of every word: `[texts, words]`."""
+    rows = []
+    for text, words in enumerate(scores):
+        decision = {"metric": "predicted_class", "step": np.nan, "value": 0.0}
+        rows.append({"example_id": text, **decision})
+        for place, value in enumerate(words):
+            score = {"metric": measure, "step": float(place), "value": value}
+            rows.append({"example_id": text, **score})
     identity = {
-        "run_id": run,
+        "run_id": f"r{seed}",
         "experiment": "e",
         "data": "d",
         "model": "m",
-        "seed": 0,
+        "seed": seed,
         "split": "test",
-        "probe": "p",
+        "probe": measure,
     }
-    rows = Rows()
-    for metric, values in metrics.items():
-        rows.add(metric, np.arange(len(values)), np.array(values))
-    return rows.table(identity).to_pandas()
+    return numbers_of(pd.DataFrame(rows).assign(**identity))
 
 
-def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
-    a = np.arange(40.0)
-    b = np.arange(40.0) - np.linspace(1, 2, 40)
-    a[0] = np.nan
-    evidence = mean_of("a", "b", value=np.subtract)(table(a=a, b=b))
-    assert evidence.value == pytest.approx(np.linspace(1, 2, 40)[1:].mean())
-    assert evidence.n == 39
-    assert (
-        1 < evidence.low < evidence.value < evidence.high < 2
-    )  # the spread of a alone would be far wider
+def drawn(seed, texts=60):
+    """Random scores of 12 words a text."""
+    return np.random.default_rng(seed).random((texts, 12))
 
 
-def test_several_seeds_are_within_the_interval_and_no_further_examples():
-    values = np.random.default_rng(0).normal(0.5, 0.2, 60)
-    one = mean_of("a")(table(a=values))
-    apart = pd.concat(
-        [table(run, a=values + shift) for run, shift in (("r", -0.1), ("s", 0.0), ("t", 0.1))]
-    )
-    three = mean_of("a")(apart)
-    assert (three.value, three.n) == (pytest.approx(one.value), 60)
-    assert three.high - three.low > 3 * (one.high - one.low)
+def agreement_with(measure):
+    """A finding of `agreement` on attention and an importance."""
+    (claim,) = [claim for claim in READING.claims if claim.against == measure]
+    return Finding(claim, Evidence(0.6, 0.5, 0.7, 100), "d", "m")
 
 
-def test_few_examples_decide_nothing_and_none_have_no_number():
-    few = mean_of("a")(table(a=[*np.linspace(1, 2, 19), np.nan]))
-    assert (few.value, few.n, few.exceeds(0)) == (pytest.approx(1.5), 19, "too rare to say")
-    share = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
-    assert (share.value, share.low, share.high) == wilson(12, 16)
-    assert mean_of("a")(table(a=[np.nan] * 12)) is None
-    assert mean_of("b")(table(a=[1.0] * 12)) is None
-    assert mean_of("a")(table(a=[1.0] * 12).iloc[:0]) is None
+def test_tau_by_hand():
+    """1 2 3 4 against 1 2 4 3: five pairs alike, one not."""
+    runs = [run_of([[1, 2, 3, 4]] * 3), run_of([[1, 2, 4, 3]] * 3, seed=1)]
+    evidence = reliability(runs, "leave_one_out")
+    assert evidence.value == pytest.approx(4 / 6)
+    assert np.isnan(evidence.low)  # one pair does not say how others would differ
+    assert evidence.n == 3
 
 
-def test_the_least_of_several_holds_only_where_all_do():
-    def just(low, high):
-        return Measure((), lambda rows: Evidence((low + high) / 2, low, high, 20))
+def test_the_same_scores_agree_entirely():
+    same = [run_of(drawn(1), seed=seed) for seed in range(3)]
+    assert reliability(same, "leave_one_out").value == pytest.approx(1)
 
-    nothing = pd.DataFrame()
-    assert least(just(1, 2), just(3, 4))(nothing) == Evidence(1.5, 1, 2, 20)
-    assert least(just(1, 2), just(-3, 9))(nothing).exceeds(0) == "cannot decide"
-    assert least(just(-3, 9), just(-2, -1))(nothing).exceeds(0) == "fails"
-    assert least(just(1, 2), just(np.nan, np.nan))(nothing).exceeds(0) == "cannot decide"
-    assert least(just(1, 2), Measure((), lambda rows: None))(nothing) is None
+
+def test_unrelated_scores_do_not_agree_at_all():
+    unrelated = reliability([run_of(drawn(seed), seed=seed) for seed in range(5)], "leave_one_out")
+    assert unrelated.low < 0 < unrelated.high
+    assert abs(unrelated.value) < 0.05
+
+
+def test_noise_around_one_truth_is_between():
+    noisy = [run_of(drawn(0) + drawn(seed), seed=seed) for seed in (1, 2, 3)]
+    evidence = reliability(noisy, "leave_one_out")
+    assert CEILING < evidence.low < evidence.value < evidence.high < 1
+
+
+def test_texts_of_equal_scores_and_of_one_seed_alone_are_left_out():
+    first = drawn(1, 6)
+    second = first[:5].copy()
+    second[2] = 0.5
+    evidence = reliability([run_of(first), run_of(second, seed=1)], "leave_one_out")
+    assert evidence.value == pytest.approx(1)
+    assert evidence.n == 4
+
+
+def test_one_seed_has_no_reliability():
+    assert reliability([run_of(drawn(1))], "leave_one_out") is None
+
+
+def test_an_unmeasured_importance_has_no_reliability():
+    runs = [run_of(drawn(1)), run_of(drawn(2), seed=1)]
+    assert reliability(runs, "gradient") is None
+
+
+def test_a_finding_on_one_seed_has_no_ceiling():
+    finding = agreement_with("leave_one_out")
+    assert with_ceilings([finding], [run_of(drawn(1))]) == [finding]
+
+
+@pytest.fixture(params=[True, False], ids=["reliable", "unreliable"])
+def is_reliable(request):
+    return request.param
+
+
+@pytest.fixture
+def ceilings(is_reliable):
+    """Agreement with two importances of which one was measured, and that one's own reliability."""
+    draws = [0, 0, 0] if is_reliable else [0, 1, 2]
+    runs = [run_of(drawn(draw), seed=seed) for seed, draw in enumerate(draws)]
+    findings = [agreement_with("leave_one_out"), agreement_with("gradient")]
+    return with_ceilings(findings, runs)
+
+
+def test_the_reliability_of_an_importance_is_a_finding_of_its_own(ceilings, is_reliable):
+    reliability = ceilings[2]
+    assert reliability.claim.name == "leave_one_out_agrees_with_itself"
+    assert reliability.verdict == (Verdict.MEETS if is_reliable else Verdict.FAILS)
+
+
+def test_agreement_with_an_unmeasured_importance_stays_as_it_is(ceilings):
+    assert ceilings[1] == agreement_with("gradient")
+
+
+def test_no_agreement_is_claimed_with_an_importance_that_does_not_agree_with_itself(
+    ceilings, is_reliable
+):
+    line = judgement_on(ceilings[0].claim, judge(ceilings))
+    if is_reliable:
+        assert line.verdict == Verdict.MEETS
+    else:
+        assert line.verdict == Verdict.NOT_INFORMATIVE
+        assert "leave-one-out hardly agrees with itself over seeds" in line.reason

@@ -3,15 +3,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from attnprobe.evidence.claims import CEILING, Finding, reliability, with_ceilings
-from attnprobe.evidence.evidence import FAILS, MEETS, NOT_INFORMATIVE, Evidence, skill_of
-from attnprobe.findings.comparisons import compare_models
-from attnprobe.findings.judgement import judgement_on
-from attnprobe.findings.rules import judge
-from attnprobe.probes.agreement import READING
-from attnprobe.results.numbers import numbers_of
+from attnprobe.evidence.evidence import (
+    Evidence,
+    Measure,
+    flips_of,
+    least,
+    mean_of,
+    share_of,
+    skill_of,
+)
+from attnprobe.evidence.statistics import paired_difference, wilson
 from attnprobe.results.table import Rows
-from tests.probes.tables import NAN, table
 
 IDENTITY = {
     "run_id": "r",
@@ -20,15 +22,139 @@ IDENTITY = {
     "model": "m",
     "seed": 0,
     "split": "test",
-    "probe": "skill",
+    "probe": "p",
 }
 
 
-def skill(own, null, best, reach=1.0):
+def table(run="r", **metrics):
+    """The long table of one run: metric → the number of each example."""
     rows = Rows()
-    for name, values in (("own", own), ("null", null), ("best", best)):
-        rows.add(f"loss_{name}", np.arange(len(values)), np.asarray(values, float))
-    return skill_of("loss", reach=reach)(rows.table(IDENTITY).to_pandas())
+    for metric, values in metrics.items():
+        rows.add(metric, np.arange(len(values)), np.asarray(values, float))
+    return rows.table(IDENTITY | {"run_id": run}).to_pandas()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "smallest", "verdict"),
+    [
+        (0.1, 0.2, 0, "meets"),
+        (-0.2, -0.1, 0, "fails"),
+        (-0.1, 0.1, 0, "cannot decide"),
+        (np.nan, np.nan, 0, "cannot decide"),
+        (0.0, 0.1, 0, "cannot decide"),
+        (0.05, 0.2, 0.1, "cannot decide"),
+        (0.11, 0.2, 0.1, "meets"),
+        (-0.05, 0.09, 0.1, "no relevant difference"),
+        (-0.3, 0.05, 0.1, "fails"),
+        (-0.3, 0.11, 0.1, "cannot decide"),
+    ],
+)
+def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high, smallest, verdict):
+    assert Evidence(0.05, low, high, 9).exceeds(0.0, smallest) == verdict
+
+
+def test_a_rare_sample_decides_nothing():
+    rare = Evidence(1, 0.9, 1.1, 30, rare=True)
+    assert rare.exceeds(0) == "too rare to say"
+    assert np.isnan(rare.p(0))
+
+
+def test_a_question_that_cannot_be_asked_decides_nothing():
+    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not informative"
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0] * 400, [1.0] * 400, [0.0] * 390 + [1.0] * 10], ids=["0", "1", "nearly all 0"]
+)
+def test_a_sample_without_variety_is_rare_even_within_a_known_reach(values):
+    assert Evidence.of(values, reach=1.0).exceeds(0, 0.05) == "too rare to say"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        Evidence(0.3, 0.1, 0.5, 9),
+        Evidence(0.0, -0.05, 0.1, 9),  # the nearer end of the two
+        Evidence(-0.3, -0.5, 0.1, 9),
+    ],
+)
+def test_the_p_value_is_of_what_is_only_just_decided(evidence):
+    assert evidence.p(0, 0.1) == pytest.approx(0.05)
+
+
+@pytest.fixture
+def skewed():
+    """A thousand numbers, of which 3 % are not nearly 0."""
+    generator = np.random.default_rng(0)
+    is_large = generator.random(1000) < 0.03
+    large = generator.random(1000) * 0.05
+    return np.where(is_large, large, 1e-6 * generator.random(1000))
+
+
+def test_skewed_values_within_a_known_reach_decide_by_an_interval_that_holds_for_any(skewed):
+    evidence = Evidence.of(skewed, reach=1.0)
+    assert evidence.exceeds(0, 0.05) == "no relevant difference"
+    assert evidence.high > 0.009  # a value of 1 in a few of a thousand texts is not excluded
+
+
+def test_skewed_values_without_a_known_reach_decide_nothing(skewed):
+    assert Evidence.of(skewed).exceeds(0, 0.05) == "too rare to say"
+
+
+FLIPS = np.repeat([1.0, -1.0, 0.0], [30, 10, 60])
+
+
+def test_flips_have_a_score_interval():
+    flips = flips_of("a", value=np.array)(table(a=FLIPS))
+    assert flips.value == Evidence.of(FLIPS).value == 0.2
+    assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
+
+
+def test_fractions_of_flips_have_the_bootstraps_interval():
+    halves = flips_of("a", value=np.array)(table(a=FLIPS / 2))
+    assert halves == Evidence.of(FLIPS / 2)
+
+
+# skill
+
+
+NULL, RANDOM = np.random.default_rng(0).random((2, 100)) / 4
+BEST = RANDOM + 0.5
+GAIN = (BEST - NULL).mean()
+BOUND = 0.0362 / GAIN
+"""Of a hundred texts alike 0.036 of all texts may be otherwise, by as much as the whole reach of 1."""
+
+
+def skill(own, null, best, reach=1.0):
+    """Skill of one run's texts."""
+    rows = table(a_own=own, a_null=null, a_best=best)
+    return skill_of("a", reach=reach)(rows)
+
+
+def test_skill_at_the_best_is_1():
+    at_best = skill(BEST, NULL, BEST)
+    assert (at_best.value, at_best.high) == (1, 1)
+    assert at_best.low == pytest.approx(1 - BOUND, abs=5e-3)
+    assert at_best.exceeds(0, 0.1) == "meets"
+
+
+def test_skill_without_meaning_is_0():
+    at_null = skill(NULL, NULL, BEST)
+    assert at_null.value == 0
+    assert at_null.low == pytest.approx(-BOUND, abs=5e-3)
+    assert at_null.high == -at_null.low
+    assert at_null.exceeds(0, 0.1) == "no relevant difference"
+
+
+def test_skill_between_null_and_best_is_a_ratio_of_means():
+    own = (NULL + BEST) / 2 + 0.1 * (NULL - RANDOM)
+    half = skill(own, NULL, BEST)
+    assert half.value == pytest.approx(((BEST - NULL) / 2 + 0.1 * (NULL - RANDOM)).mean() / GAIN)
+    assert half.low < half.value < half.high
+
+
+def test_skill_needs_all_three_metrics():
+    assert skill_of("a")(table(a_null=NULL)) is None
 
 
 @pytest.mark.parametrize("elsewhere", [0, 1])
@@ -36,218 +162,130 @@ def test_texts_that_are_all_at_their_best_are_bounded_by_clopper_and_pearson(els
     best = np.random.default_rng(0).uniform(0.4, 0.9, 60)
     own = best.copy()
     own[:elsewhere] = 0.3
-    found = skill(own, np.zeros(60), best)
-    away = (
-        stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere)
-        / Evidence.of_runs(best[None], reach=2.0).low
-    )
-    assert found.value == pytest.approx(own.mean() / best.mean())
-    assert found.low == pytest.approx(1 - away)
-    assert found.high == pytest.approx(1)
-    assert not found.rare
+    evidence = skill(own, np.zeros(60), best)
+    share = stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere)
+    distance = share / Evidence.of_runs(best[None], reach=2.0).low
+    assert evidence.value == pytest.approx(own.mean() / best.mean())
+    assert evidence.low == pytest.approx(1 - distance)
+    assert evidence.high == pytest.approx(1)
+    assert not evidence.rare
 
 
 def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
     best = np.random.default_rng(1).uniform(0.4, 0.9, 60)
-    found = skill(np.zeros(60), np.zeros(60), best, reach=0.5)
-    away = 0.5 * stats.beta.ppf(0.975, 1, 60) / Evidence.of_runs(best[None], reach=2.0).low
-    assert (found.value, found.low, found.high) == pytest.approx((0, -away, away))
+    evidence = skill(np.zeros(60), np.zeros(60), best, reach=0.5)
+    share = stats.beta.ppf(0.975, 1, 60)
+    distance = 0.5 * share / Evidence.of_runs(best[None], reach=2.0).low
+    assert (evidence.value, evidence.low, evidence.high) == pytest.approx((0, -distance, distance))
 
 
-def test_what_may_be_within_the_gate_decides_nothing_and_what_is_ahead_is_asked():
-    """Known answers: attention that gains all there is, which is almost nothing, about the gate, or
-    plenty."""
-    spread = np.random.default_rng(0).uniform(0, 2, 200)
-    said = {
-        gain: skill(gain * spread, 0 * spread, gain * spread).exceeds(0, 0.1)
-        for gain in (0.0001, 0.019, 0.1)
-    }
-    assert said == {0.0001: "not informative", 0.019: "cannot decide", 0.1: "meets"}
-    half = skill(np.where(np.arange(200) % 2, 0.1, 0) * spread, 0 * spread, 0.1 * spread)
+SPREAD = np.random.default_rng(0).uniform(0, 2, 200)
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [(0.0001, "not informative"), (0.019, "cannot decide"), (0.1, "meets")],
+    ids=["almost nothing", "about the gate", "plenty"],
+)
+def test_attention_that_gains_all_there_is_is_judged_by_how_much_that_is(gain, verdict):
+    evidence = skill(gain * SPREAD, 0 * SPREAD, gain * SPREAD)
+    assert evidence.exceeds(0, 0.1) == verdict
+
+
+def test_where_there_is_plenty_to_gain_half_of_it_is_told_apart_from_all():
+    own = np.where(np.arange(200) % 2, 0.1, 0) * SPREAD
+    half = skill(own, 0 * SPREAD, 0.1 * SPREAD)
     assert 0.1 < half.low < 0.5 < half.high < 1
 
 
 def test_no_skill_is_above_that_of_the_best():
     best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
-    own = np.where(np.arange(40) % 2, best, best - 0.05)
-    found = skill(own, np.zeros(40), best)
-    assert found.low < found.value < found.high <= 1
-    bounded = skill(np.where(np.arange(40) == 0, 0, best), np.zeros(40), best)
-    assert bounded.low < bounded.value < bounded.high == 1
+    evidence = skill(np.where(np.arange(40) % 2, best, best - 0.05), np.zeros(40), best)
+    assert evidence.low < evidence.value < evidence.high <= 1
 
 
-def run_of(scores, measure="leave_one_out", seed=0):
-    identity = IDENTITY | {"run_id": f"r{seed}", "seed": seed, "probe": measure}
-    rows = [
-        {"metric": measure, "example_id": text, "step": float(place), "value": value}
-        for text, of_text in enumerate(scores)
-        for place, value in enumerate(of_text)
-    ]
-    of_text = {"metric": "predicted_class", "step": np.nan, "value": 0.0}
-    rows += [{"example_id": text} | of_text for text in range(len(scores))]
-    return numbers_of(pd.DataFrame(rows).assign(**identity))
+def test_no_bounded_skill_is_above_that_of_the_best():
+    best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
+    evidence = skill(np.where(np.arange(40) == 0, 0, best), np.zeros(40), best)
+    assert evidence.low < evidence.value < evidence.high == 1
 
 
-def drawn(seed, texts=60):
-    return np.random.default_rng(seed).random((texts, 12))
+# means, shares, and the least of several
 
 
-def held(against):
-    claim = next(one for one in READING.claims if one.against == against)
-    return Finding(claim, Evidence(0.6, 0.5, 0.7, 100), "d", "m")
+def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
+    difference = np.linspace(1, 2, 40)
+    a = np.arange(40.0)
+    b = a - difference
+    a[0] = np.nan
+    evidence = mean_of("a", "b", value=np.subtract)(table(a=a, b=b))
+    assert evidence.value == pytest.approx(difference[1:].mean())
+    assert evidence.n == 39
+    # the spread of a alone would be far wider
+    assert 1 < evidence.low < evidence.value < evidence.high < 2
 
 
-def test_tau_by_hand():
-    """1 2 3 4 against 1 2 4 3: five pairs alike, one not."""
-    found = reliability(
-        [run_of([[1, 2, 3, 4]] * 3), run_of([[1, 2, 4, 3]] * 3, seed=1)], "leave_one_out"
-    )
-    assert found.value == pytest.approx(4 / 6)
-    assert np.isnan(found.low)  # one pair does not say how others would differ
-    assert found.n == 3
+def test_several_seeds_are_within_the_interval_and_no_further_examples():
+    values = np.random.default_rng(0).normal(0.5, 0.2, 60)
+    one_seed = mean_of("a")(table(a=values))
+    shifts = {"r": -0.1, "s": 0.0, "t": 0.1}
+    tables = [table(run, a=values + shift) for run, shift in shifts.items()]
+    three_seeds = mean_of("a")(pd.concat(tables))
+    assert three_seeds.value == pytest.approx(one_seed.value)
+    assert three_seeds.n == 60
+    assert three_seeds.high - three_seeds.low > 3 * (one_seed.high - one_seed.low)
 
 
-def test_the_same_scores_agree_whole_unrelated_ones_not_at_all_and_noise_around_one_truth_is_between():
-    same = [run_of(drawn(1), seed=seed) for seed in range(3)]
-    assert reliability(same, "leave_one_out").value == pytest.approx(1)
-    unrelated = reliability([run_of(drawn(seed), seed=seed) for seed in range(5)], "leave_one_out")
-    assert unrelated.low < 0 < unrelated.high
-    assert abs(unrelated.value) < 0.05
-    found = reliability(
-        [run_of(drawn(0) + drawn(seed), seed=seed) for seed in (1, 2, 3)], "leave_one_out"
-    )
-    assert CEILING < found.low < found.value < found.high < 1
+def test_few_examples_decide_nothing():
+    evidence = mean_of("a")(table(a=[*np.linspace(1, 2, 19), np.nan]))
+    assert evidence.value == pytest.approx(1.5)
+    assert evidence.n == 19
+    assert evidence.exceeds(0) == "too rare to say"
 
 
-def test_texts_of_equal_scores_and_of_one_seed_alone_are_left_out():
-    first = drawn(1, 6)
-    second = first[:5].copy()
-    second[2] = 0.5
-    found = reliability([run_of(first), run_of(second, seed=1)], "leave_one_out")
-    assert (found.value, found.n) == (pytest.approx(1), 4)
-
-
-def test_one_seed_and_an_unmeasured_importance_have_none():
-    assert reliability([run_of(drawn(1))], "leave_one_out") is None
-    assert reliability([run_of(drawn(1)), run_of(drawn(2), seed=1)], "gradient") is None
-    assert with_ceilings([held("leave_one_out")], [run_of(drawn(1))]) == [held("leave_one_out")]
-
-
-@pytest.mark.parametrize(("reliable", "state"), [(True, MEETS), (False, NOT_INFORMATIVE)])
-def test_no_agreement_is_claimed_with_a_measure_that_does_not_agree_with_itself(reliable, state):
-    runs = [run_of(drawn(0 if reliable else seed), seed=seed) for seed in range(3)]
-    agreement, gradient, about = with_ceilings([held("leave_one_out"), held("gradient")], runs)
-    assert gradient == held("gradient")  # nothing is known of it
-    assert about.claim.name == "leave_one_out_agrees_with_itself"
-    assert about.verdict == (MEETS if reliable else FAILS)
-    judgements = judge([agreement, gradient, about])
-    line = judgement_on(agreement.claim, judgements)
-    assert line.verdict == state
-    assert reliable or "leave-one-out hardly agrees with itself over seeds" in line.reason
-
-
-COUNT = 40
-NOISE = np.linspace(-0.05, 0.05, COUNT)
-ONES = np.ones(COUNT)
-
-
-def models(probe, first, second, *, names=("flanrnn", "flannoenc")):
-    return pd.concat([table(probe, first, model=names[0]), table(probe, second, model=names[1])])
-
-
-def by_attention(fraction, optimal=0.1, never=0.0):
-    return {
-        "removed_fraction_attention": fraction,
-        "removed_fraction_optimal": optimal * ONES,
-        "never_flips": never * ONES,
-    }
-
-
-def verdicts(results):
-    return {finding.claim.name: finding.verdict for finding in compare_models(results)}
-
-
-def agreement(at, names):
-    low, high = (
-        {f"tau_attention_{of}": one for of in ("gradient", "leave_one_out")}
-        for one in (at, 0.3 * ONES)
-    )
-    return models("correlation", low, high, names=names)
+def test_a_share_has_wilsons_interval():
+    share = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
+    assert (share.value, share.low, share.high) == wilson(12, 16)
 
 
 @pytest.mark.parametrize(
-    ("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")]
+    ("metric", "rows"),
+    [
+        ("a", table(a=[np.nan] * 12)),
+        ("b", table(a=[1.0] * 12)),
+        ("a", table(a=[1.0] * 12).iloc[:0]),
+    ],
+    ids=["undefined everywhere", "another metric", "no row"],
 )
-def test_known_leads_of_one_model_over_the_other(lead, verdict):
-    more = by_attention(0.5 + lead + NOISE)
-    half = by_attention(0.5 * ONES)
-    less = {"tau_attention_effect": 0.3 - lead + NOISE}
-    agreeing = agreement(0.3 - lead + NOISE, ("lstm_dot", "average_dot"))
-    followed = models("single_weight", less, {"tau_attention_effect": 0.3 * ONES})
-    for results, expected in (
-        (models("erasure", more, half), ["order_worse_flanrnn_flannoenc"]),
-        (models("erasure", more, half, names=("hanconv", "hanrnn")), ["needs_more_hanconv_hanrnn"]),
-        (followed, ["effects_follow_less_flanrnn_flannoenc"]),
-        (
-            agreeing,
-            [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")],
-        ),
-    ):
-        assert verdicts(results) == dict.fromkeys(expected, verdict)
-    (finding,) = compare_models(models("erasure", more, half))
-    assert (finding.data, finding.model, finding.evidence.n) == (
-        "yelp",
-        "flanrnn, flannoenc",
-        COUNT,
-    )
-    assert finding.evidence.value == pytest.approx(lead)
-    assert finding.claim.speaks == "neither"
+def test_what_is_not_there_has_no_number(metric, rows):
+    assert mean_of(metric)(rows) is None
 
 
-def test_models_are_compared_within_the_examples_that_both_have_and_can_flip():
-    first = by_attention(np.array([0.5, 0.7] * 20))
-    second = by_attention(np.array([0.4, NAN] * 20))
-    second["never_flips"] = np.array([0.0, 1.0] * 20)
-    (finding,) = compare_models(models("erasure", first, second))
-    assert (finding.evidence.value, finding.evidence.n) == (pytest.approx(0.1), 20)
-    second["never_flips"] = (
-        0 * ONES
-    )  # now attention's order alone does not flip every other one: all items
-    (finding,) = compare_models(models("erasure", first, second))
-    assert (finding.evidence.value, finding.evidence.n) == (pytest.approx((0.1 - 0.3) / 2), COUNT)
-    shifted = models("erasure", first, second)
-    shifted.loc[shifted["model"] == "flannoenc", "example_id"] += 2
-    assert compare_models(shifted)[0].evidence.n == COUNT - 2
+def interval_from(low, high):
+    """A measure that always gives this interval."""
+    return Measure((), lambda rows: Evidence((low + high) / 2, low, high, 20))
 
 
-def test_seeds_are_averaged_first():
-    one = by_attention(0.5 * ONES)
-    other = by_attention(0.9 * ONES)
-    seeds = pd.concat(
-        [
-            table("erasure", one, model="flanrnn"),
-            table("erasure", other, model="flanrnn").assign(seed=1, run_id="s1"),
-        ]
-    )
-    (finding,) = compare_models(pd.concat([seeds, table("erasure", one, model="flannoenc")]))
-    assert (finding.evidence.value, finding.evidence.n) == (pytest.approx(0.2), COUNT)
+def least_of(*measures):
+    return least(*measures)(pd.DataFrame())
 
 
-def test_what_is_missing_is_not_compared():
-    alone = table("erasure", by_attention(0.5 * ONES), model="flanrnn")
-    assert compare_models(alone) == []
-    elsewhere = table("erasure", by_attention(0.5 * ONES), model="flannoenc", data="imdb")
-    assert compare_models(pd.concat([alone, elsewhere])) == []
-    assert (
-        compare_models(models("erasure", by_attention(0.5 * ONES), {"content_length": ONES})) == []
-    )
-    assert (
-        compare_models(
-            models("erasure", by_attention(0.5 * ONES), by_attention(NAN * ONES, never=1.0))
-        )
-        == []
-    )
-    few = {metric: values[:5] for metric, values in by_attention(0.5 + NOISE).items()}
-    assert verdicts(models("erasure", few, few)) == {
-        "order_worse_flanrnn_flannoenc": "too rare to say"
-    }
+def test_the_least_of_several_has_the_smallest_ends():
+    assert least_of(interval_from(1, 2), interval_from(3, 4)) == Evidence(1.5, 1, 2, 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ((1, 2), (-3, 9), "cannot decide"),
+        ((-3, 9), (-2, -1), "fails"),
+        ((1, 2), (np.nan, np.nan), "cannot decide"),
+    ],
+)
+def test_the_least_of_several_holds_only_where_all_do(first, second, verdict):
+    evidence = least_of(interval_from(*first), interval_from(*second))
+    assert evidence.exceeds(0) == verdict
+
+
+def test_the_least_of_several_needs_all_of_them():
+    assert least_of(interval_from(1, 2), Measure((), lambda rows: None)) is None

@@ -36,11 +36,11 @@ def test_settings_tell_runs_apart_and_each_seed_may_have_a_teacher_of_its_own(
 
 
 def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_path, monkeypatch):
+    for model in ("flanrnn", "flannoenc"):
+        for epochs in (2, 8):
+            training = {"seed": 0, "training": {"epochs": epochs}}
+            make_run(f"{model}{epochs}", model=model, training=training)
     claim = Claim("c", "erasure", "s", "source", lambda table: None, "unit")
-    for number, (model, epochs) in enumerate(
-        (m, e) for m in ("flanrnn", "flannoenc") for e in (2, 8)
-    ):
-        make_run(f"a{number}", model=model, training={"seed": 0, "training": {"epochs": epochs}})
     compared = []
 
     def compare(results):
@@ -49,22 +49,23 @@ def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_pat
 
     monkeypatch.setattr(table, "compare_models", compare)
     rows = table.findings(tmp_path)
-    found = rows[rows["section"] == "across"]
-    assert found["model"].tolist() == [
-        f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)
+    assert rows.loc[rows["section"] == "across", "model"].tolist() == [
+        "flanrnn, flannoenc · training.epochs=2",
+        "flanrnn, flannoenc · training.epochs=8",
     ]
     assert compared == [{"flanrnn", "flannoenc"}] * 2
 
 
-def test_the_experiment_does_where_settings_do_not_and_the_id_where_nothing_does(
-    make_run, tmp_path
-):
-    for name in ("sst-lstm-seed0-aa", "sst-lstm-seed0-bb"):
-        make_run(name)
+def test_the_experiment_tells_runs_apart_where_settings_do_not(make_run, tmp_path):
+    make_run("c", data="imdb", experiment="jain")
+    make_run("d", data="imdb", experiment="serrano")
+    assert [group.note for group in grouped(read_runs(tmp_path))] == ["jain", "serrano"]
+
+
+def test_the_id_tells_runs_apart_where_nothing_else_does(make_run, tmp_path):
+    make_run("sst-lstm-seed0-aa")
+    make_run("sst-lstm-seed0-bb")
     assert [group.note for group in grouped(read_runs(tmp_path))] == ["aa", "bb"]
-    make_run("other/c", data="imdb", experiment="jain")
-    make_run("other/d", data="imdb", experiment="serrano")
-    assert [group.note for group in grouped(read_runs(tmp_path / "other"))] == ["jain", "serrano"]
 
 
 def test_a_run_that_is_there_twice_is_named(make_run, tmp_path):

@@ -6,24 +6,47 @@ from attnprobe.findings.headlines import compare
 from attnprobe.results.table import read_results
 
 
-def test_measured_beside_published_with_interval_and_difference(make_run):
-    results = read_results(make_run(count=50))
-    table = compare(results).set_index(["probe", "metric", "group"])
-    long = results[(results["probe"] == "adversarial") & (results["metric"] == "found_jsd")]
-    predicted = results[
-        (results["probe"] == "adversarial") & (results["metric"] == "predicted_class")
-    ]
-    ones = set(predicted[predicted["value"] == 1]["example_id"])
-    expected = [v for e, v in zip(long["example_id"], long["value"], strict=True) if e in ones]
-    row = table.loc[("adversarial", "found_jsd", "class_1")]
+@pytest.fixture
+def results(make_run):
+    """The long table of a run of 50 examples."""
+    return read_results(make_run(count=50))
+
+
+@pytest.fixture
+def rows(results):
+    """The headline numbers, by probe, metric and group."""
+    return compare(results).set_index(["probe", "metric", "group"])
+
+
+def test_a_number_by_class_is_the_mean_of_the_examples_that_are_predicted_to_be_of_it(
+    results, rows
+):
+    adversarial = results[results["probe"] == "adversarial"].set_index("example_id")
+    decisions = adversarial.loc[adversarial["metric"] == "predicted_class", "value"]
+    jsd = adversarial.loc[adversarial["metric"] == "found_jsd", "value"]
+    expected = jsd[jsd.index.isin(decisions.index[decisions == 1])]
+    row = rows.loc["adversarial", "found_jsd", "class_1"]
     assert row["n"] == len(expected)
     assert (row["mean"], row["low"], row["high"]) == pytest.approx(interval(expected))
+
+
+def test_a_published_number_stands_beside_the_measured_one(rows):
+    row = rows.loc["adversarial", "found_jsd", "class_1"]
     assert row["published"] == pytest.approx(0.492716)
-    assert row["difference"] == pytest.approx(np.mean(expected) - 0.492716)
+    assert row["difference"] == pytest.approx(row["mean"] - 0.492716)
     assert row["source"] == "Jain & Wallace 2019, figure"
-    assert np.isnan(table.loc[("adversarial", "optimum_jsd", "overall"), "published"])
-    # accuracy has Wilson's interval, and other numbers of a whole split have none
-    row = table.loc[("performance", "accuracy", "overall")]
+
+
+def test_a_number_that_no_paper_has_stands_alone(rows):
+    assert np.isnan(rows.loc[("adversarial", "optimum_jsd", "overall"), "published"])
+
+
+def test_a_share_of_the_whole_split_has_wilsons_interval(rows):
+    row = rows.loc["performance", "accuracy", "overall"]
     assert (row["low"], row["high"]) == wilson(50 * row["mean"], 50)[1:]
-    assert np.isnan(table.loc[("performance", "roc_auc", "overall"), "low"])
-    assert table.loc[("performance", "roc_auc", "overall"), "n"] == 50
+
+
+def test_another_number_of_the_whole_split_has_no_interval(rows):
+    row = rows.loc["performance", "roc_auc", "overall"]
+    assert np.isnan(row["low"])
+    assert row["n"] == 50

@@ -1,4 +1,5 @@
 import re
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,49 +12,60 @@ from tests.small_runs import seal_again
 
 
 def test_one_class_for_every_text_is_named():
-    found = quality([0] * 97 + [1] * 3, [0] * 100, ["no", "yes"])
-    assert (found.accuracy, found.majority, found.only, found.n) == (0.97, 0.97, "no", 100)
-    assert found.warning.startswith(
+    one_class = quality([0] * 97 + [1] * 3, [0] * 100, ["no", "yes"])
+    assert one_class.accuracy == one_class.majority == 0.97
+    assert one_class.only == "no"
+    assert one_class.n == 100
+    assert one_class.warning.startswith(
         "This classifier predicts one class for every text (no): accuracy 0.970 ["
     )
+
+
+def test_a_class_without_a_name_is_called_by_its_number():
     assert quality([0, 1], [1, 1]).only == "class 1"
+
+
+def test_of_no_text_there_is_no_quality():
     assert quality([], []) is None
+
+
+def right_on(labels, count):
+    """Quality of a classifier of two classes that is right on the first so many texts."""
+    is_right = np.arange(len(labels)) < count
+    return quality(labels, np.where(is_right, labels, 1 - labels))
 
 
 @pytest.mark.parametrize(("right", "warns"), [(52, True), (58, True), (80, False), (20, True)])
 def test_the_interval_is_wilsons_and_decides(right, warns):
-    labels = np.arange(100) % 2
-    predictions = np.where(np.arange(100) < right, labels, 1 - labels)
-    found = quality(labels, predictions)
+    measured = right_on(np.arange(100) % 2, right)
     low, high = stats.binomtest(right, 100).proportion_ci(method="wilson")
-    assert (found.accuracy, found.low, found.high, found.majority) == pytest.approx(
-        (right / 100, low, high, 0.5)
-    )
-    assert bool(found.warning) == warns == (low <= 0.5)
+    assert measured.accuracy == pytest.approx(right / 100)
+    assert (measured.low, measured.high) == pytest.approx((low, high))
+    assert measured.majority == pytest.approx(0.5)
+    assert bool(measured.warning) == warns == (low <= 0.5)
 
 
 @pytest.mark.parametrize(("right", "better"), [(531, False), (550, False), (600, True)])
 def test_a_hair_above_guessing_is_not_better_than_guessing(right, better):
     """0.531 of 1,000 is above a half by its whole interval: one coin in forty is."""
-    labels = np.arange(1000) % 2
-    found = quality(labels, np.where(np.arange(1000) < right, labels, 1 - labels))
-    assert found.balanced_low > 0.499
-    assert (found.better_than_guessing, found.asked) == (better, pytest.approx(0.525))
+    measured = right_on(np.arange(1000) % 2, right)
+    assert measured.balanced_low > 0.499
+    assert measured.asked == pytest.approx(0.525)
+    assert measured.better_than_guessing == better
 
 
 def test_few_classifiers_that_flip_a_coin_pass():
     """All that 20 texts of each class can show, weighted by how likely a coin shows it."""
     labels = np.repeat([0, 1], 20)
-    alone = 0.0
+    above_a_half = 0.0
     passed = 0.0
-    for first in range(21):
-        for second in range(21):
-            right = np.concatenate([np.arange(20) < first, np.arange(20) < second])
-            found = quality(labels, np.where(right, labels, 1 - labels))
-            likely = stats.binom.pmf(first, 20, 0.5) * stats.binom.pmf(second, 20, 0.5)
-            alone = alone + likely * (found.balanced_low > 0.5)
-            passed = passed + likely * found.better_than_guessing
-    assert alone > 0.02
+    for first, second in product(range(21), range(21)):
+        is_right = np.concatenate([np.arange(20) < first, np.arange(20) < second])
+        measured = quality(labels, np.where(is_right, labels, 1 - labels))
+        probability = stats.binom.pmf(first, 20, 0.5) * stats.binom.pmf(second, 20, 0.5)
+        above_a_half += probability * (measured.balanced_low > 0.5)
+        passed += probability * measured.better_than_guessing
+    assert above_a_half > 0.02
     assert passed < 0.011
 
 
