@@ -80,10 +80,10 @@ class Claim:
     against: str = ""
 
     def __post_init__(self) -> None:
-        for name, known in (("criterion", CRITERIA), ("level", LEVELS)):
-            if getattr(self, name) not in known:
+        for name, choices in (("criterion", CRITERIA), ("level", LEVELS)):
+            if getattr(self, name) not in choices:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}"
+                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}"
                 )
         if self.speaks not in ("for", "neither"):
             raise ValueError(
@@ -181,10 +181,11 @@ def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
             taus[first, second, place] = tau
             taus[second, first, place] = tau
 
-    known = ~np.isnan(taus[~np.eye(len(scores), dtype=bool)]).all(0)
-    if not known.any():
+    is_ranked = ~np.isnan(taus[~np.eye(len(scores), dtype=bool)]).all(0)
+    if not is_ranked.any():
         return None
-    return Evidence(*over_pairs(parts_of(taus[..., known]), low=-1, high=1), n=int(known.sum()))
+    mean = over_pairs(parts_of(taus[..., is_ranked]), low=-1, high=1)
+    return Evidence(*mean, n=int(is_ranked.sum()))
 
 
 def _shared_examples(runs: Sequence[Numbers], measure: str) -> list[int]:

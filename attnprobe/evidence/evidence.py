@@ -84,11 +84,11 @@ class Evidence:
         Raises:
             ValueError: a value is infinite.
         """
-        known = ~np.isnan(values).all(0)
-        sample = np.nanmean(values[:, known], 0) if known.any() else np.zeros(0)
+        defined = ~np.isnan(values).all(0)
+        sample = np.nanmean(values[:, defined], 0) if defined.any() else np.zeros(0)
         if np.isinf(sample).any():
             raise ValueError("values hold an infinite number: expected finite ones, or NaN")
-        evidence = cls(*resampled_runs(parts_of(values), ratio_of), n=int(known.sum()))
+        evidence = cls(*resampled_runs(parts_of(values), ratio_of), n=int(defined.sum()))
         if not is_too_rare(sample):
             return evidence
 

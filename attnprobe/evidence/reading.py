@@ -413,14 +413,14 @@ def readings() -> dict[str, Reading]:
         UserError: an installed package brings a reading of a probe that has one.
     """
     package = importlib.import_module("attnprobe.probes")
-    found = []
+    declared: list[Reading] = []
     for info in pkgutil.iter_modules(package.__path__):
         if not info.name.startswith("_"):
             module = importlib.import_module(f"{package.__name__}.{info.name}")
             if hasattr(module, "READING"):
-                found.append(module.READING)
-    found += [entry.load() for entry in entry_points(group="attnprobe.readings")]
-    ordered: list[Reading] = sorted(found, key=lambda reading: (reading.order, reading.probe))
+                declared.append(module.READING)
+    declared += [entry.load() for entry in entry_points(group="attnprobe.readings")]
+    ordered = sorted(declared, key=lambda reading: (reading.order, reading.probe))
     names = [reading.probe for reading in ordered]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

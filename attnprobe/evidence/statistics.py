@@ -63,8 +63,8 @@ def holm(p: Sequence[float]) -> list[float]:
     [0.03, 0.06, nan, 0.06]
     """
     values = np.asarray(p, np.float64)
-    known = np.flatnonzero(~np.isnan(values))
-    order = known[np.argsort(values[known], kind="stable")]
+    defined = np.flatnonzero(~np.isnan(values))
+    order = defined[np.argsort(values[defined], kind="stable")]
     adjusted = np.full(len(values), np.nan)
     raised = values[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
@@ -79,10 +79,10 @@ def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " example
     Returns:
         1 where an example is significant, 0 where not, NaN where its p-value is NaN.
     """
-    known = ~np.isnan(p)
+    defined = ~np.isnan(p)
     result = np.full(len(p), np.nan)
-    if known.any():
-        result[known] = scipy.stats.false_discovery_control(p[known]) <= 0.05
+    if defined.any():
+        result[defined] = scipy.stats.false_discovery_control(p[defined]) <= 0.05
     return result
 
 
@@ -263,8 +263,8 @@ def student(
 
 def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
     """Summands of a mean: the value and 1, or twice 0 where it is NaN."""
-    known = ~np.isnan(values)
-    return np.stack([np.where(known, values, 0.0), known.astype(np.float64)], -1)
+    defined = ~np.isnan(values)
+    return np.stack([np.where(defined, values, 0.0), defined.astype(np.float64)], -1)
 
 
 def resampled_runs(

@@ -278,8 +278,8 @@ class Findings:
     @property
     def judgements(self) -> list[Judgement]:
         """The rows of the table, in order."""
-        of_cards = [judgement for card in self.cards for judgement in card.judgements]
-        return [*of_cards, *self.across]
+        judgements = [judgement for card in self.cards for judgement in card.judgements]
+        return [*judgements, *self.across]
 
     def card_of(self, group: str) -> Card:
         """The card of a group of runs, by its title.

@@ -108,12 +108,6 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     if len(label) == 0:
         return None
     accuracy = wilson(int((label == prediction).sum()), len(label))
-    predicted_classes = np.unique(prediction)
-    only = None
-    if len(predicted_classes) == 1:
-        number = predicted_classes[0]
-        only = names[number] if len(names) else f"class {number}"
-
     classes, counts = np.unique(label, return_counts=True)
     recalls = np.array(
         [
@@ -132,7 +126,7 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
         high=accuracy.high,
         majority=float(counts.max() / len(label)),
         n=len(label),
-        only=only,
+        only=_only_class(prediction, names),
         balanced=balanced,
         balanced_low=balanced - below,
         balanced_high=balanced + above,
@@ -140,6 +134,14 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
         asked=asked,
         better_than_guessing=balanced - below > asked,
     )
+
+
+def _only_class(prediction: np.ndarray, names: Sequence[str]) -> str | None:
+    """The one class that is predicted for every text."""
+    numbers = np.unique(prediction)
+    if len(numbers) > 1:
+        return None
+    return names[numbers[0]] if len(names) else f"class {numbers[0]}"
 
 
 def _hits(label: np.ndarray, prediction: np.ndarray, number: int) -> int:

@@ -50,21 +50,21 @@ def kept_findings(
     """
     target = None if folder is None else folder / FINDINGS
     identity = _identity(runs, studies)
-    found = None
+    findings = None
     if not again:
         places = [study.directory for study in studies] + [run.directory for run in runs[:1]]
         paths = [place / FINDINGS for place in places]
-        found = _stored([target, *paths] if target is not None else paths, identity)
-    if found is None:
-        found = decide(runs, studies, tell=tell)
+        findings = _stored([target, *paths] if target is not None else paths, identity)
+    if findings is None:
+        findings = decide(runs, studies, tell=tell)
     if target is not None and (not os.path.lexists(target) or is_derived(target)):
-        table = pa.Table.from_pandas(found.table(), preserve_index=False)
+        table = pa.Table.from_pandas(findings.table(), preserve_index=False)
         metadata = {
             DERIVED: str(VERSION).encode(),
             OF: _seal(identity, table.to_pandas()),
         }
         write_table(table.replace_schema_metadata(metadata), target)
-    return found
+    return findings
 
 
 def _stored(paths: Sequence[Path], identity: str) -> Findings | None:

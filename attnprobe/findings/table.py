@@ -72,11 +72,11 @@ def _card_of(group: Group, tested: Sequence[Finding]) -> Card:
         marked=bool(manifest.get("training", {}).get("data", {}).get("rationale")),
     )
     chip, sentence = chip_of(judgements, guessing=group.guessing, mechanism=mechanism_of(manifest))
-    of_group = [
+    named = [
         replace(judgement, data=group.data, model=group.model, group=group.title)
         for judgement in judgements
     ]
-    return Card(chip, sentence, tuple(of_group))
+    return Card(chip, sentence, tuple(named))
 
 
 def _findings_on(group: Group) -> Iterator[Finding]:

@@ -179,13 +179,13 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     sentences = []
     for seeds, rows in rates.groupby("seeds"):
         largest_missed = rows["effect"][rows["yes"] < POWER_OF_SEEDS].max()  # NaN: none was missed
-        shown = rows["effect"][~(rows["effect"] <= largest_missed)]
-        if shown.empty:
+        detectable = rows["effect"][~(rows["effect"] <= largest_missed)]
+        if detectable.empty:
             largest = rows.sort_values("effect").iloc[-1]
             power = f"even a {effect} of {largest['effect']:.2f} is shown in only "
             power += f"{100 * largest['yes']:.0f} %"
         else:
-            power = f"a {effect} below {shown.min():.2f} cannot be shown"
+            power = f"a {effect} below {detectable.min():.2f} cannot be shown"
         sentences.append(f"With {seeds} seeds {power}")
     false_alarms = rates["yes"][rates["effect"] == 0].max()
     return (

@@ -123,7 +123,7 @@ def word_of(card):
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.claim.name)
 def test_a_guard_that_is_missing_is_no_good_news(guard):
-    present = [one for one in guards() if one.claim != guard.claim]
+    present = [finding for finding in guards() if finding.claim != guard.claim]
     with pytest.raises(UserError, match=f"{guard.claim.name}: no number for this claim"):
         card([finding(ABOVE), *present])
 
@@ -131,10 +131,10 @@ def test_a_guard_that_is_missing_is_no_good_news(guard):
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.claim.name)
 def test_a_guard_under_another_name_is_missed_and_not_taken_to_be_good(guard):
     """Once a renamed claim silently improved the answer."""
-    findings = [
-        replace(one, claim=replace(one.claim, name="renamed")) if one.claim == guard.claim else one
-        for one in guards()
-    ]
+    findings = guards()
+    place = GUARDS.index(guard)
+    renamed = replace(guard.claim, name="renamed")
+    findings[place] = replace(findings[place], claim=renamed)
     with pytest.raises(UserError, match=guard.claim.name):
         card([finding(ABOVE), *findings])
 

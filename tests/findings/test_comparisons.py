@@ -132,6 +132,6 @@ def test_what_is_missing_is_not_compared(results):
 
 
 def test_few_examples_decide_nothing():
-    few = {metric: values[:5] for metric, values in removals(0.5 + NOISE).items()}
-    results = models("erasure", few, few)
+    five_examples = {metric: values[:5] for metric, values in removals(0.5 + NOISE).items()}
+    results = models("erasure", five_examples, five_examples)
     assert verdicts(results) == {"order_worse_flanrnn_flannoenc": "too rare to say"}

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from attnprobe.evidence.deciding_words import PLACEMENT_CLAIM
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.track_record import CALIBRATION
 from research.calibration.__main__ import made_by
@@ -16,39 +17,58 @@ from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, publishe
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
-    """A claim's answers about that many right and as many wrong models per data set; right numbers
-    are `gap` larger."""
+    """A claim's answers about that many right and as many wrong models per data set.
+
+    The numbers of right models are `gap` larger.
+    """
     draw = np.random.default_rng(seed)
-    rows = []
+    tables = []
     for name, label in itertools.product(data, ("right", "wrong")):
         value = draw.normal(gap * (label == "right"), 1, count)
-        own = pd.DataFrame(
-            {"value": value, "met": np.where(abs(value - 1) > 0.1, value > 1, np.nan)}
+        is_decided = abs(value - 1) > 0.1
+        table = pd.DataFrame(
+            {
+                "value": value,
+                "met": np.where(is_decided, value > 1, np.nan),
+                "control": np.resize(["learned", "first"], count),
+                "run_id": [f"{name}{label}{number}" for number in range(count)],
+                "data": name,
+                "rightness_label": label,
+                "rightness": float(label == "right"),
+            }
         )
-        own["control"] = np.resize(["learned", "first"], count)
-        own["run_id"] = [f"{name}{label}{number}" for number in range(count)]
-        rows.append(own.assign(data=name, rightness_label=label, rightness=float(label == "right")))
-    claim = {
-        "version": "current",
-        "criterion": "erasure",
-        "level": "word",
-        "claim": "top_word",
-        "primary": True,
-    }
-    return pd.concat(rows, ignore_index=True).assign(**claim, encoder=encoder)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True).assign(
+        version="current",
+        criterion="erasure",
+        level="word",
+        claim="top_word",
+        primary=True,
+        encoder=encoder,
+    )
+
+
+def area(table):
+    """The area under the curve of the only claim, with its interval."""
+    (row,) = separations(table).to_dict("records")
+    return row
 
 
 def test_separation_is_the_area_under_the_curve():
     table = models(30, gap=0.5, data=("token",)).round({"value": 1})
-    (row,) = separations(table).to_dict("records")
-    assert row["AUC"] == pytest.approx(
-        roc_auc_score(table["rightness_label"] == "right", table["value"])
-    )
-    table.loc[0, "value"] = np.nan  # what is missing is lowest
-    (row,) = separations(table).to_dict("records")
-    assert row["AUC"] == pytest.approx(
-        roc_auc_score(table["rightness_label"] == "right", table["value"].fillna(-99))
-    )
+    expected = roc_auc_score(table["rightness_label"] == "right", table["value"])
+    assert area(table)["AUC"] == pytest.approx(expected)
+
+
+def test_a_missing_number_is_the_lowest():
+    table = models(30, gap=0.5, data=("token",)).round({"value": 1})
+    table.loc[0, "value"] = np.nan
+    expected = roc_auc_score(table["rightness_label"] == "right", table["value"].fillna(-99))
+    assert area(table)["AUC"] == pytest.approx(expected)
+
+
+def test_right_models_alone_are_not_separated():
+    table = models(30, gap=0.5, data=("token",))
     assert separations(table[table["rightness_label"] == "right"]).empty
 
 
@@ -56,7 +76,7 @@ def test_the_bootstrap_covers_the_true_area_about_as_often_as_it_says():
     truth = stats.norm.cdf(1 / np.sqrt(2))
     inside = 0
     for seed in range(40):
-        (row,) = separations(models(25, gap=1, seed=seed, data=("token",))).to_dict("records")
+        row = area(models(25, gap=1, seed=seed, data=("token",)))
         inside += row["AUC low"] <= truth <= row["AUC high"]
     assert inside >= 33  # of 40; 38 are expected, and 33 or fewer has a probability of 1 %
 
@@ -67,100 +87,124 @@ def test_thresholds_are_chosen_on_other_data_than_they_are_judged_on():
     table.loc[table["data"] == "token", "value"] += 10
     (row,) = held_out(table).to_dict("records")
     wrong = table[table["rightness_label"] == "wrong"].groupby("data")["value"]
-    chosen = sorted(float(one) for one in row["thresholds"].split(", "))
-    assert chosen == pytest.approx(
-        sorted(np.quantile(one, 0.95, method="higher") for _, one in wrong), abs=1e-3
-    )
+    expected = sorted(np.quantile(values, 0.95, method="higher") for _, values in wrong)
+    thresholds = sorted(float(threshold) for threshold in row["thresholds"].split(", "))
+    assert thresholds == pytest.approx(expected, abs=1e-3)
     assert row["wrong"] == pytest.approx(0.5)  # all of one data set pass, none of the other
     assert row["right"] == pytest.approx(0.5)
-    (same,) = held_out(models(200, gap=4)).to_dict("records")
-    assert same["wrong"] < 0.1
-    assert same["right"] > 0.95
 
 
-def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
-    table = models(10, gap=3)
-    states = models(10, gap=3).assign(level="state")
-    other = models(10, gap=3).assign(primary=False)
+def test_a_threshold_transfers_between_data_sets_with_the_same_numbers():
+    (row,) = held_out(models(200, gap=4)).to_dict("records")
+    assert row["wrong"] < 0.1
+    assert row["right"] > 0.95
+
+
+@pytest.fixture(scope="module")
+def shipped_counts():
+    """What is shipped of claims about words and states, primary and not, of now and earlier."""
+    words = models(10, gap=3)
+    states = words.assign(level="state")
     average = states.assign(encoder="average")
-    earlier = table.assign(version="published")
-    found = shipped(pd.concat([table, states, average, other, earlier]))
-    kinds = set(zip(found["level"], found["encoder"], found["rightness"], strict=True))
-    # of states with context it is not known which decide where the attention is not on the deciding
-    # words
-    assert kinds == {
+    details = words.assign(primary=False)
+    earlier = words.assign(version="published")
+    return shipped(pd.concat([words, states, average, details, earlier]))
+
+
+def test_of_states_with_context_only_right_models_are_shipped(shipped_counts):
+    """It is not known which states decide where the attention is not on the deciding words."""
+    columns = [shipped_counts[name] for name in ("level", "encoder", "rightness")]
+    assert set(zip(*columns, strict=True)) == {
         ("word", "lstm", "right"),
         ("word", "lstm", "wrong"),
         ("state", "lstm", "right"),
         ("state", "average", "right"),
         ("state", "average", "wrong"),
     }
-    row = found[(found["level"] == "word") & (found["rightness"] == "right")].iloc[0]
-    right = table[table["rightness_label"] == "right"]
-    assert (row["models"], row["meets"], row["asked"]) == (
-        right["met"].notna().sum(),
-        right["met"].sum(),
-        20,
-    )
 
 
-def test_published_criteria_by_hand():
-    nan = np.nan
-    later = np.array([0.8, nan, 0.5])
+def test_what_is_shipped_counts_decided_models_of_primary_claims(shipped_counts):
+    is_asked = (shipped_counts["level"] == "word") & (shipped_counts["rightness"] == "right")
+    (row,) = shipped_counts[is_asked].to_dict("records")
+    words = models(10, gap=3)
+    met = words.loc[words["rightness_label"] == "right", "met"]
+    assert row["models"] == met.notna().sum()
+    assert row["meets"] == met.sum()
+    assert row["asked"] == 20
+
+
+NAN = float("nan")
+
+
+def test_sooner_than_random_by_hand():
+    later = np.array([0.8, NAN, 0.5])
     earlier = np.array([0.2, 0.4, 0.1])
     sooner = PUBLISHED["sooner_than_random"][3](later, earlier, np.array([0, 0, 1]))
-    assert sooner.tolist() == pytest.approx([0.6, 0.6, nan], nan_ok=True)
-    own = np.array([0.3, nan])
-    random = np.array([0.9, nan])
+    assert sooner.tolist() == pytest.approx([0.6, 0.6, NAN], nan_ok=True)
+
+
+def test_nearer_to_the_optimum_by_hand():
+    attention = np.array([0.3, NAN])
+    random = np.array([0.9, NAN])
     best = np.array([0.1, 0.2])
-    assert PUBLISHED["nearer_to_optimum"][3](
-        own, random, best, np.zeros(2)
-    ).tolist() == pytest.approx([0.2, -0.4])
-    table = pd.DataFrame(
-        {
-            "run_id": "a",
-            "experiment": "x",
-            "data": "d",
-            "model": "m",
-            "seed": 0,
-            "split": "test",
-            "probe": "permutation",
-            "metric": "median_tvd",
-            "example_id": np.arange(50),
-            "step": nan,
-            "value": np.linspace(0.1, 0.3, 50),
-        }
-    )
-    answer = published("permutation_moves", table)
+    nearer = PUBLISHED["nearer_to_optimum"][3](attention, random, best, np.zeros(2))
+    assert nearer.tolist() == pytest.approx([0.2, -0.4])
+
+
+MOVES = pd.DataFrame(
+    {
+        "run_id": "a",
+        "experiment": "x",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+        "probe": "permutation",
+        "metric": "median_tvd",
+        "example_id": np.arange(50),
+        "step": NAN,
+        "value": np.linspace(0.1, 0.3, 50),
+    }
+)
+
+
+def test_permutation_moves_by_hand():
+    answer = published("permutation_moves", MOVES)
     assert answer["met"] == 1
     assert answer["value"] == pytest.approx(0.2 - 0.05)
-    assert published("permutation_moves", table.assign(value=0.01 * table["value"]))["met"] == 0
-    assert np.isnan(published("permutation_moves", table.assign(metric="other"))["met"])
 
 
-def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
+def test_permutation_hardly_moves_by_hand():
+    assert published("permutation_moves", MOVES.assign(value=0.01 * MOVES["value"]))["met"] == 0
+
+
+def test_permutation_that_was_not_measured_says_nothing():
+    assert np.isnan(published("permutation_moves", MOVES.assign(metric="other"))["met"])
+
+
+def test_the_shipped_counts_fit_each_other():
     table = pd.read_parquet(CALIBRATION)
     assert table.columns.tolist() == SHIPPED
     assert not table.duplicated(["criterion", "level", "encoder", "rightness", "claim"]).any()
     assert ((table["meets"] <= table["models"]) & (table["models"] <= table["asked"])).all()
     assert set(table["rightness"]) <= set(RIGHTNESS)
+
+
+def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
+    table = pd.read_parquet(CALIBRATION)
     facts = json.loads(pq.read_schema(CALIBRATION).metadata[b"attnprobe"])
     assert "+experiment=calibration" in facts["made_by"]
-    of_words = table["claim"] == "weight_is_on_deciding_words"
-    assert (
-        facts["words"] == f"python -m research.words: {table.loc[of_words, 'asked'].sum()} models"
-    )
-    of_words |= (
-        table["claim"] == "agrees_with_leave_one_out"
-    )  # of which the rules' models are counted as well
-    assert (
-        int(facts["models"])
-        == table[~of_words].groupby(["criterion", "level"])["asked"].sum().max()
-    )
+    is_placement = table["claim"] == PLACEMENT_CLAIM.name
+    placements = table.loc[is_placement, "asked"].sum()
+    assert facts["words"] == f"python -m research.words: {placements} models"
+    # the models of the rules are counted for agreement as well
+    is_counted = ~is_placement & (table["claim"] != "agrees_with_leave_one_out")
+    models = table[is_counted].groupby(["criterion", "level"])["asked"].sum()
+    assert int(facts["models"]) == models.max()
 
 
 def test_the_commands_that_are_shipped_train_these_models_and_no_others():
-    told = [
+    trained = [
         ("token", "lstm", "first", 1),
         ("token", "lstm", "first", 0),
         ("token", "lstm", "learned", 0),
@@ -168,49 +212,69 @@ def test_the_commands_that_are_shipped_train_these_models_and_no_others():
         ("token", "lstm", "uniform", 1),
         ("pair", "cnn", "first", 1),
     ]
-    models = pd.DataFrame(told, columns=["data", "encoder", "control", "seed"])
+    models = pd.DataFrame(trained, columns=["data", "encoder", "control", "seed"])
     start = "python -m attnprobe +experiment=calibration"
     assert made_by(models).split("; ") == [
         f"{start} study.data=[pair] study.encoders=[cnn] study.controls=[first] study.seeds=[1]",
-        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[first,learned] study.seeds=[0,1]",
-        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[uniform] study.seeds=[1]",
+        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[first,learned] "
+        "study.seeds=[0,1]",
+        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[uniform] "
+        "study.seeds=[1]",
     ]
 
 
-def test_every_count_of_the_tables_is_that_of_the_models():
-    claim = "weights_follow_words"
-    parts = [
-        models(20, gap=3, encoder=encoder, seed=seed)
-        for seed, encoder in enumerate(("cnn", "lstm"))
-    ]
-    answered = pd.concat(parts, ignore_index=True).assign(claim=claim)
-    answered["run_id"] += answered["encoder"]
-    tables = tables_of(answered.drop_duplicates("run_id"), answered)
-    assert tables["Models"]["right"].tolist() == [20, 20, 20, 20, 80]
-    assert tables["Models"]["data"].tolist() == [
-        "ordered pair",
-        "ordered pair",
-        "token",
-        "token",
-        "all",
-    ]
+CLAIM = "weights_follow_words"
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """A claim's answers about models of two encoders."""
+    cnn = models(20, gap=3, encoder="cnn", seed=0)
+    lstm = models(20, gap=3, encoder="lstm", seed=1)
+    table = pd.concat([cnn, lstm], ignore_index=True).assign(claim=CLAIM)
+    table["run_id"] += table["encoder"]
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(answers):
+    """The tables of the page."""
+    return tables_of(answers.drop_duplicates("run_id"), answers)
+
+
+def test_the_table_of_models_counts_them(tables):
+    rows = tables["Models"]
+    assert rows["right"].tolist() == [20, 20, 20, 20, 80]
+    assert rows["data"].tolist() == ["ordered pair", "ordered pair", "token", "token", "all"]
+
+
+def test_the_table_of_answers_names_the_test(tables):
     (row,) = tables["Yes, of all models asked"].to_dict("records")
-    assert (row["test"], row["criterion, level"]) == (
-        f"**{NAMES['current', claim].strip('* ')}** *",
-        "erasure, word",
-    )
-    for kind in ("right", "wrong"):
-        yes = int((answered.loc[answered["rightness_label"] == kind, "met"] == 1).sum())
-        _, low, high = clopper_pearson(yes, 80)
-        assert row[f"{kind}: yes"] == f"{yes} of 80 [{100 * low:.0f}, {100 * high:.0f}]"
+    assert row["test"] == f"**{NAMES['current', CLAIM].strip('* ')}** *"
+    assert row["criterion, level"] == "erasure, word"
     assert row["meaningless: yes"] == "–"
-    assert counted(pd.Series([1.0, 0.0, np.nan]), decided=True).startswith(
-        "1 of 2 "
-    )  # undecided ones are asked
-    for by, cells in (("encoder", 2), ("data and encoder", 4)):
-        counts = tables[f"Primary claims by {by}"]["right: yes, of all"]
-        # what the cells hold adds up to all models of the kind
-        assert [len(counts), sum(int(one.split(" ")[2]) for one in counts)] == [cells, 80]
-    (area,) = tables["Area under the curve"].to_dict("records")
-    (lstm,) = separations(answered[answered["encoder"] == "lstm"]).to_dict("records")
-    assert area["lstm"] == f"{lstm['AUC']:.2f}"
+
+
+@pytest.mark.parametrize("kind", ["right", "wrong"])
+def test_the_table_of_answers_counts_every_yes(answers, tables, kind):
+    (row,) = tables["Yes, of all models asked"].to_dict("records")
+    yes = int((answers.loc[answers["rightness_label"] == kind, "met"] == 1).sum())
+    _, low, high = clopper_pearson(yes, 80)
+    assert row[f"{kind}: yes"] == f"{yes} of 80 [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def test_an_undecided_model_was_asked():
+    assert counted(pd.Series([1.0, 0.0, np.nan]), decided=True).startswith("1 of 2 ")
+
+
+@pytest.mark.parametrize(("key", "cells"), [("encoder", 2), ("data and encoder", 4)])
+def test_what_the_cells_hold_adds_up_to_all_models_of_the_kind(tables, key, cells):
+    counts = tables[f"Primary claims by {key}"]["right: yes, of all"]
+    assert len(counts) == cells
+    assert sum(int(count.split(" ")[2]) for count in counts) == 80
+
+
+def test_the_table_of_areas_has_those_of_each_encoder(answers, tables):
+    (row,) = tables["Area under the curve"].to_dict("records")
+    expected = area(answers[answers["encoder"] == "lstm"])["AUC"]
+    assert row["lstm"] == f"{expected:.2f}"

@@ -15,6 +15,7 @@ import pytest
 from attnprobe.__main__ import carried_out
 from attnprobe.cli.conditions import names_in
 from attnprobe.cli.main import main
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings import findings, stored
 from attnprobe.findings.changes import compare_runs
 from attnprobe.findings.groups import Group, read_run, read_runs
@@ -33,8 +34,7 @@ TEXT = "a film that is not good"
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A run whose attention was put on the first word, taken to be no guesser, and what it
-    printed."""
+    """A run whose attention was put on the first word, taken to be no guesser, and what it printed."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setattr(Group, "guessing", "")
         output = tmp_path_factory.mktemp("first")
@@ -45,81 +45,212 @@ def first(tmp_path_factory):
     return read_run(path.parent), printed.getvalue()
 
 
-def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, capsys, no_pictures):
-    run, printed = first
-    card = stored.card_of_run(run)
-    found = Findings((card,)).table()
-    sentence = f"{card.chip}. {card.sentence}"
-    assert MECHANISMS["FirstAttention"] in sentence
-    assert card.sentence in " ".join(printed.split())
-    assert tuple(found.columns) == COLUMNS
-    assert not found.loc[found["claim"] != "", "claim"].duplicated().any()
+@pytest.fixture(scope="module")
+def card(first):
+    """What is decided about the run."""
+    run, _ = first
+    return stored.card_of_run(run)
+
+
+@pytest.fixture(scope="module")
+def page(first, tmp_path_factory):
+    """The page about the run, without its figures."""
+    run, _ = first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnprobe.report.page.build.pictures", lambda *arguments, **settings: [])
+        return write_report(run.directory, tmp_path_factory.mktemp("page") / "page.html")
+
+
+def text_of(page):
+    return unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
+
+
+def test_the_sentence_says_what_attention_is_that_was_not_learned(card):
+    assert MECHANISMS["FirstAttention"] in card.sentence
+
+
+def test_the_table_has_its_columns_and_each_claim_once(card):
+    table = Findings((card,)).table()
+    assert tuple(table.columns) == COLUMNS
+    assert not table.loc[table["claim"] != "", "claim"].duplicated().any()
+
+
+def test_a_table_that_is_read_back_is_what_was_decided(card):
+    table = Findings((card,)).table()
+    findings = Findings.of_table(table)
+    pd.testing.assert_frame_equal(findings.table(), table)
+    assert [type(line.verdict) for line in findings.judgements] == [Verdict] * len(table)
+
+
+def test_a_run_prints_its_answer(first, card):
+    _, printed = first
     assert f"{card.group}: {card.chip}\n" in printed
+    assert card.sentence in " ".join(printed.split())
+
+
+def test_explain_says_the_same_sentence(first, card, capsys):
+    run, _ = first
     main(["explain", str(run.directory), TEXT])
-    assert f"what the tests say: {sentence}\n" in capsys.readouterr().out
-    assert sentence in unescape(load_run(run.directory).explain([TEXT])._repr_html_())
-    assert compare_runs(run, run).sentences == (sentence, sentence)
+    assert f"what the tests say: {card.summary.words}\n" in capsys.readouterr().out
+
+
+def test_a_notebook_says_the_same_sentence(first, card):
+    run, _ = first
+    explanation = load_run(run.directory).explain([TEXT])
+    assert card.summary.words in unescape(explanation._repr_html_())
+
+
+def test_compare_says_the_same_sentence(first, card, capsys):
+    run, _ = first
+    assert compare_runs(run, run).sentences == (card.summary.words, card.summary.words)
     main(["compare", str(run.directory), str(run.directory)])
-    shown = capsys.readouterr().out
-    assert f"B: {sentence}\n" in shown
-    page = write_report(run.directory, tmp_path / "page.html")
-    text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
-    line = re.search(r'<p class="verdict-line">(.*?)</p>', text)[1]
+    assert f"B: {card.summary.words}\n" in capsys.readouterr().out
+
+
+def test_the_page_begins_with_the_same_sentence(page, card):
+    line = re.search(r'<p class="verdict-line">(.*?)</p>', text_of(page))[1]
     assert re.findall(r">([^<> ][^<>]*)<", line) == [card.chip, card.sentence]
 
-    tested = {name: line for name, line in card.named_lines().items() if line.is_tested}
-    assert {"erasure.state", "erasure.word", "exclusivity"} & set(tested)
-    numbers, verdicts = names_in(run, card)
-    csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
-    sent = summary_of(compare(run.numbers), card, run.quality, [])
-    compared = compare_runs(run, run).verdicts.set_index("criterion")
-    heads = r'<summary><span class="badge (\w+)[^\n]*\n<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
-    badges = {
-        (of.lower(), level or "model"): answer for answer, of, level in re.findall(heads, text)
-    }
-    for name, line in tested.items():
-        assert badges[line.place] == line.answer
-        assert verdicts[name] == line.verdict
-        assert compared.loc[name, "first"] == line.answer
-        assert numbers[name] == compared.loc[name, "second_value"] == line.value
-        assert csv.loc[line.place, "verdict"] == line.verdict
-        assert sent[f"verdict/{line.criterion}/{line.level}"] == line.verdict
-        assert f"{line.answer} {line.value:.3f}" in " ".join(shown.split())
+
+@pytest.fixture(scope="module")
+def tested(card):
+    """The lines that were tested, by name."""
+    lines = {name: line for name, line in card.named_lines().items() if line.is_tested}
+    assert {"erasure.state", "erasure.word", "exclusivity"} & set(lines)
+    return lines
 
 
-def test_a_stored_table_is_used_until_version_runs_or_claims_change(
-    make_run, tmp_path, monkeypatch
-):
-    runs = [read_run(make_run(f"run{seed}", seed=seed)) for seed in range(2)]
-    computed = []
-    real = stored.decide
-    monkeypatch.setattr(
-        stored, "decide", lambda *given, **named: computed.append(given) or real(*given, **named)
+def test_the_pages_badges_are_the_answers(page, tested):
+    heads = (
+        r'<summary><span class="badge (\w+)[^\n]*\n'
+        r'<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
     )
+    badges = {}
+    for answer, criterion, level in re.findall(heads, text_of(page)):
+        badges[criterion.lower(), level or "model"] = answer
+    for line in tested.values():
+        assert badges[line.place] == line.answer
 
-    def times(some, folder=tmp_path / "here", **settings):
-        before = len(computed)
-        kept = stored.kept_findings(some, folder, **settings)
-        pd.testing.assert_frame_equal(kept.table(), real(some).table(), check_dtype=False)
-        return len(computed) - before
 
-    assert [times(runs), times(runs), times(runs, again=True), times(runs)] == [1, 0, 1, 0]
-    assert [times(runs[:1]), times(runs)] == [1, 1]  # of other runs
-    assert pq.read_schema(tmp_path / "here" / FINDINGS).metadata[DERIVED] == b"2"
+def test_the_pages_table_has_the_verdicts(page, tested):
+    path = page.with_name("page_files") / "verdicts.csv"
+    verdicts = pd.read_csv(path).set_index(["criterion", "level"])["verdict"]
+    for line in tested.values():
+        assert verdicts[line.place] == line.verdict
+
+
+def test_conditions_know_the_verdicts_and_numbers_by_name(first, card, tested):
+    run, _ = first
+    numbers, verdicts = names_in(run, card)
+    for name, line in tested.items():
+        assert verdicts[name] == line.verdict
+        assert numbers[name] == line.value
+
+
+def test_compare_shows_the_answers_and_numbers(first, tested, capsys):
+    run, _ = first
+    main(["compare", str(run.directory), str(run.directory)])
+    printed = " ".join(capsys.readouterr().out.split())
+    compared = compare_runs(run, run).verdicts.set_index("criterion")
+    for name, line in tested.items():
+        assert compared.loc[name, "first"] == line.answer
+        assert compared.loc[name, "second_value"] == line.value
+        assert f"{line.answer} {line.value:.3f}" in printed
+
+
+def test_a_tracker_gets_the_verdicts(first, card, tested):
+    run, _ = first
+    summary = summary_of(compare(run.numbers), card, run.quality, [])
+    for line in tested.values():
+        assert summary[f"verdict/{line.criterion}/{line.level}"] == line.verdict
+
+
+@pytest.fixture
+def runs(make_run):
+    """Two seeds of one model."""
+    return [read_run(make_run(f"run{seed}", seed=seed)) for seed in range(2)]
+
+
+@pytest.fixture
+def decisions(monkeypatch):
+    """How often anything was decided, as a list that grows."""
+    decide = stored.decide
+    computed = []
+
+    def counted(runs, *arguments, **settings):
+        computed.append(runs)
+        return decide(runs, *arguments, **settings)
+
+    monkeypatch.setattr(stored, "decide", counted)
+    return computed
+
+
+@pytest.fixture
+def times(decisions, tmp_path):
+    """How often these findings are decided when they are asked for; they are right in any case."""
+
+    def count(runs, folder=tmp_path / "stored", **settings):
+        before = len(decisions)
+        kept = stored.kept_findings(runs, folder, **settings).table()
+        pd.testing.assert_frame_equal(kept, findings(runs), check_dtype=False)
+        return len(decisions) - before
+
+    return count
+
+
+def test_stored_findings_are_used(runs, times):
+    assert times(runs) == 1
+    assert times(runs) == 0
+
+
+def test_stored_findings_are_decided_anew_where_that_is_asked_for(runs, times):
+    assert times(runs) == 1
+    assert times(runs, again=True) == 1
+    assert times(runs) == 0
+
+
+def test_findings_on_other_runs_are_decided_anew(runs, times):
+    assert times(runs) == 1
+    assert times(runs[:1]) == 1
+    assert times(runs) == 1
+
+
+def test_findings_of_another_version_are_decided_anew(runs, times, tmp_path, monkeypatch):
+    assert times(runs) == 1
+    assert pq.read_schema(tmp_path / "stored" / FINDINGS).metadata[DERIVED] == b"2"
     monkeypatch.setattr(stored, "VERSION", 3)
-    assert [times(runs), times(runs)] == [1, 0]
-    seal(runs[0].directory, **runs[0].manifest | {"training": {"epochs": 9}})
-    assert times([read_run(runs[0].directory), runs[1]]) == 1
-    file = tmp_path / "here" / FINDINGS
-    content = pq.read_table(file)
-    pq.write_table(content.set_column(0, "data", pa.array(["another"] * len(content))), file)
     assert times(runs) == 1
-    file.write_bytes(b"of the user's")
+    assert times(runs) == 0
+
+
+def test_findings_on_a_run_that_was_changed_are_decided_anew(runs, times):
     assert times(runs) == 1
-    assert file.read_bytes() == b"of the user's"
-    # beside a single run it is found as well
-    stored.kept_findings(runs[1:], runs[1].directory)
-    assert times(runs[1:], tmp_path / "elsewhere") == 0
+    first, second = runs
+    seal(first.directory, **first.manifest | {"training": {"epochs": 9}})
+    assert times([read_run(first.directory), second]) == 1
+
+
+def test_findings_that_were_tampered_with_are_decided_anew(runs, times, tmp_path):
+    assert times(runs) == 1
+    path = tmp_path / "stored" / FINDINGS
+    content = pq.read_table(path)
+    forged = content.set_column(0, "data", pa.array(["another"] * len(content)))
+    pq.write_table(forged, path)
+    assert times(runs) == 1
+
+
+def test_a_file_of_the_users_is_left_as_it_is(runs, times, tmp_path):
+    assert times(runs) == 1
+    path = tmp_path / "stored" / FINDINGS
+    path.write_bytes(b"of the user's")
+    assert times(runs) == 1
+    assert path.read_bytes() == b"of the user's"
+
+
+def test_findings_beside_a_single_run_are_used(runs, times, tmp_path):
+    run = runs[1]
+    stored.kept_findings([run], run.directory)
+    assert times([run], tmp_path / "elsewhere") == 0
 
 
 def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures):
@@ -141,13 +272,14 @@ def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures)
     assert "What nobody decided." not in page.read_text(encoding="utf-8")
 
 
-def test_seeds_are_one_group_and_settings_are_another(make_run, tmp_path):
-    for name, settings in {
-        "a0": {"seed": 0},
-        "a1": {"seed": 1},
-        "b": {"model": "cnn_additive"},
-    }.items():
-        make_run(name, **settings)
-    found = findings(read_runs(tmp_path))
-    assert found["group"].unique().tolist() == ["sst · cnn_additive", "sst · lstm_additive"]
-    pd.testing.assert_frame_equal(found, findings(tmp_path))
+def test_seeds_are_one_group_and_another_model_is_another(make_run, tmp_path):
+    make_run("a0", seed=0)
+    make_run("a1", seed=1)
+    make_run("b", model="cnn_additive")
+    groups = findings(tmp_path)["group"].unique().tolist()
+    assert groups == ["sst · cnn_additive", "sst · lstm_additive"]
+
+
+def test_runs_that_were_read_and_their_places_have_the_same_findings(make_run, tmp_path):
+    make_run("a")
+    pd.testing.assert_frame_equal(findings(read_runs(tmp_path)), findings(tmp_path))

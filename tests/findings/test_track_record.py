@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
@@ -17,7 +15,8 @@ KNOWN = counts((40, 38), (60, 3))
 
 
 def line_of(finding, place=WORDS.place, **settings):
-    (line,) = [one for one in judge([finding], **settings) if one.primary and one.place == place]
+    judgements = judge([finding], **settings)
+    (line,) = [line for line in judgements if line.primary and line.place == place]
     return line
 
 
@@ -133,8 +132,8 @@ def test_of_another_claim_about_trained_models_nothing_was_measured():
 
 @pytest.mark.usefixtures("audits")
 def test_the_line_of_a_claim_about_trained_models_cites_the_audits():
-    asked = finding(ABOVE, *NECESSITY.place, name="a")
-    assert line_of(asked, NECESSITY.place).track_record == record_of_seeds("a")
+    needed = finding(ABOVE, *NECESSITY.place, name="a")
+    assert line_of(needed, NECESSITY.place).track_record == record_of_seeds("a")
 
 
 @pytest.mark.parametrize("claim", ["attention_is_needed", "attention_guides", "seeds_attend_alike"])
@@ -160,9 +159,8 @@ def line_of_minilm(heads):
     """The line of words of a MiniLM, asked of its last layer's heads."""
     facts = {"family": "bert", "site": f"layer -1, heads {heads}, pooled"}
     encoder = encoder_of({"model_facts": facts, "training": {"model": {}}})
-    asked = finding(ABOVE)
-    asked = replace(asked, claim=replace(asked.claim, name=PLACEMENT_CLAIM.name))
-    return line_of(asked, encoder=encoder)
+    placement = finding(ABOVE, name=PLACEMENT_CLAIM.name)
+    return line_of(placement, encoder=encoder)
 
 
 def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
