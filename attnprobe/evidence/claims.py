@@ -4,7 +4,7 @@ The *whole* interval of a number is compared with a threshold and a smallest dif
 so that no verdict is ever stronger than its interval.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -154,7 +154,7 @@ what varies."""
 MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 """Probes that store a number for every word, under their own name → the importance in words."""
 
-Scores = Mapping[int, Float[np.ndarray, " words"]]
+Scores = Mapping[Hashable, Float[np.ndarray, " words"]]
 """Example → its words' importances."""
 
 

@@ -400,7 +400,7 @@ def _filled(headline: Headline, importance: str, facts: Facts) -> Headline:
     return replace(
         headline,
         metric=headline.metric.replace("{importance}", importance),
-        name=headline.name and headline.name.replace("{importance}", importance),
+        name=None if headline.name is None else headline.name.replace("{importance}", importance),
         title=headline.title.replace("{title}", facts.ascii_title),
     )
 

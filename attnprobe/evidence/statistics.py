@@ -257,8 +257,13 @@ def student(
     freedom = variances.sum() ** 2 / np.sum(
         [variance**2 / (len(group) - 1) for variance, group in zip(variances, groups, strict=True)]
     )
-    half = float(scipy.stats.t.ppf(UPPER_TAIL, freedom) * np.sqrt(variances.sum()))
+    half = _students_quantile(freedom) * float(np.sqrt(variances.sum()))
     return Interval(mean, max(low, mean - half), min(high, mean + half))
+
+
+def _students_quantile(freedom: float) -> float:
+    """How many standard errors the interval reaches."""
+    return float(scipy.stats.t.ppf(UPPER_TAIL, freedom))
 
 
 def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
@@ -298,7 +303,7 @@ def resampled_runs(
         below, above = _bootstrap_margins(parts, statistic, value, influence.mean(0))
         if runs > 1:
             texts_factor, error_of_runs = components(influence)
-            half = float(scipy.stats.t.ppf(UPPER_TAIL, runs - 1)) * error_of_runs
+            half = _students_quantile(runs - 1) * error_of_runs
             below = float(np.hypot(texts_factor * below, half))
             above = float(np.hypot(texts_factor * above, half))
     return Interval(value, max(low, value - below), min(high, value + above))
@@ -428,8 +433,7 @@ def over_pairs(
         remaining = different & is_another & is_another[:, None]
         without_run.append(statistic(parts[remaining].mean(0).sum(0)))
     influence = runs * value - (runs - 1) * np.asarray(without_run, np.float64)
-    quantile = float(scipy.stats.t.ppf(UPPER_TAIL, runs - 1))
-    half = quantile * float(influence.std(ddof=1)) / np.sqrt(runs)
+    half = _students_quantile(runs - 1) * float(influence.std(ddof=1)) / np.sqrt(runs)
     below = 0.0 if np.isnan(over_texts.low) else abs(value - over_texts.low)
     above = 0.0 if np.isnan(over_texts.high) else abs(value - over_texts.high)
     return Interval(

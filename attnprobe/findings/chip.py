@@ -98,10 +98,10 @@ def _doubt(judgements: Sequence[Judgement], lines: dict[Place, Judgement]) -> st
     seeds = lines[STABILITY.place].answer
     if seeds is Answer.NO:
         return "but another seed attends elsewhere"
-    for (criterion, level), line in lines.items():
-        if line.answer is Answer.NO and criterion not in NEUTRAL:
-            question = LINES.get((criterion, level))
-            return f"but “{criterion if question is None else question.yes}”: no"
+    for place, line in lines.items():
+        if line.answer is Answer.NO and line.criterion not in NEUTRAL:
+            question = LINES[place].yes if place in LINES else line.criterion
+            return f"but “{question}”: no"
     if not lines[WORDS.place].ticked:
         return "but this test is unproven on such models"
     if seeds is Answer.UNTESTED:

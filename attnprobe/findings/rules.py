@@ -59,10 +59,10 @@ def judge(
 
     for_attention = [finding.claim for finding in findings if finding.claim.speaks == "for"]
     places = dict.fromkeys([*LINES, *((claim.criterion, claim.level) for claim in for_attention)])
-    lines = [
-        _in_context(judged.get(place) or _untested(place, marked), guessing, needless)
-        for place in places
-    ]
+    lines = []
+    for place in places:
+        line = judged[place] if place in judged else _untested(place, marked)
+        lines.append(_in_context(line, guessing, needless))
     details = [Judgement.of(finding) for finding in findings if not finding.claim.primary]
     return lines + details
 
