@@ -96,6 +96,11 @@ class Claim:
             raise ValueError("primary=True: expected a claim that speaks for attention")
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Criterion and level: the line of the card that it belongs to."""
+        return self.criterion, self.level
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Names or patterns of what the number is made of; `EVERY` where it does not say."""
         return getattr(self.measure, "metrics", EVERY)

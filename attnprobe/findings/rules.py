@@ -57,10 +57,9 @@ def judge(
     }
     needless = NECESSITY.place in judged and judged[NECESSITY.place].answer is Answer.NO
 
-    for_attention = [finding.claim for finding in findings if finding.claim.speaks == "for"]
-    places = dict.fromkeys([*LINES, *((claim.criterion, claim.level) for claim in for_attention)])
+    places = [finding.claim.place for finding in findings if finding.claim.speaks == "for"]
     lines = []
-    for place in places:
+    for place in dict.fromkeys([*LINES, *places]):
         line = judged[place] if place in judged else _untested(place, marked)
         lines.append(_in_context(line, guessing, needless))
     details = [Judgement.of(finding) for finding in findings if not finding.claim.primary]
@@ -73,7 +72,7 @@ def _primary_findings(findings: Sequence[Finding]) -> dict[Place, Finding]:
         claim = finding.claim
         if not claim.primary:
             continue
-        first = primary.setdefault((claim.criterion, claim.level), finding)
+        first = primary.setdefault(claim.place, finding)
         if first is not finding:
             raise ValueError(
                 f"{claim.name} and {first.claim.name}: two primary claims of {claim.criterion}, "
