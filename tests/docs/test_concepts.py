@@ -7,11 +7,7 @@ from attnprobe.evidence.evidence import LEAST_GAIN
 from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
 from attnprobe.findings.lines import LINES
-<<<<<<< HEAD
 from attnprobe.findings.studies.criteria import statements
-=======
-from attnprobe.findings.studies import wiegreffe
->>>>>>> a679907 (tests: evidence and findings in sentences; one case per parameter, so that no failure hides another)
 from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
 
 ROOT = Path(__file__).parents[2]
@@ -54,11 +50,7 @@ def test_every_threshold_on_the_page_is_the_codes():
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
         (
             "Erasure",
-<<<<<<< HEAD
             f"skill above {skill.LEAST_SKILL} for states; placement above {deciding_words.LEAST_PLACEMENT} for words",
-=======
-            f"skill above {skill.SMALLEST} for states; placement above {deciding_words.LEAST_PLACEMENT} for words",
->>>>>>> a679907 (tests: evidence and findings in sentences; one case per parameter, so that no failure hides another)
         ),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ):

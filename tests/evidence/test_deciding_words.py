@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.deciding_words import LEAST_BOUND, PLACEMENT_CLAIM, placement_of
+from attnprobe.evidence.deciding_words import (
+    CLAIMS,
+    GUARDS,
+    LEAST_BOUND,
+    LINE,
+    PLACEMENT_CLAIM,
+    placement_of,
+)
 from attnprobe.findings.judgement import judgement_on
 from attnprobe.findings.rules import judge
 from attnprobe.findings.track_record import NONE
@@ -77,3 +84,8 @@ def test_placement_is_not_asked_where_nothing_could_be_gained(means, reason):
 def test_placement_stays_on_its_scale(gain):
     evidence = placed(columns(gain, 0.4, 0.8))
     assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1
+
+
+def test_a_guard_is_a_claim_on_the_line_that_it_guards():
+    assert {guard.claim.place for guard in GUARDS} == {LINE}
+    assert {guard.claim for guard in GUARDS} < set(CLAIMS)
