@@ -19,8 +19,9 @@ import pandas as pd
 import torch
 from hydra.utils import instantiate
 
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, student
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings import members
 from attnprobe.findings.members import (
     CLAIM,
@@ -192,8 +193,8 @@ def _attentions(folder: Path, cell: str) -> list[list[np.ndarray]]:
 def _shares(said: Iterable[str]) -> dict[str, float]:
     verdicts = np.array([*said])
     return {
-        "yes": float(np.mean(verdicts == MEETS)),
-        "no": float(np.isin(verdicts, [FAILS, NO_DIFFERENCE]).mean()),
+        "yes": float(np.mean(verdicts == Verdict.MEETS)),
+        "no": float(np.isin(verdicts, [Verdict.FAILS, Verdict.NO_DIFFERENCE]).mean()),
     }
 
 
@@ -343,7 +344,7 @@ def plausible(folder: Path, cell: str) -> dict[str, object]:
             Evidence.of_ratio(np.stack([one[:, 0] - one[:, 1], 1 - one[:, 1]], -1)[None])
             for one in frames
         ]
-        said.append(sum(one.exceeds(0, plausibility.SMALLEST) == MEETS for one in gain))
+        said.append(sum(one.exceeds(0, plausibility.SMALLEST) == Verdict.MEETS for one in gain))
     alone = int((shifted == np.arange(len(marks))).sum())
     return dict(
         zip(

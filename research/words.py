@@ -30,15 +30,8 @@ from attnprobe.evidence.deciding_words import (
     PLACEMENT_METRICS,
     placement_of,
 )
-from attnprobe.evidence.evidence import (
-    CANNOT_DECIDE,
-    FAILS,
-    MEETS,
-    NO_DIFFERENCE,
-    NOT_INFORMATIVE,
-    TOO_RARE,
-)
 from attnprobe.evidence.statistics import clopper_pearson
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes import agreement, known_answer, skill
 from attnprobe.probes.base import ProbeRunner
@@ -126,8 +119,13 @@ HARDER = {
     "conjunction",
 }
 """Rules that take 2,000 texts; the others 1,000, and `very_long` 600."""
-SAID = {MEETS: "yes", FAILS: "no", NO_DIFFERENCE: "no", NOT_INFORMATIVE: "not asked"}
-SAID |= dict.fromkeys((CANNOT_DECIDE, TOO_RARE), "open")
+SAID = {
+    Verdict.MEETS: "yes",
+    Verdict.FAILS: "no",
+    Verdict.NO_DIFFERENCE: "no",
+    Verdict.NOT_INFORMATIVE: "not asked",
+}
+SAID |= dict.fromkeys((Verdict.CANNOT_DECIDE, Verdict.TOO_RARE), "open")
 """A verdict, as the tables of this study say it."""
 SOLVED = 0.9
 FOLLOWS = 0.9

@@ -25,13 +25,6 @@ from attnprobe.evidence.verdicts import Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
 from attnprobe.results.table import RANGES
 
-MEETS = Verdict.MEETS
-FAILS = Verdict.FAILS
-NO_DIFFERENCE = Verdict.NO_DIFFERENCE
-CANNOT_DECIDE = Verdict.CANNOT_DECIDE
-TOO_RARE = Verdict.TOO_RARE
-NOT_INFORMATIVE = Verdict.NOT_INFORMATIVE
-
 Column = Float[np.ndarray, " rows"]
 """A metric's number, or what is made of several, for each row of a wide table."""
 

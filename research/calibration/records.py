@@ -10,9 +10,10 @@ import pandas as pd
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, values_of
+from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
@@ -108,7 +109,7 @@ KNOWN = {
     "mass": "mass_on_rationale",
 }
 """What is known of a model: name here → metric of the probe."""
-MET = {MEETS: 1.0, FAILS: 0.0, NO_DIFFERENCE: 0.0}
+MET = {Verdict.MEETS: 1.0, Verdict.FAILS: 0.0, Verdict.NO_DIFFERENCE: 0.0}
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 

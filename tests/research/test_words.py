@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.evidence.evidence import MEETS
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.track_record import CALIBRATION
 from research.rules import CLASSES, NOISE, RULES, RuleSource
 from research.words import judged, over_rules, record, table
@@ -151,7 +151,7 @@ def test_layers_of_own_transformers_are_one_kind_and_a_checkpoint_is_its_family(
     models = judged(tmp_path)
     path = tmp_path / "calibration.parquet"
     pq.write_table(pq.read_table(CALIBRATION).slice(0, 0), path)
-    record(models.assign(agrees_with_leave_one_out=[MEETS, MEETS, None]), path)
+    record(models.assign(agrees_with_leave_one_out=[Verdict.MEETS, Verdict.MEETS, None]), path)
     rows = pd.read_parquet(path).set_index(["claim", "encoder"])["asked"]
     assert rows["weight_is_on_deciding_words"].to_dict() == {
         "transformer": 2 + 26,

@@ -6,8 +6,8 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import balanced_accuracy_score
 
-from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE
 from attnprobe.evidence.statistics import f1_of
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import (
     balanced_accuracy,
     compared,
@@ -42,12 +42,12 @@ def test_each_statement_is_decided_by_its_interval(study):
     evidence = found["attention_is_needed"].evidence
     assert evidence.value == pytest.approx(0.03, abs=3e-3)  # of whole texts
     assert {name: finding.verdict for name, finding in found.items()} == {
-        "attention_is_needed": CANNOT_DECIDE,
-        "seeds_attend_alike": MEETS,
-        "seeds_are_nearer_than_adversaries": MEETS,
-        "attention_guides": MEETS,
-        "adversary_guides_worse": MEETS,
-        "adversary_escapes": MEETS,
+        "attention_is_needed": Verdict.CANNOT_DECIDE,
+        "seeds_attend_alike": Verdict.MEETS,
+        "seeds_are_nearer_than_adversaries": Verdict.MEETS,
+        "attention_guides": Verdict.MEETS,
+        "adversary_guides_worse": Verdict.MEETS,
+        "adversary_escapes": Verdict.MEETS,
     }
     assert (
         found["adversary_escapes"].claim.speaks == "neither"
@@ -72,16 +72,16 @@ def test_other_numbers_give_other_verdicts(study):
         [0.9] * 5, [0.6] * 5, weak, {0.0: (0.04, 0.1), 0.1: (0.06, 0.2)}, seeds_jsd=0.65, alike=0.0
     )
     assert {finding.claim.name: finding.verdict for finding in reading.findings} == {
-        "attention_is_needed": MEETS,
-        "seeds_attend_alike": NO_DIFFERENCE,
-        "seeds_are_nearer_than_adversaries": FAILS,
-        "attention_guides": FAILS,
-        "adversary_guides_worse": CANNOT_DECIDE,
-        "adversary_escapes": FAILS,
+        "attention_is_needed": Verdict.MEETS,
+        "seeds_attend_alike": Verdict.NO_DIFFERENCE,
+        "seeds_are_nearer_than_adversaries": Verdict.FAILS,
+        "attention_guides": Verdict.FAILS,
+        "adversary_guides_worse": Verdict.CANNOT_DECIDE,
+        "adversary_escapes": Verdict.FAILS,
     }
     assert "does not say that there is none" in reading.readings["adversary_escapes"]
     far_off = study([0.8, 0.8], [0.7, 0.7], weak, {0.1: (0.4, 0.6)})
-    assert {f.claim.name: f.verdict for f in far_off.findings}["adversary_escapes"] == FAILS
+    assert {f.claim.name: f.verdict for f in far_off.findings}["adversary_escapes"] == Verdict.FAILS
 
 
 def test_the_difference_of_f1_is_paired_by_seed_and_text(tmp_path):
@@ -219,4 +219,4 @@ def test_an_audit_without_the_search_or_of_one_seed_leaves_out_what_was_not_meas
     ]
     assert "No other seed was trained" in alone.notes[-1]
     (finding,) = alone.findings
-    assert finding.verdict == CANNOT_DECIDE  # one seed says nothing of another training
+    assert finding.verdict == Verdict.CANNOT_DECIDE  # one seed says nothing of another training

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import MEETS, Evidence
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.reading import facts_of
 from attnprobe.evidence.statistics import in_columns
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.statements import cite, of_several_runs
 from attnprobe.probes.faithfulness import SOURCE, measured
@@ -135,8 +136,8 @@ class Comparison:
     @property
     def looks_better(self) -> bool:
         """By whole intervals: than attention by a relevant difference, and than random words."""
-        is_more_faithful = self.gain.exceeds(0.0, CLAIM.smallest) == MEETS
-        return is_more_faithful and self.over_random.exceeds(0.0) == MEETS
+        is_more_faithful = self.gain.exceeds(0.0, CLAIM.smallest) == Verdict.MEETS
+        return is_more_faithful and self.over_random.exceeds(0.0) == Verdict.MEETS
 
     @property
     def is_confirmed(self) -> bool:
@@ -144,7 +145,7 @@ class Comparison:
         them."""
         if not self.looks_better or not self.other_operators:
             return False
-        return all(gain.exceeds(0.0) == MEETS for gain in self.other_operators)
+        return all(gain.exceeds(0.0) == Verdict.MEETS for gain in self.other_operators)
 
 
 def compared_with_attention(

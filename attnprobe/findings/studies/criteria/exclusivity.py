@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import MEETS, Evidence
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import whole
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import AdversaryCurve
@@ -158,7 +159,7 @@ def escape(adversary: "pd.Series[float]", allowed: float, texts: int) -> Evidenc
 def escape_in_words(evidence: Evidence, adversary: "pd.Series[float]") -> str:
     """Whether an adversary was found, and which one was chosen on the validation split."""
     sentence = "No adversary was found, which does not say that there is none"
-    if evidence.exceeds(0) == MEETS:
+    if evidence.exceeds(0) == Verdict.MEETS:
         sentence = "An adversary was found"
     jsd = cite_column(adversary, "JSD")
     tvd = cite_column(adversary, "TVD")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.verdicts import Verdict
 
 PAPER = "Wiegreffe & Pinter 2019"
 MARGIN = 0.01
@@ -50,11 +51,11 @@ class Wording:
             smallest: the smallest relevant difference.
         """
         verdict = evidence.exceeds(0, smallest)
-        if verdict == MEETS:
+        if verdict == Verdict.MEETS:
             return self.meets
-        if verdict == FAILS:
+        if verdict == Verdict.FAILS:
             return self.fails
-        if verdict == NO_DIFFERENCE:
+        if verdict == Verdict.NO_DIFFERENCE:
             return self.no_difference or self.fails
         return self.undecided
 
