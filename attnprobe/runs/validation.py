@@ -97,21 +97,22 @@ def configured(content: Mapping[str, Any]) -> Configuration:
             value, what was expected, and the nearest known name.
     """
     check_arguments("", content, Configuration, complete=True)
-    hints = {name: argument.annotation for name, argument in arguments(Configuration).items()}
-
-    def built(name: str) -> Any:
-        return built_value(name, content[name], hints[name])
-
-    data = built_part("data", content["data"] | {"seed": content["seed"]}, TextDataModule)
-    model = None if is_whole(content["model"]) else built_model(content["model"])
-    small = {name: built(name) for name in ("training", "trainer", "logger", "launcher", "task")}
-    refuse_contradictions(content["model"], small["training"], data)
-    large = {name: built(name) for name in ("probe", "importance")}
-    study = None if content["study"] is None else built_study(content["study"])
-    if model is None:
-        model = built_model(content["model"])
-    parts = small | large | {"data": data, "model": model, "study": study}
-    return construct(Configuration, dict(content) | parts)
+    parameters = arguments(Configuration)
+    model = content["model"]
+    parts = dict(content)
+    parts["data"] = built_part("data", content["data"] | {"seed": content["seed"]}, TextDataModule)
+    if not is_whole(model):
+        parts["model"] = built_model(model)
+    for name in ("training", "trainer", "logger", "launcher", "task"):
+        parts[name] = built_value(name, content[name], parameters[name].annotation)
+    refuse_contradictions(model, parts["training"], parts["data"])
+    for name in ("probe", "importance"):
+        parts[name] = built_value(name, content[name], parameters[name].annotation)
+    if content["study"] is not None:
+        parts["study"] = built_study(content["study"])
+    if is_whole(model):
+        parts["model"] = built_model(model)
+    return construct(Configuration, parts)
 
 
 def refuse_contradictions(
