@@ -114,7 +114,7 @@ def write_page(path: Path, run: "TrainedRun", explanation: "Explanation") -> Non
     print(f"heat maps: {path}")
 
 
-def lines_of(row: Mapping[str, Any], vocabulary: Container[str]) -> list[str]:
+def lines_of(row: Mapping[Any, Any], vocabulary: Container[str]) -> list[str]:
     """The lines that explain one text.
 
     Args:
@@ -149,7 +149,7 @@ def lines_of(row: Mapping[str, Any], vocabulary: Container[str]) -> list[str]:
     return [visible(line) for line in lines]
 
 
-def erasure_words(names: Sequence[str], row: Mapping[str, Any]) -> str:
+def erasure_words(names: Sequence[str], row: Mapping[Any, Any]) -> str:
     """Which fewest words' attention decides, in words."""
     erased = [name for name, erase in zip(names, row["flipping_set"], strict=True) if erase]
     if not erased:
@@ -157,7 +157,7 @@ def erasure_words(names: Sequence[str], row: Mapping[str, Any]) -> str:
     return f"erase the attention of {', '.join(erased)}: it becomes {row['flips_to']}"
 
 
-def predictions_of(row: Mapping[str, Any]) -> list[str]:
+def predictions_of(row: Mapping[Any, Any]) -> list[str]:
     """The predicted class, or the predicted labels, each with its probability."""
     from attnprobe.core.metrics import sureness
 

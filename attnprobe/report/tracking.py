@@ -64,7 +64,7 @@ def open_run(
     config: dict[str, Any],
     directory: Path,
     *,
-    project: str,
+    project: str | None,
     entity: str | None = None,
     mode: Mode = "online",
     group: str | None = None,
@@ -122,7 +122,7 @@ def open_run(
 def log_run(
     run_dir: str | os.PathLike,
     *,
-    project: str,
+    project: str | None,
     entity: str | None = None,
     mode: Mode = "online",
     group: str | None = None,

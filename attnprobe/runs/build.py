@@ -22,7 +22,7 @@ def untrained(parts: Configuration, data: TextDataModule) -> TrainedModel:
         parts: of the run's settings.
         data: set up; a whole model's classes and pieces are put into them.
     """
-    facts = {
+    facts: dict[str, Any] = {
         "task": data.task,
         "class_weight": data.class_weight,
         "recipe": parts.training.recipe,

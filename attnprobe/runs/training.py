@@ -299,7 +299,7 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         from attnprobe.report.tracking import open_run
 
         probes = list(settings.config["probe"])
-        mode: str = tracker.mode
+        mode: Any = tracker.mode
         if mode == "online":  # wandb's own variable decides where nobody made the setting
             mode = os.environ.get("WANDB_MODE", "online")
         directory.checked(TRACKING)
