@@ -211,7 +211,7 @@ def _print_answer(directory: Path, *, verbose: bool) -> None:
         print(line)
     # a path on a line of its own, unbroken, to be copied
     print(visible(f"results: {directory}"))
-    print("" if verbose else "all numbers: the same command with verbose=true")
+    print("" if verbose else "For all numbers, repeat the command with verbose=true")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog=program,
-        description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
-        "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
+        description="One self-contained HTML page out of finished runs: verdicts, tests, published "
+        "numbers beside measured ones, and a browser over the examples. Beside it, figures as PDF "
+        "and tables as CSV and LaTeX.",
     )
     option = parser.add_argument
     option(
@@ -39,8 +40,14 @@ def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
         action="store_true",
         help="leave the texts out; positions, numbers and the classes' names stay",
     )
-    size = f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps"
-    option("--megabytes", type=float, default=MEGABYTES, metavar="MB", help=size)
+    option(
+        "--megabytes",
+        type=float,
+        default=MEGABYTES,
+        metavar="MB",
+        help=f"about what the page may weigh (default: {MEGABYTES}); "
+        f"above it only some examples get heat maps",
+    )
     option(
         "--again",
         action="store_true",
@@ -64,37 +71,41 @@ def main(
     from attnprobe.report.archive import archive_target, write_archive
     from attnprobe.report.page.build import write_report
 
-    asked = report_parser(program).parse_args(arguments)
+    options = report_parser(program).parse_args(arguments)
     try:
-        asked.runs = with_members(asked.runs)
-        if asked.archive is not None:
-            archive_target(asked.archive)
-        if asked.output.suffix.lower() not in (".html", ".htm"):
+        runs = with_members(options.runs)
+        if options.archive is not None:
+            archive_target(options.archive)
+        if options.output.suffix.lower() not in (".html", ".htm"):
             raise UserError(
-                f"--output={asked.output}: expected a name that ends in .html, for example -o report.html"
+                f"--output={options.output}: expected a name that ends in .html, "
+                f"for example -o report.html"
             )
-        if not asked.megabytes > 0:
+        if not options.megabytes > 0:
             raise UserError(
-                f"--megabytes={asked.megabytes:g}: expected a number above 0, for example --megabytes 60"
+                f"--megabytes={options.megabytes:g}: expected a number above 0, "
+                f"for example --megabytes 60"
             )
-        shown = {
-            "title": asked.title,
-            "words": not asked.no_text,
-            "megabytes": asked.megabytes,
-            "again": asked.again,
-        }
-        page = write_report(asked.runs, asked.output, tell=progress, **shown)
-        if asked.archive is not None:
-            write_archive(asked.runs, page, asked.archive)
+        page = write_report(
+            runs,
+            options.output,
+            title=options.title,
+            words=not options.no_text,
+            megabytes=options.megabytes,
+            again=options.again,
+            tell=progress,
+        )
+        if options.archive is not None:
+            write_archive(runs, page, options.archive)
     except UserError as error:
         progress("")
         print(f"attnprobe.report: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     progress("")
-    beside = page.with_name(f"{page.stem}_files")
-    print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {beside}")
-    if asked.archive is not None:
-        print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
+    folder = page.with_name(f"{page.stem}_files")
+    print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {folder}")
+    if options.archive is not None:
+        print(f"archive: {options.archive} ({options.archive.stat().st_size / 1e6:.1f} MB)")
 
 
 def progress(step: str) -> None:

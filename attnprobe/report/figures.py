@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -21,8 +22,10 @@ from attnprobe.results.pivot import named
 from attnprobe.results.writer import OwnFolder
 
 LARGEST = 250_000
-"""Bytes of an SVG in the page. A larger one (thousands of points, or texts drawn as outlines) is
-shown as pixels."""
+"""Bytes of an SVG in the page.
+
+A larger one (thousands of points, or texts drawn as outlines) is shown as pixels.
+"""
 PIXELS = 120
 """CSS pixels of the page per inch of paper: print is small on a screen."""
 
@@ -33,8 +36,7 @@ def draw_figures(
     *,
     words: bool = True,
 ) -> list[Path]:
-    """Draw every figure whose numbers are in the tables; returns the files, `<figure>.pdf` and
-    `<figure>.png`.
+    """Draw every figure whose numbers are in the tables.
 
     Figures of several runs show a panel per data set and model, with seeds pooled. Those that show
     texts are drawn once per run, with the run's id in the file's name where there are several.
@@ -42,7 +44,11 @@ def draw_figures(
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of
             these.
+        directory: of the files.
         words: False leaves out the figures that show texts, and the names of the classes.
+
+    Returns:
+        The files, `<figure>.pdf` and `<figure>.png`.
 
     Raises:
         UserError: no finished run there.
@@ -59,10 +65,28 @@ def save_figures(
     words: bool = True,
 ) -> list[Path]:
     """As `draw_figures`, of runs whose numbers are known, in the same order."""
-    called = named(numbers, [class_names(run.path) if words else [] for run in runs])
+    named_numbers = named(numbers, [class_names(run.path) if words else [] for run in runs])
     endings = [""] if len(runs) == 1 else [run.path.name for run in runs]
-    figures = all_figures(readings().values(), runs, called, endings, words=words)
-    return [path for _, figure, name, _ in figures for path in save(figure, Path(directory), name)]
+    files = []
+    for drawn in all_figures(readings().values(), runs, named_numbers, endings, words=words):
+        files += save(drawn.figure, Path(directory), drawn.stem)
+    return files
+
+
+class Drawn(NamedTuple):
+    """A figure that was drawn.
+
+    Attributes:
+        drawing: what it was drawn by.
+        figure: itself.
+        stem: of its files' names.
+        run: the run whose texts it shows; None: it shows none.
+    """
+
+    drawing: Drawing
+    figure: Figure
+    stem: str
+    run: RunDirectory | None
 
 
 def all_figures(
@@ -72,66 +96,83 @@ def all_figures(
     endings: Sequence[str],
     *,
     words: bool,
-) -> Iterator[tuple[Drawing, Figure, str, RunDirectory | None]]:
-    """Every figure of these readings whose numbers are there, one at a time: what it was drawn by,
-    itself, the stem of its files' names, and the run whose texts it shows (None: it shows none).
+) -> Iterator[Drawn]:
+    """Every figure of some readings whose numbers are there, one at a time.
 
     Args:
+        several: the readings.
+        runs: whose numbers are drawn.
         numbers: of these runs, in the same order, the classes called as the figures are to call
             them.
         endings: of each run what follows in the names of the files of its own figures, those with
             texts.
         words: False leaves out the figures that show texts.
     """
-    for probe, drawing in (
-        (reading.probe, drawing) for reading in several for drawing in reading.drawings
-    ):
-        if not drawing.words:
-            if (figure := _drawn(probe, drawing, numbers)) is not None:
-                yield drawing, figure, drawing.name, None
-            continue
-        for run, tables, ending in zip(runs, numbers.tables, endings, strict=True) if words else ():
-            own = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
-            if (figure := _drawn(probe, drawing, own, run)) is not None:
-                yield (
-                    drawing,
-                    figure,
-                    re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-."),
-                    run,
-                )
+    for reading in several:
+        for drawing in reading.drawings:
+            if not drawing.words:
+                figure = _draw(reading.probe, drawing, numbers)
+                if figure is not None:
+                    yield Drawn(drawing, figure, drawing.name, None)
+            elif words:
+                yield from _figures_of_texts(reading.probe, drawing, runs, numbers, endings)
 
 
-def _drawn(
+def _figures_of_texts(
+    probe: str,
+    drawing: Drawing,
+    runs: Sequence[RunDirectory],
+    numbers: Numbers,
+    endings: Sequence[str],
+) -> Iterator[Drawn]:
+    """A figure that shows texts, once per run."""
+    for run, tables, ending in zip(runs, numbers.tables, endings, strict=True):
+        run_numbers = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
+        figure = _draw(probe, drawing, run_numbers, run)
+        if figure is not None:
+            stem = re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-.")
+            yield Drawn(drawing, figure, stem, run)
+
+
+def _draw(
     probe: str, drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None
 ) -> Figure | None:
-    # of all runs, or of the one whose texts it shows; None where the numbers lack a metric that it
-    # cannot do without
+    """A figure of all runs, or of the one whose texts it shows.
+
+    None where the numbers lack a metric that it cannot do without.
+    """
     if not set(drawing.metrics) <= set(numbers.metrics(probe)):
         return None
-    also = EVERY if drawing.optional is None else (*drawing.metrics, *drawing.optional)
-    shown: list[int] | None = None
+    metrics = EVERY if drawing.optional is None else (*drawing.metrics, *drawing.optional)
+    example_ids: list[int] | None = None
     if drawing.examples is not None:  # chosen by their numbers without steps
-        without_steps = numbers.rows(probe, also, stepped=drawing.metrics, example_ids=())
+        without_steps = numbers.rows(probe, metrics, stepped=drawing.metrics, example_ids=())
         if without_steps.empty:
             return None
-        shown = list(drawing.examples(without_steps))
-    # those without steps, and of what it cannot do without also those with steps, of these examples
-    # (None: of all)
-    results = numbers.rows(probe, also, stepped=drawing.metrics, example_ids=shown)
-    examples = (
-        None
-        if run is None
-        else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
-    )
+        example_ids = list(drawing.examples(without_steps))
+    # numbers with steps of the required metrics only, and of these examples (None: of all)
+    results = numbers.rows(probe, metrics, stepped=drawing.metrics, example_ids=example_ids)
+    examples = None
+    if run is not None:
+        split = str(results["split"].iloc[0])
+        examples = run.examples(split, example_ids=example_ids).to_pandas()
     with paper_style():
         return drawing.draw(results, examples)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in the page, with the PDF's name in the report's folder, and width and height in CSS
-    pixels. `source`: the drawing as a `data:` address, which no script can run from, an SVG packed
-    by gzip; empty: only a PDF."""
+    """A figure in the page.
+
+    Attributes:
+        caption: below it.
+        alternative: for who does not see it.
+        file: the PDF's name in the report's folder.
+        source: the drawing as a `data:` address, which no script can run from, an SVG packed by
+            gzip; empty: only a PDF.
+        width: in CSS pixels.
+        height: in CSS pixels.
+    """
 
     caption: str
     alternative: str
@@ -144,26 +185,44 @@ class Picture:
 def pictures(
     reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool
 ) -> list[Picture]:
-    """Every figure of a probe's reading that these runs allow, written to `directory` as PDF too;
-    without `words` none that shows texts."""
+    """Every figure of a probe's reading that these runs allow, written as PDF too.
+
+    Args:
+        reading: of the probe.
+        groups: of the runs.
+        directory: of the PDF files.
+        words: False leaves out the figures that show texts.
+    """
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = named(
         Numbers.together(run.numbers for run in runs.values()),
         [class_names(place) for place in runs],
     )
     endings = [run.run_id for run in runs.values()]
-    figures = all_figures([reading], [*map(RunDirectory, runs)], numbers, endings, words=words)
-    # what shows texts is for paper: the page's own examples show the same, and more of them
-    return [
-        picture(figure, name, prose(drawing.draw), directory, shown=place is None)
-        for drawing, figure, name, place in figures
-    ]
+    drawn_figures = all_figures(
+        [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
+    )
+    shown = []
+    for drawn in drawn_figures:
+        # what shows texts is for paper: the page's own examples show the same, and more of them
+        is_on_page = drawn.run is None
+        caption = prose(drawn.drawing.draw)
+        shown.append(picture(drawn.figure, drawn.stem, caption, directory, shown=is_on_page))
+    return shown
 
 
 def picture(
     figure: Figure, name: str, caption: str, directory: OwnFolder, *, shown: bool = True
 ) -> Picture:
-    """The figure for the page; its PDF is written. `shown`: False for the PDF alone."""
+    """The figure for the page; its PDF is written.
+
+    Args:
+        figure: the drawing.
+        name: stem of the file.
+        caption: its first sentence is the alternative text.
+        directory: of the PDF.
+        shown: False for the PDF alone.
+    """
     source = ""
     if shown:
         kind = "application/gzip"
@@ -174,16 +233,20 @@ def picture(
             content = rendered(figure, "png")
         source = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
     (path,) = save(figure, directory, name, ["pdf"])
-    width, height = (round(float(inches) * PIXELS) for inches in figure.get_size_inches())
-    alternative = (
-        f"Figure: {caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
+    width, height = figure.get_size_inches()
+    summary = caption.split(". ")[0].rstrip(".")
+    return Picture(
+        caption=caption,
+        alternative=f"Figure: {summary}. The table beside it has its numbers.",
+        file=path.name,
+        source=source,
+        width=round(float(width) * PIXELS),
+        height=round(float(height) * PIXELS),
     )
-    return Picture(caption, alternative, path.name, source, width, height)
 
 
 def prose(function: object) -> str:
-    """A function's docstring up to its arguments and exceptions, as one paragraph, without
-    references to code."""
+    """A function's docstring up to its sections, as one paragraph, without references to code."""
     documented = function.func if isinstance(function, partial) else function
     text = re.split(r"\n\s*(?:Args|Raises|Returns|Note):", inspect.getdoc(documented) or "")[0]
     text = re.sub(r":? see `\w+`| \(`\w+`\)", "", text)

@@ -1,5 +1,7 @@
-"""A text as strips of coloured tokens in HTML, one strip per measure: for a notebook, and for a
-cell of a table."""
+"""A text as strips of coloured tokens in HTML, one strip per measure.
+
+For a notebook, and for a cell of a table.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,41 +20,48 @@ from attnprobe.evidence.reading import facts_of
 from attnprobe.results.table import IMPORTANCES
 
 EXPLAINED = "explain"
+"""Key of an explanation's `attrs`: the importances."""
 SENTENCE = "sentence"
-"""Keys of an explanation's `attrs`: the importances, and what this classifier's tests say first of
-its attention."""
+"""Key of an explanation's `attrs`: what this classifier's tests say first of its attention."""
 MOST_TEXTS = 25
-"""A notebook shows no more texts than these: every token of every measure is an element of the
-page."""
+"""Texts that a notebook shows: every token of every measure is an element of the page."""
 NAMED = 3
+"""Largest values that are named for who does not see the colours."""
 
 # One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes
 # before the system's, and the background is set as well, so that a theme that is not known here
 # costs looks, not legibility.
-_LIGHT = "--paper: #ffffff; --heat: 8 81 156; --ink: #000000; --over: #ffffff; --faint: #5c5c5c; --line: #8a8a8a"
-_DARK = "--paper: #111111; --heat: 94 153 187; --ink: #ffffff; --over: #000000; --faint: #b0b0b0; --line: #8a8a8a"
+_LIGHT = (
+    "--paper: #ffffff; --heat: 8 81 156; --ink: #000000; "
+    "--over: #ffffff; --faint: #5c5c5c; --line: #8a8a8a"
+)
+_DARK = (
+    "--paper: #111111; --heat: 94 153 187; --ink: #ffffff; "
+    "--over: #000000; --faint: #b0b0b0; --line: #8a8a8a"
+)
 MUCH = 0.77
-"""Depth of colour from which the word changes colour: it is legible at any depth (contrast 4.5 or
-more)."""
+"""Depth of colour from which the word changes colour: its contrast is 4.5 or more at any depth."""
 STYLE = f"""<style>
-.attnprobe-strips {{ {_LIGHT}; background: var(--paper); color: var(--ink); font: 14px/1.6 system-ui, sans-serif;
-  text-align: start; padding: .3em .6em }}
+.attnprobe-strips {{ {_LIGHT}; background: var(--paper); color: var(--ink);
+  font: 14px/1.6 system-ui, sans-serif; text-align: start; padding: .3em .6em }}
 @media (prefers-color-scheme: dark) {{ .attnprobe-strips {{ {_DARK} }} }}
 [data-jp-theme-light=true] .attnprobe-strips, .vscode-light .attnprobe-strips {{ {_LIGHT} }}
-[data-jp-theme-light=false] .attnprobe-strips, .vscode-dark .attnprobe-strips, html[theme=dark] .attnprobe-strips {{
-  {_DARK} }}
+[data-jp-theme-light=false] .attnprobe-strips, .vscode-dark .attnprobe-strips,
+html[theme=dark] .attnprobe-strips {{ {_DARK} }}
 @media print {{ html:root .attnprobe-strips {{ {_LIGHT} }} }}
 .attnprobe-strips section {{ border-top: 1px solid var(--line); margin: 0; padding: .4em 0 .6em }}
 .attnprobe-strips p {{ margin: 0 0 .2em }}
 .attnprobe-strips .strip {{ display: flex; flex-wrap: wrap; gap: 0 .8em; margin: .15em 0 }}
-.attnprobe-strips .name {{ flex: 0 0 auto; min-width: 8.5em; color: var(--faint); font-size: .9em }}
+.attnprobe-strips .name {{ flex: 0 0 auto; min-width: 8.5em; color: var(--faint);
+  font-size: .9em }}
 .attnprobe-strips .tokens {{ flex: 1 1 20em; min-width: 0; overflow-wrap: anywhere }}
-.attnprobe-strips i {{ font-style: normal; unicode-bidi: isolate; padding: .05em .2em; border-radius: .2em;
-  min-width: .5em; background: rgb(var(--heat) / var(--w, 0)); print-color-adjust: exact;
-  -webkit-print-color-adjust: exact }}
+.attnprobe-strips i {{ font-style: normal; unicode-bidi: isolate; padding: .05em .2em;
+  border-radius: .2em; min-width: .5em; background: rgb(var(--heat) / var(--w, 0));
+  print-color-adjust: exact; -webkit-print-color-adjust: exact }}
 .attnprobe-strips i.much {{ color: var(--over) }}
 .attnprobe-strips i.undefined {{ color: var(--faint); text-decoration: underline dotted }}
-.attnprobe-strips i.member {{ text-decoration: line-through 2px; font-weight: bold; outline: 1px solid var(--line) }}
+.attnprobe-strips i.member {{ text-decoration: line-through 2px; font-weight: bold;
+  outline: 1px solid var(--line) }}
 </style>"""
 """Self-contained: no font, script or picture is fetched."""
 
@@ -82,46 +91,76 @@ def page(fragments: Iterable[str]) -> str:
 
 
 def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
-    """One text's strips below each other, without the style; `head` is plain text above them.
+    """One text's strips below each other, without the style.
 
     A strip is a name, and the tokens on their colours with the number as a tooltip. A colour's
     depth is the square root of the value. A reader who does not see the colours is told the largest
-    values, or the members of the set."""
+    values, or the members of the set.
+
+    Args:
+        strips: of the text.
+        head: plain text above them.
+    """
     fragments = [f"<p>{_escaped(head)}</p>"] if head else []
-    for strip in strips:
-        values = np.array(list(strip.values), float).tolist()
-        words = [*map(str, range(len(values)))] if strip.tokens is None else list(strip.tokens)
-        tokens = []
-        told = []
-        for position, (word, value) in enumerate(zip(words, values, strict=True)):
-            look = ""
-            if isnan(value):
-                said = "undefined"
-                look = ' class="undefined"'
-            elif strip.is_set:
-                said, look = ("erased", ' class="member"') if value else ("kept", "")
-            else:
-                said = f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
-                depth = min(max(value, 0.0), 1.0) ** 0.5
-                look = ' class="much"' if depth > MUCH else ""
-                look += f' style="--w:{depth:.2f}"' if depth >= 0.005 else ""
-                told.append((-value, position, f"{word} {said}"))
-            end = "<br>" if position in strip.ends else ""
-            title = _escaped(f"{position}: {word} — {said}")
-            tokens.append(f'<i{look} title="{title}">{_escaped(word)}</i>{end}')
-        if strip.is_set:
-            label = (
-                ", ".join(word for word, value in zip(words, values, strict=True) if value == 1)
-                or "none"
-            )
-        else:
-            largest = ", ".join(said for _, _, said in sorted(told)[:NAMED])
-            label = f"{f'largest {largest}' if told else 'undefined'}; {len(values)} in all"
-        fragments.append(
-            f'<div class="strip"><span class="name">{_escaped(strip.name)}</span><span class="tokens" role="group" '
-            f'aria-label="{_escaped(f"{strip.name}: {label}")}">{" ".join(tokens)}</span></div>'
-        )
+    fragments += [_strip_html(strip) for strip in strips]
     return f"<section>{''.join(fragments)}</section>"
+
+
+def _strip_html(strip: Strip) -> str:
+    """One strip: its name, and its tokens on their colours."""
+    values = np.array(list(strip.values), float).tolist()
+    words = [*map(str, range(len(values)))] if strip.tokens is None else list(strip.tokens)
+    tokens = []
+    for position, (word, value) in enumerate(zip(words, values, strict=True)):
+        tooltip = _escaped(f"{position}: {word} — {_number_text(value, is_set=strip.is_set)}")
+        look = _look(value, is_set=strip.is_set)
+        end = "<br>" if position in strip.ends else ""
+        tokens.append(f'<i{look} title="{tooltip}">{_escaped(word)}</i>{end}')
+    if strip.is_set:
+        members = [word for word, value in zip(words, values, strict=True) if value == 1]
+        label = ", ".join(members) or "none"
+    else:
+        label = f"{_largest(words, values)}; {len(values)} in all"
+    description = _escaped(f"{strip.name}: {label}")
+    return (
+        f'<div class="strip"><span class="name">{_escaped(strip.name)}</span>'
+        f'<span class="tokens" role="group" aria-label="{description}">'
+        f"{' '.join(tokens)}</span></div>"
+    )
+
+
+def _number_text(value: float, *, is_set: bool) -> str:
+    """What a token's tooltip says of its value."""
+    if isnan(value):
+        return "undefined"
+    if is_set:
+        return "erased" if value else "kept"
+    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
+
+
+def _look(value: float, *, is_set: bool) -> str:
+    """The attributes of a token's element that give it its look."""
+    if isnan(value):
+        return ' class="undefined"'
+    if is_set:
+        return ' class="member"' if value else ""
+    depth = min(max(value, 0.0), 1.0) ** 0.5
+    look = ' class="much"' if depth > MUCH else ""
+    if depth >= 0.005:
+        look += f' style="--w:{depth:.2f}"'
+    return look
+
+
+def _largest(words: Sequence[str], values: Sequence[float]) -> str:
+    """The words with the largest values, of equal ones the first."""
+    defined = [(-value, position) for position, value in enumerate(values) if not isnan(value)]
+    if not defined:
+        return "undefined"
+    named = [
+        f"{words[position]} {_number_text(values[position], is_set=False)}"
+        for _, position in sorted(defined)[:NAMED]
+    ]
+    return f"largest {', '.join(named)}"
 
 
 def _escaped(text: str) -> str:
@@ -129,11 +168,11 @@ def _escaped(text: str) -> str:
 
 
 class Explanation(pd.DataFrame):
-    """What a classifier says about some texts, one row per text (`TrainedRun.explain` has the
-    columns): a DataFrame that a notebook shows as heat maps.
+    """What a classifier says about some texts, one per row; a notebook shows them as heat maps.
 
-    Selecting rows keeps the heat maps; without the columns that they need, the ordinary table is
-    shown."""
+    `TrainedRun.explain` has the columns. Selecting rows keeps the heat maps; without the columns
+    that they need, the ordinary table is shown.
+    """
 
     @property
     def _constructor(self) -> type["Explanation"]:
@@ -143,57 +182,62 @@ class Explanation(pd.DataFrame):
         if not {"prediction", "probability", "tokens", "attention"} <= set(self.columns):
             return pd.DataFrame(self)._repr_html_()  # type: ignore[operator]
         rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
-        told = self.attrs.get(IMPORTANCES, {}).get(EXPLAINED, {})
-        titles = {name: facts_of(name, self, EXPLAINED).title for name in told if name in self}
-        fragments = []
-        for number, row in enumerate(rows, start=1):
-            prediction = row["prediction"]
-            probability = row["probability"]
-            if isinstance(prediction, str):
-                said = f"{prediction} ({sureness(probability.values(), probability[prediction])})"
-            else:
-                said = (
-                    ", ".join(f"{name} (p = {probability[name]:.3f})" for name in prediction)
-                    or "no label"
-                )
-            asked = f"{row['question']} " if "question" in row else ""
-            never = "flips_to" in row and not isinstance(row["flips_to"], str)
-            head = f"{asked}→ {said}" + (
-                "; no erasure from the attention changes that" if never else ""
-            )
-            strips = attention_strips(row, shows_words=True)
-            tokens = row["tokens"]
-            strips += [
-                Strip(name, row[column], tokens)
-                for column, name in titles.items()
-                if column != "attention"
-            ]
-            if isinstance(row.get("flips_to"), str):
-                flipping = Strip(
-                    f"erased: {row['flips_to']}",
-                    row["flipping_set"],
-                    tokens,
-                    strips[0].ends,
-                    is_set=True,
-                )
-                strips.append(flipping)
-            fragments.append(strips_html(strips, head=f"Text {number} {head}"))
+        importances = self.attrs.get(IMPORTANCES, {}).get(EXPLAINED, {})
+        titles = {
+            name: facts_of(name, self, EXPLAINED).title
+            for name in importances
+            if name in self and name != "attention"
+        }
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
-        first = (
-            [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
-        )
-        return page([*first, f"<p>{note}</p>", *fragments])
+        fragments = [f"<p>{note}</p>"]
+        if self.attrs.get(SENTENCE):
+            fragments.insert(0, f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>")
+        for number, row in enumerate(rows, start=1):
+            head = f"Text {number} {_decision(row)}"
+            fragments.append(strips_html(_explained_strips(row, titles), head=head))
+        return page(fragments)
+
+
+def _decision(row: Mapping[str, Any]) -> str:
+    """What a text was asked, and what the classifier says."""
+    prediction = row["prediction"]
+    probability = row["probability"]
+    if isinstance(prediction, str):
+        decision = f"{prediction} ({sureness(probability.values(), probability[prediction])})"
+    else:
+        labels = [f"{name} (p = {probability[name]:.3f})" for name in prediction]
+        decision = ", ".join(labels) or "no label"
+    question = f"{row['question']} " if "question" in row else ""
+    never_flips = "flips_to" in row and not isinstance(row["flips_to"], str)
+    remark = "; no erasure from the attention changes that" if never_flips else ""
+    return f"{question}→ {decision}{remark}"
+
+
+def _explained_strips(row: Mapping[str, Any], titles: Mapping[str, str]) -> list[Strip]:
+    """A text's attention, other importances, and smallest flipping set."""
+    strips = attention_strips(row, shows_words=True)
+    tokens = row["tokens"]
+    strips += [Strip(title, row[column], tokens) for column, title in titles.items()]
+    flips_to = row.get("flips_to")
+    if isinstance(flips_to, str):
+        ends = strips[0].ends
+        strips.append(Strip(f"erased: {flips_to}", row["flipping_set"], tokens, ends, is_set=True))
+    return strips
 
 
 def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:
-    """The model's attention to its positions; and in a hierarchical model, among the words of each
-    sentence."""
-    sentences = row.get("words") is not None
-    ends = [*range(len(row["attention"]))] if sentences else []
+    """The model's attention to its positions; in a hierarchical model, to words of sentences too.
+
+    Args:
+        row: of an explanation, or of a run's examples.
+        shows_words: False shows the positions' numbers.
+    """
+    has_sentences = row.get("words") is not None
+    ends = [*range(len(row["attention"]))] if has_sentences else []
     strips = [Strip("attention", row["attention"], row["tokens"] if shows_words else None, ends)]
-    if sentences:
+    if has_sentences:
         words = [word for sentence in row["words"] for word in sentence]
         weights = [weight for sentence in row["word_attention"] for weight in sentence]
         ends = [end - 1 for end in accumulate(map(len, row["words"]))]

@@ -1,5 +1,6 @@
 """What is shown when a study is done: its verdicts and tables on the terminal, and a page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -7,7 +8,8 @@ from rich.console import Console
 from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
-from attnprobe.findings.groups import read_runs
+from attnprobe.findings.groups import Run, read_runs
+from attnprobe.findings.judgement import Card
 from attnprobe.findings.stored import card_of_study
 from attnprobe.findings.studies.base import StudyReading, read_study
 from attnprobe.plots.style import save
@@ -24,65 +26,68 @@ PAGE = "report.html"
 
 @answering_disk()
 def publish_study(directory: Path, *, verbose: bool = False) -> None:
-    """Write a finished study's findings, tables, figures and page into its directory, and show its
-    answer on the terminal; with `verbose` its verdicts, tables and readings before that."""
+    """Write a finished study's tables, figures and page into its directory, and show its answer.
+
+    Args:
+        directory: of the study.
+        verbose: show its verdicts, tables and readings before that.
+    """
     reading = read_study(directory)
     card = card_of_study(reading)
     runs = read_runs(reading.runs)
     if verbose:
-        console = Console()
-        for line in card.lines:
-            parts = (line.answer, line.statement, line.reason, line.track_record)
-            sentences = ". ".join(part for part in parts if part)
-            console.print(safe(f"{line.criterion} ({line.level}): {sentences}"))
-        for caption, numbers in reading.tables.items():
-            compact = with_intervals(numbers)
-            sides = {
-                str(one): {"justify": "right" if numbers[one].dtype.kind in "iuf" else "left"}
-                for one in compact
-            }
-            rows = compact.itertuples(index=False)
-            console.print(
-                terminal_table(sides, rows, lines=console.is_terminal, title=safe(caption))
-            )
-        for finding in reading.findings:
-            console.print(
-                safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}")
-            )
-        for run in runs:
-            if run.warning:
-                console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
-        of_data = (
-            f"{data}: {'; '.join(notes) or 'every row was used whole'}"
-            for data, notes in notes_of_data(runs)
-        )
-        for note in (
-            *of_data,
-            *reading.notes,
-            *notes_of_tests([run.manifest.get("tables", {}) for run in runs]),
-        ):
-            console.print(safe(note))
-    said = answer_lines(
-        card, runs[0].quality, runs[0].attention_on, "the page says what each of them needs"
-    )
-    print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
+        _print_all(reading, card, runs)
+    if reading.answer:
+        print(visible(reading.answer), flush=True)
+    else:
+        needs = "the page says what each of them needs"
+        lines = answer_lines(card, runs[0].quality, runs[0].attention_on, needs)
+        print(*lines, sep="\n", flush=True)
+
     page = directory / PAGE
-    made = f'content="attnprobe {__version__}"'
-    newest = max((place / MANIFEST).stat().st_mtime for place in reading.runs)
-    # the page takes longer than the answer, which is there; it stays where nothing was measured
-    # since
-    if (
-        not page.is_file()
-        or page.stat().st_mtime < newest
-        or made not in page.read_text("utf-8", "replace")[:2000]
-    ):
+    # the page takes longer than the answer, which is there
+    if not _is_current(page, reading.runs):
         write_study(reading)
         write_report([*reading.runs, directory], page, title=reading.title)
-    print(
-        visible(f"page: {page}"),
-        *[] if verbose else ["all numbers: the same command with verbose=true"],
-        sep="\n",
-    )
+    print(visible(f"page: {page}"))
+    if not verbose:
+        print("For all numbers, repeat the command with verbose=true")
+
+
+def _is_current(page: Path, runs: Sequence[Path]) -> bool:
+    """Whether this version wrote the page, and nothing was measured since."""
+    if not page.is_file():
+        return False
+    newest = max((run / MANIFEST).stat().st_mtime for run in runs)
+    mark = f'content="attnprobe {__version__}"'
+    return page.stat().st_mtime >= newest and mark in page.read_text("utf-8", "replace")[:2000]
+
+
+def _print_all(reading: StudyReading, card: Card, runs: Sequence[Run]) -> None:
+    """Show verdicts, tables and readings of a study, and what is to be said of its runs."""
+    console = Console()
+    for line in card.lines:
+        parts = (line.answer, line.statement, line.reason, line.track_record)
+        sentences = ". ".join(part for part in parts if part)
+        console.print(safe(f"{line.criterion} ({line.level}): {sentences}"))
+    for caption, numbers in reading.tables.items():
+        compact = with_intervals(numbers)
+        columns = {
+            str(name): {"justify": "right" if numbers[name].dtype.kind in "iuf" else "left"}
+            for name in compact
+        }
+        rows = compact.itertuples(index=False)
+        console.print(terminal_table(columns, rows, lines=console.is_terminal, title=safe(caption)))
+    for finding in reading.findings:
+        console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+    for run in runs:
+        if run.warning:
+            console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
+    for data, notes in notes_of_data(runs):
+        console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
+    tables = [run.manifest.get("tables", {}) for run in runs]
+    for note in (*reading.notes, *notes_of_tests(tables)):
+        console.print(safe(note))
 
 
 def write_study(reading: StudyReading) -> None:

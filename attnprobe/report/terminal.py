@@ -1,5 +1,4 @@
-"""What a terminal shows: the answer in a few lines, and on demand every headline number beside the
-published ones."""
+"""What a terminal shows: the answer in a few lines, and on demand every headline number."""
 
 import io
 import os
@@ -42,8 +41,14 @@ def terminal_table(
     lines: bool,
     **settings: Any,
 ) -> Table:
-    """A table of words, its lines as a terminal draws them or else in ASCII. `columns`: heading →
-    what rich is told of the column; `settings`: of the table."""
+    """A table of words.
+
+    Args:
+        columns: heading → options of rich for the column.
+        rows: their cells.
+        lines: whether rules are drawn as on a terminal; otherwise in ASCII.
+        settings: options of rich for the table.
+    """
     frame = box.SIMPLE_HEAD if lines else box.ASCII
     table = Table(box=frame, title_justify="left", caption_justify="left", **settings)
     for heading, options in columns.items():
@@ -60,8 +65,9 @@ def print_summary(
     directory: str | os.PathLike | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Print the headline numbers: with colours and lines on a terminal, in plain ASCII lines into a
-    file or pipe.
+    """Print the headline numbers.
+
+    With colours and lines on a terminal, in plain ASCII lines into a file or pipe.
 
     Args:
         numbers: of one run or several, as `attnprobe.findings.headlines.compare` gives them.
@@ -71,10 +77,14 @@ def print_summary(
             `?`.
     """
     stream = sys.stdout if stream is None else stream
-    terminal = stream.isatty()
+    is_terminal = stream.isatty()
     page = io.StringIO()
-    width, system = (None, "auto") if terminal else (110, None)
-    console = Console(file=page, force_terminal=terminal, width=width, color_system=system)  # type: ignore[arg-type]
+    console = Console(
+        file=page,
+        force_terminal=is_terminal,
+        width=None if is_terminal else 110,
+        color_system="auto" if is_terminal else None,
+    )
     papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
     right: dict[str, Any] = {"justify": "right", "no_wrap": True}
     columns = {
@@ -86,35 +96,19 @@ def print_summary(
         "n": right,
     }
     caption = Text("\n".join(f"published: {paper} ({REMARKS[paper]})" for paper in papers))
-    table = terminal_table(columns, [], lines=terminal, caption=caption)
-    several = numbers["run_id"].nunique() > 1
-    for key, run in numbers.groupby(list(RUN), sort=True):
-        named = dict(zip(RUN, key, strict=True))
-        words = [named["data"], named["model"], f"seed {named['seed']}", named["split"]]
+    table = terminal_table(columns, [], lines=is_terminal, caption=caption)
+    names_runs = numbers["run_id"].nunique() > 1
+    for key, rows in numbers.groupby(list(RUN), sort=True):
+        identity = dict(zip(RUN, key, strict=True))
+        title = [identity["data"], identity["model"], f"seed {identity['seed']}", identity["split"]]
+        if names_runs:
+            title.append(identity["run_id"])
         table.add_section()
-        table.add_row(
-            safe(", ".join(map(str, [*words, named["run_id"]] if several else words)), "bold")
-        )
-        for probe, part in run.groupby("probe", sort=False):
+        table.add_row(safe(", ".join(map(str, title)), "bold"))
+        for probe, probe_rows in rows.groupby("probe", sort=False):
             table.add_section()
             table.add_row(safe(str(probe), "bold cyan"))
-            many = part.loc[part["group"] != "overall", "group"].nunique() > MOST_CLASSES
-            rows: list[Any] = part.to_dict("records")
-            for row in rows:
-                overall = row["group"] == "overall"
-                if overall or not many:
-                    table.add_row(
-                        safe(
-                            f"  {row['title']}"
-                            if overall
-                            else f"    predicted {class_of(row['group'], classes)}"
-                        ),
-                        "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
-                        "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
-                        "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
-                        "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
-                        f"{row['n']:,}" if row["n"] else "",
-                    )
+            _add_numbers(table, probe_rows, classes)
     console.print(table)
     if directory is not None:
         console.print(safe(f"results: {os.fspath(directory)}"), soft_wrap=True)
@@ -123,32 +117,40 @@ def print_summary(
     stream.flush()
 
 
-def data_notes(counts: Mapping[str, Any]) -> list[str]:
-    """One line for everything that a run left out of its data or cut, by the manifest's counts;
-    none if there is none.
+def _add_numbers(table: Table, rows: pd.DataFrame, classes: Sequence[str]) -> None:
+    """Add a line per number; those of the classes only where these are few."""
+    is_of_class = rows["group"] != "overall"
+    if rows.loc[is_of_class, "group"].nunique() > MOST_CLASSES:
+        rows = rows[~is_of_class]
+    records: list[Any] = rows.to_dict("records")
+    for row in records:
+        title = f"  {row['title']}"
+        if row["group"] != "overall":
+            title = f"    predicted {class_of(row['group'], classes)}"
+        table.add_row(
+            safe(title),
+            "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
+            "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
+            "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
+            "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
+            f"{row['n']:,}" if row["n"] else "",
+        )
 
-    >>> data_notes({"test": {"loaded": 9, "dropped": {"text is null": 2, "too long": 0}, "truncated": 1}})
+
+def data_notes(counts: Mapping[str, Any]) -> list[str]:
+    """One line per split for what a run left out of its data or cut, by the manifest's counts.
+
+    >>> dropped = {"text is null": 2, "too long": 0}
+    >>> data_notes({"test": {"loaded": 9, "dropped": dropped, "truncated": 1}})
     ['test: 9 rows. Left out: 2 (text is null). 1 text cut']
     """
     notes = []
     for split, count in counts.items():
-        whole = count.get("loaded", count.get("drawn from train"))
-        left = [
-            f"{number:,} ({reason})"
-            for reason, number in count.get("dropped", {}).items()
-            if number
-        ]
-        parts = (
-            [f"{whole:,} rows", f"Left out: {', '.join(left)}"]
-            if left and whole is not None
-            else []
-        )
-        for name, where in (
-            ("truncated", ""),
-            ("cut at the model's longest text", " at the model's longest"),
-        ):
-            if cut := count.get(name):
-                parts.append(f"{cut:,} text{'s' if cut > 1 else ''} cut{where}")
+        parts = _left_out(count)
+        for name, place in CUTS.items():
+            cut = count.get(name)
+            if cut:
+                parts.append(f"{cut:,} text{'s' if cut > 1 else ''} cut{place}")
         if "vocabulary" in count:
             parts.append(f"{count['found']:,} of {count['vocabulary']:,} words found")
         if parts:
@@ -156,20 +158,43 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+CUTS = {"truncated": "", "cut at the model's longest text": " at the model's longest"}
+"""Counts of texts that were cut → where, in words."""
+
+
+def _left_out(count: Mapping[str, Any]) -> list[str]:
+    """How many rows a split had, and which of them were left out, if any were."""
+    total = count.get("loaded", count.get("drawn from train"))
+    dropped = count.get("dropped", {}).items()
+    reasons = [f"{number:,} ({reason})" for reason, number in dropped if number]
+    if not reasons or total is None:
+        return []
+    return [f"{total:,} rows", f"Left out: {', '.join(reasons)}"]
+
+
 def notes_of_tests(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """By the `tables` of some runs' manifests: what a probe measured again because its first
-    numbers failed its own check, each sentence once; and the seconds of each test, the slowest
-    first, in a line or none."""
-    again = []
+    """What the manifests of some runs say about their tests.
+
+    Args:
+        tables: the manifests' `tables`.
+
+    Returns:
+        What a probe measured again because its first numbers failed its own check, each sentence
+        once; and the seconds of each test, the slowest first, in one line.
+    """
+    sentences = []
     for probe, reading in readings().items():
-        notes = [one[probe].get("notes", {}) for one in tables if probe in one]
-        if reading.noted is not None and any(one.get("texts_remeasured") for one in notes):
-            again.append(reading.noted(notes))
+        notes = [run_tables[probe].get("notes", {}) for run_tables in tables if probe in run_tables]
+        if reading.noted is not None and any(note.get("texts_remeasured") for note in notes):
+            sentences.append(reading.noted(notes))
     seconds: Counter[str] = Counter()
-    for some in tables:
-        seconds.update({probe: one.get("seconds", 0.0) for probe, one in some.items()})
-    taken = ", ".join(f"{probe} {time:.1f}" for probe, time in seconds.most_common() if time > 0)
-    return [*dict.fromkeys(again), *([f"seconds of the tests: {taken}"] if taken else [])]
+    for run_tables in tables:
+        for probe, table in run_tables.items():
+            seconds[probe] += table.get("seconds", 0.0)
+    times = [f"{probe} {time:.1f}" for probe, time in seconds.most_common() if time > 0]
+    if times:
+        sentences.append(f"seconds of the tests: {', '.join(times)}")
+    return list(dict.fromkeys(sentences))
 
 
 FEW = 2
@@ -180,10 +205,12 @@ def answer_lines(
     card: Card,
     quality: Quality | None = None,
     attention_on: str = "",
-    more: str = "attnprobe audit, or +experiment=audit, asks most of them",
+    more: str = "attnprobe audit, or +experiment=audit, runs most of these tests",
 ) -> list[str]:
-    """Chip, sentence and gauge, a line for every question that was answered, one for the open and
-    one for the untested ones, and what to show instead.
+    """The answer in a few lines.
+
+    Chip, sentence and gauge, a line for every question that was answered, one for the open and one
+    for the untested ones, and what to show instead.
 
     Args:
         card: what is decided about a model.
@@ -228,11 +255,14 @@ def answer_lines(
 
 def gauge_line(line: Judgement) -> str:
     """A number between chance, 0, and the best that is possible, 1; `=` is its interval."""
-    place, first, last = (
-        round(min(max(number, 0.0), 1.0) * (GAUGE - 1))
-        for number in (line.value, line.low, line.high)
-    )
+    first = _gauge_place(line.low)
+    last = _gauge_place(line.high)
     scale = ["-"] * GAUGE
     scale[first : last + 1] = "=" * (last + 1 - first)
-    scale[place] = "#"
+    scale[_gauge_place(line.value)] = "#"
     return f"  chance 0 |{''.join(scale)}| 1 best  {line.value:.2f}, asked {line.asked:.2f}"
+
+
+def _gauge_place(number: float) -> int:
+    """Where a number from 0 to 1 stands on the gauge."""
+    return round(min(max(number, 0.0), 1.0) * (GAUGE - 1))

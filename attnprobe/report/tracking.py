@@ -1,5 +1,7 @@
-"""A finished run directory on Weights & Biases: numbers, tables, figures and files, read from the
-run's own files."""
+"""A finished run directory on Weights & Biases.
+
+Numbers, tables, figures and files are read from the run's own files.
+"""
 
 import os
 import re
@@ -16,7 +18,7 @@ import wandb
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import Scale
-from attnprobe.evidence.reading import columns_in, maps_in
+from attnprobe.evidence.reading import HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import Run, read_run
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.judgement import Card, table_of
@@ -47,10 +49,22 @@ from attnprobe.results.saved_settings import read_settings
 WORDS = ("text", "tokens", "words", "question", "candidates")
 """The columns of the examples' table that hold somebody's words."""
 WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
+"""The manifest's keys that hold somebody's words."""
 WORDLESS = (WEIGHTS, CONFIG, TRAINED)
+"""Files of the checkpoint without words."""
 WITH_WORDS = (VOCABULARY, PIPELINE)
-"""Files of the checkpoint; those of the second kind hold words: the vocabulary, and the names of
-the classes."""
+"""Files of the checkpoint with words: the vocabulary, and the names of the classes."""
+FACTS_OF_RUN = (
+    "run_id",
+    "experiment",
+    "data",
+    "model",
+    "seed",
+    "chosen_epoch",
+    "training_fingerprint",
+    "versions",
+)
+"""The manifest's keys that artifacts have as metadata."""
 ROWS = 10_000
 """Rows of a table: W&B shows no more."""
 EXAMPLES = 200
@@ -75,7 +89,10 @@ def open_run(
     Args:
         identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
         probes: names of its probes; those that the directory's manifest lists join them.
+        config: the run's settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
+        project: on W&B.
+        entity: on W&B; None: the user's own.
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but
             check.
         group: None takes the environment's WANDB_RUN_GROUP, else the experiment's name.
@@ -86,14 +103,11 @@ def open_run(
         UserError: W&B cannot be reached or does not know the user.
     """
 
-    def limited(text: str, most: int) -> str:
-        # W&B refuses longer names and groups (128), tags and job types (64)
-        return text if len(text) <= most else text[: most - 1] + "…"
-
-    named = {name: str(value) for name, value in identity.items()}
-    done = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
-    probes = [name for name in dict.fromkeys([*done, *probes]) if name not in WHOLE_SPLITS]
-    words = [named["data"], named["model"], f"seed-{named['seed']}", *probes]
+    names = {name: str(value) for name, value in identity.items()}
+    measured = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
+    probes = [name for name in dict.fromkeys([*measured, *probes]) if name not in WHOLE_SPLITS]
+    title = ": ".join(filter(None, [names["run_id"], ", ".join(probes)]))
+    tags = [names["data"], names["model"], f"seed-{names['seed']}", *probes]
     try:
         return wandb.init(
             project=project,
@@ -101,22 +115,28 @@ def open_run(
             mode=mode,
             dir=directory,
             # of a long one the end, which tells runs apart
-            id=re.sub(r"[^A-Za-z0-9_-]+", "-", named["run_id"])[-64:],
+            id=re.sub(r"[^A-Za-z0-9_-]+", "-", names["run_id"])[-64:],
             resume="allow" if mode == "online" and resumed else None,
-            name=limited(": ".join(filter(None, [named["run_id"], ", ".join(probes)])), 128),
-            group=limited(group or os.environ.get("WANDB_RUN_GROUP") or named["experiment"], 128),
-            job_type=limited(f"{named['data']}-{named['model']}", 64),
+            name=_limited(title, 128),
+            group=_limited(group or os.environ.get("WANDB_RUN_GROUP") or names["experiment"], 128),
+            job_type=_limited(f"{names['data']}-{names['model']}", 64),
             # without doubles, which W&B refuses
-            tags=list(dict.fromkeys(limited(word, 64) for word in words if word)),
+            tags=list(dict.fromkeys(_limited(tag, 64) for tag in tags if tag)),
             config=config,
             reinit="finish_previous",
             settings=wandb.Settings(console="off", silent=True),
         )
     except wandb.Error as error:
         raise UserError(
-            f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with "
-            f"logger.mode=offline and send it with `wandb sync {directory}/wandb/offline-run-*`"
+            f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later "
+            f"with logger.mode=offline and send it with "
+            f"`wandb sync {directory}/wandb/offline-run-*`"
         ) from error
+
+
+def _limited(text: str, most: int) -> str:
+    """W&B refuses longer names and groups (128), tags and job types (64)."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def log_run(
@@ -155,14 +175,17 @@ def log_results(
     log_model: bool = True,
     examples: int = EXAMPLES,
 ) -> None:
-    """Log what a finished run found: headline numbers, the training's curves unless they were
-    logged while training, tables, figures, and two artifacts, the checkpoint (type `model`) and the
-    long tables (type `results`).
+    """Log what a finished run found.
+
+    Headline numbers, the training's curves unless they were logged while training, tables, figures,
+    and two artifacts, the checkpoint (type `model`) and the long tables (type `results`).
 
     Online the checkpoint is an input of this W&B run; W&B declares no inputs offline. An earlier
     offline run of this directory that nobody has sent is removed: this one has it all.
 
     Args:
+        run: on W&B.
+        run_dir: the finished run.
         log_text: False leaves out all words of the data: texts, tokens, vocabulary, the names of
             the classes, and every figure that shows texts.
         log_model: False leaves out the checkpoint.
@@ -173,53 +196,69 @@ def log_results(
     """
     if examples < 0:
         raise UserError(
-            f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200"
+            f"logger.examples={examples}: expected how many examples to show, 0 or more, "
+            f"for example 200"
         )
-    done = read_run(run_dir)
-    results = done.numbers
-    classes = [str(name) for name in done.manifest.get("classes", [])] if log_text else []
-    compared = compare(results)
-    card = card_of_run(done)
-    quality = done.quality
+    finished = read_run(run_dir)
+    classes = [str(name) for name in finished.manifest.get("classes", [])] if log_text else []
+    compared = compare(finished.numbers)
+    card = card_of_run(finished)
+    quality = finished.quality
     if not log_text and quality is not None and quality.only is not None:
         card = with_class_unnamed(card, quality.only)
         quality = replace(quality, only=UNNAMED)
-    for curves in ("train/*", "validation/*"):
-        run.define_metric(curves, step_metric="epoch")
-    run.define_metric("verdict/*", summary="last")  # whatever is logged again
-    if "train/loss" not in dict(run.summary):
-        for epoch, rows in results.rows("training", stepped=("*",)).groupby("step", sort=True):
-            values = zip(rows["metric"].astype(str), rows["value"], strict=True)
-            run.log(
-                {"epoch": epoch}
-                | {curve(name.replace("_", "/", 1), classes): float(v) for name, v in values}
-            )
-    logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
+
+    _log_curves(run, finished, classes)
+    logged: dict[str, Any] = {
+        name: float(value) for name, value in headline(finished.numbers).items()
+    }
     summary = summary_of(compared, card, quality, classes)
-    for name, table in tables(done, compared, card, classes, log_text=log_text, examples=examples):
+    every_table = tables(finished, compared, card, classes, log_text=log_text, examples=examples)
+    for name, table in every_table:
         logged[f"tables/{name}"] = wandb.Table(dataframe=table.head(ROWS))
         if len(table) > ROWS:
             summary[f"tables/{name}_rows_left_out"] = len(table) - ROWS
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
-        figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
-        logged |= {
-            f"figures/{path.stem}": wandb.Image(str(path))
-            for path in figures
-            if path.suffix == ".png"
-        }
+        for path in draw_figures(run_dir, Path(folder, "figures"), words=log_text):
+            if path.suffix == ".png":
+                logged[f"figures/{path.stem}"] = wandb.Image(str(path))
         run.log(logged)
         run.summary.update(summary)
         run.notes = card.summary.words
-        checkpoint, tabled = artifacts(done.files, Path(folder), log_text=log_text)
-        if log_model:
-            (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
-        run.log_artifact(tabled)
+        checkpoint, results = artifacts(finished.files, Path(folder), log_text=log_text)
+        if log_model and (run.offline or run.disabled):
+            run.log_artifact(checkpoint)
+        elif log_model:
+            run.use_artifact(checkpoint)
+        run.log_artifact(results)
+    _remove_unsent(run, run_dir)
+
+
+def _log_curves(run: "wandb.Run", finished: Run, classes: Sequence[str]) -> None:
+    """Log the training's curves, unless they were logged while training."""
+    for curves in ("train/*", "validation/*"):
+        run.define_metric(curves, step_metric="epoch")
+    run.define_metric("verdict/*", summary="last")  # whatever is logged again
+    if "train/loss" in dict(run.summary):
+        return
+    training = finished.numbers.rows("training", stepped=("*",))
+    for epoch, rows in training.groupby("step", sort=True):
+        point: dict[str, Any] = {"epoch": epoch}
+        for metric, value in zip(rows["metric"].astype(str), rows["value"], strict=True):
+            point[curve(metric.replace("_", "/", 1), classes)] = float(value)
+        run.log(point)
+
+
+def _remove_unsent(run: "wandb.Run", run_dir: Path) -> None:
+    """Remove earlier offline runs of this directory, which nobody has sent.
+
+    Sent after this one, such a run would put older results over it.
+    """
+    current = Path(run.dir).parent.resolve()
     for earlier in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
-        # sent after this one, it would put older results over it
-        if earlier.resolve() != Path(run.dir).parent.resolve() and not any(
-            earlier.glob("*.synced")
-        ):
+        is_sent = any(earlier.glob("*.synced"))
+        if earlier.resolve() != current and not is_sent:
             shutil.rmtree(earlier)
 
 
@@ -236,56 +275,62 @@ def with_class_unnamed(card: Card, name: str) -> Card:
 def summary_of(
     compared: pd.DataFrame, card: Card, quality: Quality | None, classes: Sequence[str]
 ) -> dict[str, Any]:
-    """The run's summary: every headline as `<number>`, with `_low`, `_high` and `_published`, a
-    predicted class by its name where `classes` has one, else by its number (`class_1`); how good
-    the classifier is; and of the run's card, as far as it was tested, `verdict/erasure/word` =
-    `meets`, with `_value`, `_low` and `_high`."""
+    """The run's summary.
+
+    Args:
+        compared: its headline numbers.
+        card: what was decided.
+        quality: how good the classifier is.
+        classes: names; without them classes go by their numbers (`class_1`).
+
+    Returns:
+        Every headline as `<number>`, with `_low`, `_high` and `_published`; how good the classifier
+        is; and of the card, as far as it was tested, `verdict/erasure/word` = `meets`, with
+        `_value`, `_low` and `_high`.
+    """
     summary: dict[str, Any] = {}
     rows: list[Any] = compared.to_dict("records")
     for row in rows:
         name = f"{row['probe']}/{row['metric']}"
         if row["group"] != "overall":
-            name += "/" + (
-                class_of(row["group"], classes).replace("/", "-") if classes else row["group"]
+            name += (
+                f"/{_section_free(class_of(row['group'], classes)) if classes else row['group']}"
             )
-        parts = {
-            "": row["mean"],
-            "_low": row["low"],
-            "_high": row["high"],
-            "_published": row["published"],
-        }
-        summary |= {
-            name + end: float(value)
-            for end, value in parts.items()
-            if end == "" or not pd.isna(value)
-        }
+        summary[name] = float(row["mean"])
+        for end in ("low", "high", "published"):
+            if not pd.isna(row[end]):
+                summary[f"{name}_{end}"] = float(row[end])
     if quality is not None:
-        summary |= {
-            "performance/majority": quality.majority,
-            "performance/warning": quality.warning,
-        }
+        summary["performance/majority"] = quality.majority
+        summary["performance/warning"] = quality.warning
     for line in card.lines:
-        if line.is_tested:
-            name = f"verdict/{line.criterion}/{line.level}"
-            ends = {"value": line.value, "low": line.low, "high": line.high}
-            summary[name] = str(line.verdict)
-            summary |= {
-                f"{name}_{end}": number for end, number in ends.items() if not np.isnan(number)
-            }
+        if not line.is_tested:
+            continue
+        name = f"verdict/{line.criterion}/{line.level}"
+        summary[name] = str(line.verdict)
+        for end, number in (("value", line.value), ("low", line.low), ("high", line.high)):
+            if not np.isnan(number):
+                summary[f"{name}_{end}"] = number
     return summary
 
 
-def curve(name: str, classes: Sequence[str]) -> str:
-    """The name of a training curve; that of a class's F1 has the class's name, where there are
-    names.
+def _section_free(name: str) -> str:
+    """A name without slashes, which W&B takes for sections."""
+    return name.replace("/", "-")
 
-    >>> curve("validation/f1_1", ["no", "yes/maybe"]), curve("validation/loss", ["no"]), curve("validation/f1_1", [])
-    ('validation/f1_yes-maybe', 'validation/loss', 'validation/f1_1')
+
+def curve(name: str, classes: Sequence[str]) -> str:
+    """The name of a training curve; that of a class's F1 has the class's name, where it is known.
+
+    >>> curve("validation/f1_1", ["no", "yes/maybe"])
+    'validation/f1_yes-maybe'
+    >>> curve("validation/loss", ["no"]), curve("validation/f1_1", [])
+    ('validation/loss', 'validation/f1_1')
     """
     start, mark, number = name.rpartition("/f1_")
     if not mark or not number.isdecimal() or int(number) >= len(classes):
         return name
-    return start + mark + classes[int(number)].replace("/", "-")  # W&B takes slashes for sections
+    return start + mark + _section_free(classes[int(number)])
 
 
 def tables(
@@ -297,35 +342,21 @@ def tables(
     log_text: bool,
     examples: int,
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names. Of each probe one with a row per example and a column per
-    metric without steps."""
+    """The run's tables with their names.
+
+    Of each probe one with a row per example and a column per metric without steps.
+    """
     for probe in sorted(run.numbers.probes):
         rows = run.numbers.rows(probe)
         rows = rows[rows["example_id"] != WHOLE_SPLIT]
         rows.attrs = {}  # repeated texts too
         if not rows.empty:
-            yield (
-                probe,
-                per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(
-                    columns=list(RUN)
-                ),
-            )
+            metrics = sorted(map(str, rows["metric"].unique()))
+            yield probe, per_example(rows, probe, metrics).drop(columns=list(RUN))
     tested = [judgement for judgement in card.judgements if judgement.is_tested]
     yield "verdicts", table_of(card.lines, VERDICT_COLUMNS)
     yield "findings", table_of(tested, FINDING_COLUMNS)
-    directions = {True: "higher", False: "lower"}
-    metrics = [
-        {
-            "metric": f"{probe}/{metric}",
-            "unit": said["unit"],
-            "range": Scale.of(said).range,
-            "step": said["step"],
-        }
-        | {"better": directions.get(said.get("higher_is_better"), "")}
-        for probe, entry in run.manifest["tables"].items()
-        for metric, said in entry.get("metrics", {}).items()
-    ]
-    yield "metrics", pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
+    yield "metrics", _metric_table(run)
     if run.numbers.split is not None:
         yield f"examples_{run.split}", example_table(run, most=examples, log_text=log_text)
         for words in word_tables([run]) if log_text else ():
@@ -336,136 +367,169 @@ def tables(
     yield "published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
 
 
+def _metric_table(run: Run) -> pd.DataFrame:
+    """Unit, range and direction of every metric of a run."""
+    directions = {True: "higher", False: "lower"}
+    metrics = []
+    for probe, entry in run.manifest["tables"].items():
+        for metric, facts in entry.get("metrics", {}).items():
+            metrics.append(
+                {
+                    "metric": f"{probe}/{metric}",
+                    "unit": facts["unit"],
+                    "range": Scale.of(facts).range,
+                    "step": facts["step"],
+                    "better": directions.get(facts.get("higher_is_better"), ""),
+                }
+            )
+    return pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
+
+
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
-    """At most that many examples, one row each: why it was `chosen`, what was decided, the words,
-    the readings' numbers by their metrics, and as HTML the attention and the readings' maps by
-    their titles. Without `log_text` these show the positions' numbers.
+    """Some examples, one row each.
 
     Half of the rows are the `largest` in each predicted class by the first of the readings' leading
     columns that the run has, or by the largest attention weight (a text of one position, whose
-    weight is always 1, comes last); the others are spaced evenly (`select_examples`)."""
+    weight is always 1, comes last); the others are spaced evenly (`select_examples`).
 
-    def cell(value: Any) -> Any:
-        return (
-            "[" + ", ".join(f"{item:.3g}" for item in value) + "]"
-            if pd.api.types.is_list_like(value)
-            else value
-        )
+    Args:
+        run: a finished one.
+        most: rows.
+        log_text: False shows the positions' numbers in place of words.
 
-    def heatmap(strips: list[Strip]) -> wandb.Html:
-        # inject would have every cell fetch a stylesheet of W&B's
-        content = f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
-        return wandb.Html(content, inject=False, data_is_not_path=True)
+    Returns:
+        Why each was `chosen`, what was decided, the words, the readings' numbers by their metrics,
+        and as HTML the attention and the readings' maps by their titles.
+    """
+    reasons = _chosen_examples(run, most)
+    examples = run.files.examples(run.split, example_ids=list(reasons)).to_pandas()
+    examples = examples.set_index("example_id").loc[list(reasons)].reset_index()
+    table = examples[["example_id"]].assign(chosen=list(reasons.values()))
+    for name in ("label", "prediction", "probability"):
+        table[name] = [_cell(value) for value in examples[name]]
+    if log_text:
+        table["text"] = [" ".join(tokens) for tokens in examples["tokens"]]
+    table["max_attention"] = [max(weights, default=np.nan) for weights in examples["attention"]]
+    for probe, column in columns_in(run.numbers):
+        if column.sorts:
+            values = run.numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
+            table[column.metric] = table["example_id"].map(values)
 
-    numbers = run.numbers
-    every = run.files.examples(run.split, ["example_id", "prediction", "attention"])
-    ids = every["example_id"].to_numpy()
-    score = np.array(
-        [max(weights) if len(weights) > 1 else 0.0 for weights in every["attention"].to_pylist()],
-        float,
-    )
-    for probe, column in columns_in(numbers):
-        values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
+    rows: list[Any] = examples.to_dict("records")
+    heatmaps: dict[str, Any] = {
+        "attention": [_heatmap(attention_strips(row, shows_words=log_text)) for row in rows]
+    }
+    for probe, shown in maps_in(run.numbers):
+        cells = _map_cells(run, probe, shown, rows, log_text=log_text)
+        if any(cell is not None for cell in cells):
+            heatmaps[shown.title] = cells
+    return table.assign(**heatmaps)
+
+
+def _chosen_examples(run: Run, most: int) -> dict[int, str]:
+    """The examples that are shown, each with why."""
+    table = run.files.examples(run.split, ["example_id", "prediction", "attention"])
+    example_ids = table["example_id"].to_numpy()
+    attention = table["attention"].to_pylist()
+    score = np.array([max(row) if len(row) > 1 else 0.0 for row in attention], float)
+    for probe, column in columns_in(run.numbers):
+        values = run.numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
+        values = values.reindex(example_ids)
         if column.leads and values.notna().any():
             score = values.to_numpy()
             break
-    decided = np.array([str(cell(value)) for value in every["prediction"].to_pylist()], object)
-    picked = select_examples(ids, most, scores={"largest": score}, groups=decided)
-    examples = run.files.examples(run.split, example_ids=list(picked)).to_pandas()
-    chosen = (
-        examples.set_index("example_id")
-        .loc[list(picked)]
-        .reset_index()
-        .assign(chosen=list(picked.values()))
-    )
-    table = chosen[["example_id", "chosen"]].copy()
-    for name in ("label", "prediction", "probability"):
-        table[name] = [cell(value) for value in chosen[name]]
-    if log_text:
-        table["text"] = [" ".join(tokens) for tokens in chosen["tokens"]]
-    table["max_attention"] = [max(weights, default=np.nan) for weights in chosen["attention"]]
-    for probe, column in columns_in(numbers):
-        if column.sorts:
-            values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
-            table[column.metric] = table["example_id"].map(values)
-    rows: list[Any] = chosen.to_dict("records")
-    heatmaps: dict[str, Any] = {
-        "attention": [heatmap(attention_strips(row, shows_words=log_text)) for row in rows]
+    predictions = np.array([str(_cell(value)) for value in table["prediction"].to_pylist()], object)
+    return select_examples(example_ids, most, scores={"largest": score}, groups=predictions)
+
+
+def _map_cells(
+    run: Run, probe: str, shown: HeatMap, rows: Sequence[Mapping[str, Any]], *, log_text: bool
+) -> list[Any]:
+    """A heat map of each example; None where it has no weights."""
+    example_ids = [row["example_id"] for row in rows]
+    stepped = run.numbers.rows(probe, (), stepped=(shown.metric,), example_ids=example_ids)
+    weights = {
+        example_id: part.set_index("step")["value"]
+        for example_id, part in stepped.groupby("example_id")
     }
-    for probe, shown in maps_in(numbers):
-        stepped = numbers.rows(
-            probe, (), stepped=(shown.metric,), example_ids=table["example_id"].tolist()
-        )
-        weights = {
-            number: part.set_index("step")["value"]
-            for number, part in stepped.groupby("example_id")
-        }
-        if weights:
-            cells: list[Any] = [None] * len(rows)
-            heatmaps[shown.title] = cells
-            for place, row in enumerate(rows):
-                if row["example_id"] in weights:
-                    known = weights[row["example_id"]].reindex(range(len(row["attention"])))
-                    cells[place] = heatmap(
-                        [Strip(shown.title, known, row["tokens"] if log_text else None)]
-                    )
-    return table.assign(**heatmaps)
+    cells: list[Any] = []
+    for row in rows:
+        cell = None
+        if row["example_id"] in weights:
+            values = weights[row["example_id"]].reindex(range(len(row["attention"])))
+            tokens = row["tokens"] if log_text else None
+            cell = _heatmap([Strip(shown.title, values, tokens)])
+        cells.append(cell)
+    return cells
+
+
+def _heatmap(strips: list[Strip]) -> wandb.Html:
+    """Strips as a cell of a table."""
+    # inject would have every cell fetch a stylesheet of W&B's
+    content = f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
+    return wandb.Html(content, inject=False, data_is_not_path=True)
+
+
+def _cell(value: Any) -> Any:
+    """A list as text, anything else as it is."""
+    if not pd.api.types.is_list_like(value):
+        return value
+    numbers = ", ".join(f"{item:.3g}" for item in value)
+    return f"[{numbers}]"
 
 
 def artifacts(
     run: RunDirectory, folder: Path, *, log_text: bool
 ) -> tuple[wandb.Artifact, wandb.Artifact]:
-    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if
-    words may be sent; and the long tables, the examples and the manifest. In one folder they are a
-    run directory.
+    """The checkpoint, and the long tables, the examples and the manifest.
 
-    Without `log_text` no words, names of classes, counts per class and findings in the data;
-    `folder`: for what is sent so. Weights are uploaded from where they are and must stay there
-    until then."""
+    The checkpoint has its settings, and if words may be sent all that new text needs
+    (`attnprobe.load_run`). In one folder the two are a run directory. Weights are uploaded from
+    where they are and must stay there until then.
+
+    Args:
+        run: a finished one.
+        folder: for files that are sent otherwise than they are in the run.
+        log_text: False sends no words, names of classes, counts per class and findings in the data.
+    """
     manifest = run.verify()
-    named = (
-        "run_id",
-        "experiment",
-        "data",
-        "model",
-        "seed",
-        "chosen_epoch",
-        "training_fingerprint",
-        "versions",
-    )
-    known = {key: manifest[key] for key in named if key in manifest}
+    facts = {key: manifest[key] for key in FACTS_OF_RUN if key in manifest}
     if WEIGHTS in manifest["files"]:
-        known["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
+        facts["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
     run_id = re.sub(r"[^A-Za-z0-9_.-]+", "-", manifest["run_id"])[-110:]
-    model = wandb.Artifact(f"model-{run_id}", "model", metadata=known)
+    model = wandb.Artifact(f"model-{run_id}", "model", metadata=facts)
+    model_files = WORDLESS + (WITH_WORDS if log_text else ())
+    for name in model_files:
+        if (run / name).exists():
+            policy: Any = "immutable" if name == WEIGHTS else "mutable"
+            model.add_file(str(run / name), policy=policy, skip_cache=True)
+
     results = wandb.Artifact(
-        f"results-{run_id}", "results", metadata=known | {"model_artifact": model.name}
+        f"results-{run_id}", "results", metadata=facts | {"model_artifact": model.name}
     )
-    in_model = WORDLESS + (WITH_WORDS if log_text else ())
-    for file in in_model:
-        if (run / file).exists():
-            policy: Any = "immutable" if file == WEIGHTS else "mutable"
-            model.add_file(str(run / file), policy=policy, skip_cache=True)
-    files = {name: record for name, record in manifest["files"].items() if name in in_model}
-    for one in map(table_file, manifest["tables"]):
-        results.add_file(str(run.file(one)), one, skip_cache=True)
-        files[one] = manifest["files"][one]
-    for split in (split for split in run.splits() if split not in UNTESTED):
-        one = examples_file(split)
-        path = run.file(one)
-        if not log_text:
-            table = run.examples(split)
-            table = table.drop_columns([column for column in WORDS if column in table.column_names])
-            path = folder / path.name
-            # pandas describes the columns that it knew, by name only
-            write_table(table.replace_schema_metadata(None), path)
-        results.add_file(str(path), one, skip_cache=True)
-        files[one] = record_of(path)
-    sent = (
-        manifest
-        if log_text
-        else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}
-    )
+    files = {name: record for name, record in manifest["files"].items() if name in model_files}
+    for name in map(table_file, manifest["tables"]):
+        results.add_file(str(run.file(name)), name, skip_cache=True)
+        files[name] = manifest["files"][name]
+    for split in run.splits():
+        if split not in UNTESTED:
+            name = examples_file(split)
+            path = run.file(name) if log_text else _wordless_examples(run, split, folder)
+            results.add_file(str(path), name, skip_cache=True)
+            files[name] = record_of(path)
+    sent = {
+        key: value for key, value in manifest.items() if log_text or key not in WORDS_OF_MANIFEST
+    }
     write_sealed(sent | {"files": files}, folder / MANIFEST)
     results.add_file(str(folder / MANIFEST), skip_cache=True)
     return model, results
+
+
+def _wordless_examples(run: RunDirectory, split: str, folder: Path) -> Path:
+    """Write a split's examples without words; the file."""
+    table = run.examples(split)
+    table = table.drop_columns([column for column in WORDS if column in table.column_names])
+    path = folder / Path(examples_file(split)).name
+    # pandas describes the columns that it knew, by name only
+    write_table(table.replace_schema_metadata(None), path)
+    return path

@@ -4,12 +4,13 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from jaxtyping import Float, Int
 
@@ -23,18 +24,16 @@ from attnprobe.results.table import read_rows
 
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
-PER_VALUE = 3.5
-"""Bytes of the page that a weight takes, packed."""
-PER_PIECE = 3
-"""Values that a piece of a word takes: its name, the word that it belongs to, and its weight."""
-PER_BLOCK = 500
-"""Examples whose weights are in one block: the page unpacks a block at a time, in some
-milliseconds."""
+BYTES_PER_VALUE = 3.5
+"""What a packed weight takes of the page."""
+VALUES_PER_PIECE = 3
+"""What a piece of a word takes: its name, the word that it belongs to, and its weight."""
+BLOCK_SIZE = 500
+"""Examples in one block: the page unpacks a block at a time, in some milliseconds."""
 MOST_CLASSES = 6
 """With more classes only the probabilities of the predicted class and of the label are kept."""
 PIECES = ("pieces", "piece_word", "piece_attention")
-"""Columns of the examples' table: the pieces, the word that each belongs to (−1: none of the text),
-and its weight."""
+"""Columns of the examples' table: the pieces, the word of each (−1: none), and its weight."""
 INNER = "word_attention"
 """The map over the words of a text whose positions are sentences."""
 OWN_MAPS = (
@@ -47,7 +46,7 @@ OWN_COLUMNS = (
     Column("margin", "how sure the model is"),
     Column("length", "length", digits=0),
 )
-OF_PIECES = (
+PIECE_COLUMNS = (
     Column("special_mass", "share of the attention on no word of the text"),
     Column("start_mass", "on the first piece that the model reads"),
     Column("first_word_mass", "on the first word of the text"),
@@ -55,13 +54,14 @@ OF_PIECES = (
     Column("first_words", "words of the first text", digits=0),
 )
 OTHER_TEXT = {"first": "Second text", "second": "First text"}
-"""What was read beside the text whose attention is shown, by `data.attend_to`; of data without
-pairs it is a question."""
+"""What was read beside the text whose attention is shown, by `data.attend_to`; else a question."""
 
 
 def packed(content: Any) -> str:
-    """Content of the page as text: base64 of a gzip file of JSON. It can neither end a script
-    element nor be markup."""
+    """Content of the page as text: base64 of a gzip file of JSON.
+
+    It can neither end a script element nor be markup.
+    """
     raw = json.dumps(content, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
 
@@ -73,25 +73,35 @@ def rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
 
 @dataclass
 class Browser:
-    """What the page's script reads; `remark` says which examples have heat maps where not all
-    do."""
+    """What the page's script reads.
+
+    Attributes:
+        index: what there is, and in which blocks.
+        blocks: packed content by name.
+        remark: which examples have heat maps, where not all do.
+    """
 
     index: dict[str, Any]
     blocks: dict[str, str] = field(default_factory=dict)
     remark: str = ""
 
     def add_rows(self, name: str, rows: Sequence[Any]) -> list[str]:
-        """Pack a list in blocks of `PER_BLOCK`; returns their names."""
-        starts = range(0, len(rows), PER_BLOCK)
-        self.blocks |= {
-            f"{name}-{start}": packed(rows[start : start + PER_BLOCK]) for start in starts
-        }
-        return [f"{name}-{start}" for start in starts]
+        """Pack a list in blocks of `BLOCK_SIZE`; their names."""
+        names = []
+        for start in range(0, len(rows), BLOCK_SIZE):
+            names.append(f"{name}-{start}")
+            self.blocks[names[-1]] = packed(rows[start : start + BLOCK_SIZE])
+        return names
 
 
 class Source(NamedTuple):
-    """A heat map or a number: of a probe's table, or (`probe` None) of the examples' own; `site`:
-    of which attention."""
+    """Where a heat map or a number comes from.
+
+    Attributes:
+        probe: whose table; None: the examples' own.
+        shown: what the page says of it.
+        site: of which attention.
+    """
 
     probe: str | None
     shown: Any
@@ -99,15 +109,29 @@ class Source(NamedTuple):
 
     @property
     def key(self) -> str:
-        name = self.shown.metric if self.probe is None else f"{self.probe}-{self.shown.metric}"
-        return name + re.sub(r"\W+", "_", f" {self.site}" if self.site else "")
+        """Its name in the page's data."""
+        name = self.shown.metric
+        if self.probe is not None:
+            name = f"{self.probe}-{name}"
+        if self.site:
+            name += re.sub(r"\W+", "_", f" {self.site}")
+        return name
 
 
 @dataclass(frozen=True)
 class Browsed:
-    """A run on its way into the page. `texts`: their place in the index; `items` and `words`:
-    positions and words per text; `unknown`: words that its model does not know; `weighs`: how many
-    values its heat maps and pieces have."""
+    """A run on its way into the page.
+
+    Attributes:
+        run: what is shown.
+        title: its group and seed.
+        texts: the place of its texts in the index.
+        items: positions per text.
+        words: words per text.
+        unknown: words that its model does not know.
+        maps: its heat maps.
+        weighs: how many values its heat maps and pieces have.
+    """
 
     run: Run
     title: str
@@ -129,76 +153,115 @@ def browse(
     """Pack the examples of all runs.
 
     Args:
+        groups: of the runs.
         words: False leaves the texts out; positions, numbers and classes stay.
         megabytes: about what all blocks may weigh; where the heat maps take more, some examples of
             each run keep theirs.
+        tell: called with a line about every run.
     """
-    browser = Browser({"runs": [], "texts": [], "words": words, "per_block": PER_BLOCK})
-    known: list[str] = []
-    browsed: list[Browsed] = []
-    for title, run in (
-        (f"{group.title}{DOT}seed {run.seed}", run) for group in groups for run in group.runs
-    ):
-        table = examples_of(run)
-        texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
-        # of a text of a hierarchical model a list, the words of each sentence
-        lengths = [
-            [*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts
-        ]
-        content: dict[str, Any] = {"lengths": lengths}
-        if words:
-            asked = table["question"].to_pylist() if "question" in table.column_names else []
-            question = [
-                (one or "").split() if one is None or isinstance(one, str) else one for one in asked
-            ]
-            content |= {"words": texts} | ({"question": question} if asked else {})
-        block = packed(content)
-        if block not in known:  # runs that read the same texts share them
-            browser.index["texts"].append(f"texts-{len(known)}")
-            browser.blocks[f"texts-{len(known)}"] = block
-            known.append(block)
-        inner = [sum(one) if isinstance(one, list) else one for one in lengths]
-        items = [len(one) if isinstance(one, list) else one for one in lengths]
-        unknown: list[str] = []
-        # a tokenizer cuts words into pieces that it knows
-        pretrained = "_target_" in run.manifest.get("training", {}).get("model", {})
-        if words and not pretrained and VOCABULARY in run.files.manifest()["files"]:
-            vocabulary = read_json(run.files.file(VOCABULARY))
-            every = (
-                word
-                for text in texts
-                for part in text
-                for word in ([part] if isinstance(part, str) else part)
-            )
-            unknown = [word for word in dict.fromkeys(every) if word not in vocabulary]
-        maps = [Source(None, one) for one in OWN_MAPS[:1] if one.metric in table.column_names]
-        for probe, shown in maps_in(run.numbers):
-            rows = read_rows(
-                [run.files.file(table_file(probe))], (), [shown.metric], columns=[SITE]
-            )
-            sites = {site or "" for site in rows[SITE].unique().to_pylist()}
-            # single layers and heads in the order of their numbers
-            ordered = sorted(
-                sites, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)]
-            )
-            maps += [Source(probe, shown, site) for site in ordered]
-        maps += [Source(None, one) for one in OWN_MAPS[1:] if one.metric in table.column_names]
-        weighs = sum(sum(inner if source.key == INNER else items) for source in maps)
-        if words and "pieces" in table.column_names:
-            weighs += PER_PIECE * sum(map(len, table["pieces"].to_pylist()))
-        browsed.append(Browsed(run, title, known.index(block), items, inner, unknown, maps, weighs))
-    left = megabytes * 1e6 - sum(map(len, browser.blocks.values()))
-    share = min(1.0, max(0.0, left / max(1.0, PER_VALUE * sum(one.weighs for one in browsed))))
-    for one in browsed:
-        tell(f"examples of {one.title}")
-        browser.index["runs"].append(add_run(browser, one, share))
+    browser = Browser({"runs": [], "texts": [], "words": words, "per_block": BLOCK_SIZE})
+    known_texts: list[str] = []
+    runs = []
+    for group in groups:
+        for run in group.runs:
+            title = f"{group.title}{DOT}seed {run.seed}"
+            runs.append(_add_texts(browser, run, title, known_texts))
+    remaining = megabytes * 1e6 - sum(map(len, browser.blocks.values()))
+    needed = BYTES_PER_VALUE * sum(browsed.weighs for browsed in runs)
+    share = min(1.0, max(0.0, remaining / max(1.0, needed)))
+    for browsed in runs:
+        tell(f"examples of {browsed.title}")
+        browser.index["runs"].append(add_run(browser, browsed, share))
     if share < 1:
         browser.remark = (
-            f"Heat maps are kept for {share:.0%} of each run's examples, so that the page stays below {megabytes:g} MB: "
-            f"half of these are spread evenly over the split, the others have the largest and smallest values of the "
-            f"measures that the list can be sorted by. The numbers are of all examples; `--megabytes` keeps more."
+            f"Heat maps are kept for {share:.0%} of each run's examples, so that the page stays "
+            f"below {megabytes:g} MB: half of these are spread evenly over the split, the others "
+            f"have the largest and smallest values of the measures that the list can be sorted "
+            f"by. The numbers are of all examples; `--megabytes` keeps more."
         )
     return browser
+
+
+def _add_texts(browser: Browser, run: Run, title: str, known_texts: list[str]) -> Browsed:
+    """Pack a run's texts, unless an earlier run has read the same.
+
+    Args:
+        browser: that they are packed into.
+        run: whose.
+        title: of the run.
+        known_texts: the packed texts so far, which the run's may join.
+    """
+    words = bool(browser.index["words"])
+    table = examples_of(run)
+    texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
+    # a text of a hierarchical model is a list of sentences
+    lengths = [
+        [*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts
+    ]
+    content: dict[str, Any] = {"lengths": lengths}
+    if words:
+        content["words"] = texts
+        if "question" in table.column_names:
+            content["question"] = [_words_of(asked) for asked in table["question"].to_pylist()]
+    block = packed(content)
+    if block not in known_texts:
+        name = f"texts-{len(known_texts)}"
+        browser.index["texts"].append(name)
+        browser.blocks[name] = block
+        known_texts.append(block)
+
+    items = [len(length) if isinstance(length, list) else length for length in lengths]
+    inner = [sum(length) if isinstance(length, list) else length for length in lengths]
+    maps = _maps_of(run, table.column_names)
+    weighs = sum(sum(inner if source.key == INNER else items) for source in maps)
+    if words and "pieces" in table.column_names:
+        weighs += VALUES_PER_PIECE * sum(map(len, table["pieces"].to_pylist()))
+    unknown = _unknown_words(run, texts) if words else []
+    return Browsed(run, title, known_texts.index(block), items, inner, unknown, maps, weighs)
+
+
+def _words_of(question: str | list[str] | None) -> list[str]:
+    """The words of a question, which may be one string or none."""
+    if question is None:
+        return []
+    return question.split() if isinstance(question, str) else question
+
+
+def _unknown_words(run: Run, texts: Iterable[Any]) -> list[str]:
+    """Words that are not in the model's vocabulary, each once.
+
+    None of a pretrained model, whose tokenizer cuts words into pieces that it knows.
+    """
+    is_pretrained = "_target_" in run.manifest.get("training", {}).get("model", {})
+    if is_pretrained or VOCABULARY not in run.files.manifest()["files"]:
+        return []
+    vocabulary = read_json(run.files.file(VOCABULARY))
+    seen: dict[str, None] = {}
+    for text in texts:
+        for word_or_sentence in text:
+            if isinstance(word_or_sentence, str):
+                seen[word_or_sentence] = None
+            else:
+                seen |= dict.fromkeys(word_or_sentence)
+    return [word for word in seen if word not in vocabulary]
+
+
+def _maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
+    """A run's heat maps; single layers and heads in the order of their numbers."""
+    first, last = OWN_MAPS
+    maps = [Source(None, first)] if first.metric in columns else []
+    for probe, shown in maps_in(run.numbers):
+        file = run.files.file(table_file(probe))
+        rows = read_rows([file], (), [shown.metric], columns=[SITE])
+        sites = {site or "" for site in rows[SITE].unique().to_pylist()}
+        maps += [Source(probe, shown, site) for site in sorted(sites, key=_numbers_in)]
+    if last.metric in columns:
+        maps.append(Source(None, last))
+    return maps
+
+
+def _numbers_in(site: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", site)]
 
 
 def examples_of(run: Run) -> pa.Table:
@@ -207,187 +270,254 @@ def examples_of(run: Run) -> pa.Table:
     return run.files.examples(run.split, names)
 
 
-def values_of(one: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray, " examples"]:
+def values_of(browsed: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray, " examples"]:
     """A number of every example, NaN where it is undefined."""
     if source.probe is not None:
-        rows = one.run.numbers.rows(source.probe, (source.shown.metric,))
-        values = (
-            rows.set_index("example_id")["value"].reindex(table["example_id"].to_numpy()).to_numpy()
-        )
+        rows = browsed.run.numbers.rows(source.probe, (source.shown.metric,))
+        by_example = rows.set_index("example_id")["value"]
+        values = by_example.reindex(table["example_id"].to_numpy()).to_numpy()
         return 1 - values if source.shown.one_minus else values
     match source.shown.metric:
         case "length":
-            return np.array(one.items, float)
+            return np.array(browsed.items, float)
         case "margin":
             ordered = np.sort(np.array(table["probability"].to_pylist(), float), axis=-1)
             return ordered[:, -1] - ordered[:, -2] if len(ordered) else np.zeros(0)
         case "max_attention":
-            return np.array(
-                [max(weights, default=np.nan) for weights in table["attention"].to_pylist()]
-            )
+            attention = table["attention"].to_pylist()
+            return np.array([max(weights, default=np.nan) for weights in attention])
         case name:
             return table[name].to_numpy()
 
 
-def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
-    """Pack one run's numbers and weights; returns what the index says of it."""
-    table = examples_of(one.run)
-    run = one.run
-    ids = table["example_id"].to_numpy()
-    # with several labels at once no class is ahead of another
-    absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
-    absent |= {column.metric for column in OF_PIECES}.difference(table.column_names)
-    shown = [Source(probe, column) for probe, column in columns_in(run.numbers)]
-    shown += [
-        Source(None, column) for column in (*OWN_COLUMNS, *OF_PIECES) if column.metric not in absent
-    ]
-    # those that the list can be sorted by first, leading ones before all
-    shown.sort(key=lambda source: (not source.shown.sorts, not source.shown.leads))
-    columns = {source: values_of(one, source, table) for source in shown}
-    sorting = {source.key: values for source, values in columns.items() if source.shown.sorts}
-    both_ends = sorting | {f"{key} down": -values for key, values in sorting.items()}
-    rows = np.sort(
-        list(select_examples(np.arange(len(ids)), int(share * len(ids)), scores=both_ends))
-    ).astype(int)
-    some = table.take(rows)
-    contents = {"example_id": ids.tolist(), "kept": rows.tolist(), "unknown": one.unknown}
-    contents |= decisions(table) | {
-        source.key: rounded(values, 8) for source, values in columns.items()
-    }
-    classes = len(table["probability"][0]) if len(table) else 0
+def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
+    """Pack one run's numbers and weights.
+
+    Args:
+        browser: that they are packed into.
+        browsed: the run.
+        share: of the examples that keep their heat maps.
+
+    Returns:
+        What the index says of the run.
+    """
+    run = browsed.run
+    table = examples_of(run)
+    columns = {source: values_of(browsed, source, table) for source in _columns_of(run, table)}
+    example_ids = table["example_id"].to_numpy()
+    kept = _kept_rows(columns, int(share * len(example_ids)), len(example_ids))
+
     number = len(browser.index["runs"])
+    contents = {
+        "example_id": example_ids.tolist(),
+        "kept": kept.tolist(),
+        "unknown": browsed.unknown,
+        **decisions(table),
+    }
+    for source, values in columns.items():
+        contents[source.key] = rounded(values, 8)
     browser.blocks[f"numbers-{number}"] = packed(contents)
+
+    kept_table = table.take(kept)
+    pieces = None
     # those of a page without words would be words
-    pieces = (
-        some.select(PIECES).to_pylist()
-        if browser.index["words"] and "pieces" in table.column_names
-        else None
-    )
+    if browser.index["words"] and "pieces" in table.column_names:
+        pieces = browser.add_rows(f"maps-{number}-pieces", kept_table.select(PIECES).to_pylist())
+    classes = len(table["probability"][0]) if len(table) else 0
+    attend_to = run.manifest.get("training", {}).get("data", {}).get("attend_to")
     return {
-        "title": one.title,
+        "title": browsed.title,
         "data": run.data,
         "run_id": run.run_id,
-        "examples": len(ids),
+        "examples": len(example_ids),
         "classes": [str(name) for name in run.manifest.get("classes") or range(classes)],
-        "texts": one.texts,
+        "texts": browsed.texts,
         "numbers": f"numbers-{number}",
-        "maps": list(add_maps(browser, one, some, rows)),
-        "measures": [
-            {"key": source.key}
-            | {name: getattr(source.shown, name) for name in ("title", "digits", "sorts", "truth")}
-            for source in columns
-        ],
+        "maps": list(add_maps(browser, browsed, kept_table, kept)),
+        "measures": [_measure(source) for source in columns],
         "hierarchical": "words" in table.column_names,
-        "other_text": OTHER_TEXT.get(
-            run.manifest.get("training", {}).get("data", {}).get("attend_to"), "Question"
-        ),
-        "pieces": None if pieces is None else browser.add_rows(f"maps-{number}-pieces", pieces),
+        "other_text": OTHER_TEXT.get(attend_to, "Question"),
+        "pieces": pieces,
+    }
+
+
+def _columns_of(run: Run, table: pa.Table) -> list[Source]:
+    """The numbers of a run's examples.
+
+    Those that the list can be sorted by come first, leading ones before all.
+    """
+    # with several labels at once no class is ahead of another
+    absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
+    absent |= {column.metric for column in PIECE_COLUMNS}.difference(table.column_names)
+    sources = [Source(probe, column) for probe, column in columns_in(run.numbers)]
+    for column in (*OWN_COLUMNS, *PIECE_COLUMNS):
+        if column.metric not in absent:
+            sources.append(Source(None, column))
+    return sorted(sources, key=lambda source: (not source.shown.sorts, not source.shown.leads))
+
+
+def _kept_rows(
+    columns: Mapping[Source, np.ndarray], most: int, count: int
+) -> Int[np.ndarray, " kept"]:
+    """Rows of the examples that keep their heat maps, ascending."""
+    scores = {source.key: values for source, values in columns.items() if source.shown.sorts}
+    scores |= {f"{key} down": -values for key, values in scores.items()}
+    return np.sort(list(select_examples(np.arange(count), most, scores=scores))).astype(int)
+
+
+def _measure(source: Source) -> dict[str, Any]:
+    """What the index says of a number."""
+    shown = source.shown
+    return {
+        "key": source.key,
+        "title": shown.title,
+        "digits": shown.digits,
+        "sorts": shown.sorts,
+        "truth": shown.truth,
     }
 
 
 def decisions(table: pa.Table) -> dict[str, Any]:
-    """Labels, predictions, probabilities and candidates of every example; several labels at once as
-    lists."""
+    """Labels, predictions, probabilities and candidates of every example.
+
+    Several labels at once are lists.
+    """
     probability = table["probability"].to_pylist()
-    several = pa.types.is_list(table["label"].type)
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for side in ("label", "prediction"):
-        found[side] = table[side].to_pylist()
-        if several:
-            found[side] = [[number for number, on in enumerate(row) if on] for row in found[side]]
-        elif (
-            probability and isinstance(probability[0], list) and len(probability[0]) > MOST_CLASSES
-        ):
-            pairs = zip(probability, found[side], strict=True)
-            found[f"p_{side}"] = rounded(row[min(max(own, 0), len(row) - 1)] for row, own in pairs)
-    if "p_label" not in found:
-        found["probability"] = [rounded(row) for row in probability]
+        content[side] = table[side].to_pylist()
+    if pa.types.is_list(table["label"].type):
+        for side, rows in content.items():
+            content[side] = [[number for number, is_on in enumerate(row) if is_on] for row in rows]
+        content["probability"] = [rounded(row) for row in probability]
+    elif probability and isinstance(probability[0], list) and len(probability[0]) > MOST_CLASSES:
+        content["p_label"] = _probability_of(content["label"], probability)
+        content["p_prediction"] = _probability_of(content["prediction"], probability)
+    else:
+        content["probability"] = [rounded(row) for row in probability]
     if "candidates" in table.column_names:
-        found["candidates"] = [
-            row and list(map(str, row)) for row in table["candidates"].to_pylist()
-        ]
-    return found
+        candidates = table["candidates"].to_pylist()
+        content["candidates"] = [row and list(map(str, row)) for row in candidates]
+    return content
+
+
+def _probability_of(
+    classes: Sequence[int], probability: Sequence[Sequence[float]]
+) -> list[float | None]:
+    """The probability of one class of each example."""
+    pairs = zip(probability, classes, strict=True)
+    return rounded(row[min(max(class_, 0), len(row) - 1)] for row, class_ in pairs)
 
 
 def add_maps(
-    browser: Browser, one: Browsed, kept_rows: pa.Table, kept: Int[np.ndarray, " kept"]
+    browser: Browser, browsed: Browsed, table: pa.Table, kept: Int[np.ndarray, " kept"]
 ) -> Iterator[dict[str, Any]]:
-    """Pack the weights of the kept examples' maps, a list for each example; what the index says of
-    each map."""
-    ids = kept_rows["example_id"].to_numpy()
-    for (probe, metric), same in groupby(
-        enumerate(one.maps), lambda pair: (pair[1].probe, pair[1].shown.metric)
-    ):
-        # of a probe's table, once for all its sites
-        read = (
-            None
-            if probe is None
-            else one.run.numbers.rows(probe, (), stepped=(metric,), example_ids=ids.tolist())
-        )
-        for place, source in same:
-            lengths = np.array(one.words if source.key == INNER else one.items, int)[kept]
-            if read is None:
-                rows = kept_rows[metric].to_pylist()
+    """Pack the weights of the kept examples' maps, a list for each example.
+
+    Args:
+        browser: that they are packed into.
+        browsed: the run.
+        table: the kept examples.
+        kept: their rows among all examples.
+
+    Yields:
+        What the index says of each map.
+    """
+    example_ids = table["example_id"].to_numpy()
+    sources = enumerate(browsed.maps)
+    by_metric = groupby(sources, lambda pair: (pair[1].probe, pair[1].shown.metric))
+    for (probe, metric), same_metric in by_metric:
+        long_rows = None
+        if probe is not None:  # read once for all its sites
+            long_rows = browsed.run.numbers.rows(
+                probe, (), stepped=(metric,), example_ids=example_ids.tolist()
+            )
+        for place, source in same_metric:
+            if long_rows is None:
+                rows = table[metric].to_pylist()
                 weights = [np.hstack(row).astype(float) if row else () for row in rows]
             else:
-                rows = read[read["value"].notna() & (read[SITE] == source.site)]
-                row = np.searchsorted(ids, rows["example_id"])
-                step = rows["step"].to_numpy().astype(np.int64)
-                ends = np.concatenate([[0], np.cumsum(lengths)])
-                dense = np.zeros(ends[-1])
-                dense[ends[row] + step] = rows["value"]
-                there = np.isin(np.arange(len(ids)), row)  # or it is a text without any
-                weights = [
-                    dense[a:b] if known else ()
-                    for a, b, known in zip(ends, ends[1:], there, strict=False)
-                ]
+                counts = browsed.words if source.key == INNER else browsed.items
+                is_shown = long_rows["value"].notna() & (long_rows[SITE] == source.site)
+                weights = _weights_of(long_rows[is_shown], example_ids, np.array(counts, int)[kept])
             name = f"maps-{len(browser.index['runs'])}-{place}"
+            shown = source.shown
             yield {
                 "key": source.key,
-                "title": f"{source.shown.title}: {source.site}"
-                if source.site
-                else source.shown.title,
+                "title": f"{shown.title}: {source.site}" if source.site else shown.title,
                 "site": source.site,
-                "about": source.shown.about,
-                "relative": source.shown.relative,
+                "about": shown.about,
+                "relative": shown.relative,
                 "inner": source.key == INNER,
-                "blocks": browser.add_rows(name, [rounded(own) for own in weights]),
+                "blocks": browser.add_rows(name, [rounded(values) for values in weights]),
             }
+
+
+def _weights_of(
+    rows: pd.DataFrame, example_ids: np.ndarray, lengths: Int[np.ndarray, " kept"]
+) -> list[Any]:
+    """A weight per position of each example from long rows; nothing for an example without any."""
+    row = np.searchsorted(example_ids, rows["example_id"])
+    step = rows["step"].to_numpy().astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    flat = np.zeros(ends[-1])
+    flat[ends[row] + step] = rows["value"]
+    has_weights = np.isin(np.arange(len(example_ids)), row)
+    return [
+        flat[start:end] if is_known else ()
+        for start, end, is_known in zip(ends, ends[1:], has_weights, strict=False)
+    ]
 
 
 def playgrounds(
     groups: Sequence[Group], browser: Browser, *, words: bool = True
 ) -> list[dict[str, Any]]:
-    """Pack the playground's texts, of each group's first run that has any, in full precision; what
-    the index says of them."""
+    """Pack the playground's texts, of each group's first run that has any, in full precision.
+
+    Args:
+        groups: of the runs.
+        browser: that they are packed into.
+        words: False shows the positions' numbers.
+
+    Returns:
+        What the index says of them.
+    """
     entries: list[dict[str, Any]] = []
     for group in groups:
         for run in group.runs:
             rows = read_playground(run.files)
             if not rows:
                 continue
-            columns = ["example_id", "label", *(["tokens"] if words else [])]
-            examples = run.files.examples(
-                run.split, columns, [row["example_id"] for row in rows]
-            ).to_pylist()
-            known = {example["example_id"]: example for example in examples}
-            texts = []
-            for row in rows:
-                own = known[row["example_id"]]
-                shown = (
-                    own["tokens"]
-                    if words
-                    else [str(place + 1) for place in range(len(row["attention"]))]
-                )
-                texts.append(row | {"label": own["label"], "words": shown})
-            seed = f"seed {run.seed}" if len(group.runs) > 1 else ""
+            block = f"play-{len(entries)}"
+            browser.blocks[block] = packed(_playground_texts(run, rows, words=words))
             classes = range(len(rows[0]["position_logits"]) // len(rows[0]["attention"]))
-            browser.blocks[f"play-{len(entries)}"] = packed(texts)
-            entry = {
-                "title": DOT.join(filter(None, [group.title, seed])),
-                "epsilon": rows[0]["epsilon"],
-            }
-            named = [str(one) for one in run.manifest.get("classes") or classes]
-            entries.append(entry | {"classes": named, "block": f"play-{len(entries)}"})
+            seed = f"seed {run.seed}" if len(group.runs) > 1 else ""
+            entries.append(
+                {
+                    "title": DOT.join(filter(None, [group.title, seed])),
+                    "epsilon": rows[0]["epsilon"],
+                    "classes": [str(name) for name in run.manifest.get("classes") or classes],
+                    "block": block,
+                }
+            )
             break
     return entries
+
+
+def _playground_texts(
+    run: Run, rows: Sequence[dict[str, Any]], *, words: bool
+) -> list[dict[str, Any]]:
+    """The playground's rows with their labels and words."""
+    columns = ["example_id", "label"]
+    if words:
+        columns.append("tokens")
+    table = run.files.examples(run.split, columns, [row["example_id"] for row in rows])
+    examples = {example["example_id"]: example for example in table.to_pylist()}
+    texts = []
+    for row in rows:
+        example = examples[row["example_id"]]
+        tokens = [str(place + 1) for place in range(len(row["attention"]))]
+        if words:
+            tokens = example["tokens"]
+        texts.append(row | {"label": example["label"], "words": tokens})
+    return texts

@@ -1,14 +1,14 @@
-"""One page out of finished runs: everything is read, drawn and put to the test here, and shown by
-the templates."""
+"""One page out of finished runs: read, decided and drawn here, shown by the templates."""
 
 import base64
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 
 from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
@@ -16,8 +16,9 @@ from attnprobe.core.sanitise import visible
 from attnprobe.evidence.claims import CRITERIA, LEVELS
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.verdicts import Answer
-from attnprobe.findings.groups import grouped, read_sound_runs
+from attnprobe.findings.groups import Group, grouped, read_sound_runs
 from attnprobe.findings.headlines import compare
+from attnprobe.findings.judgement import Findings
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import find_studies
@@ -70,11 +71,6 @@ def page_text(**parts: Any) -> str:
     scripts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
     # in one function of their own, so that they share names and the page gets none
     script = "\n".join(['"use strict";', "(() => {", *scripts, "})();", ""])
-    # how a content security policy names a text that may run
-    digests = [
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (style, script)
-    ]
     return environment.get_template("page.html").render(
         **parts,
         criteria=CRITERIA,
@@ -88,22 +84,29 @@ def page_text(**parts: Any) -> str:
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         style=style,
         script=script,
-        style_hash=f"sha256-{digests[0]}",
-        script_hash=f"sha256-{digests[1]}",
+        style_hash=_policy_hash(style),
+        script_hash=_policy_hash(script),
     )
 
 
+def _policy_hash(text: str) -> str:
+    """How a content security policy names a text that may run."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"sha256-{digest}"
+
+
 def with_hidden_shown(value: Any) -> Any:
-    """A string of the data with its control and format characters as escapes; what is no plain
-    string stays."""
-    return "\n".join(map(visible, value.split("\n"))) if type(value) is str else value
+    """A string with its control and format characters as escapes; anything else stays."""
+    if type(value) is not str:  # a `Markup` is a string that is safe already
+        return value
+    return "\n".join(map(visible, value.split("\n")))
 
 
 TITLE = "May this attention be read?"
 
 
 @answering_disk()
-def write_report(
+def write_report(  # noqa: PLR0914  every step of the page, in its order
     places: Any,
     output: Path,
     *,
@@ -113,15 +116,19 @@ def write_report(
     again: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the page, and beside it a folder `<its stem>_files` with the figures and the tables;
-    returns the page's path.
+    """Write the page, and beside it a folder `<its stem>_files` with the figures and the tables.
 
     Args:
         places: run directories, directories above runs, or glob patterns.
+        output: the page.
+        title: heads it.
         words: False leaves the texts out, and the figures that show them. Names of classes stay.
         megabytes: about what the page may weigh (`attnprobe.report.page.browser.browse`).
         again: decide anew, whatever findings are stored.
         tell: called with a line about every step.
+
+    Returns:
+        The page's path.
 
     Raises:
         UserError: no finished run there, or one run twice; or attnprobe did not write what is in
@@ -135,58 +142,77 @@ def write_report(
     tell("numbers and their intervals")
     groups = grouped(runs)
     numbers = Numbers.together(run.numbers for run in runs)
-    probes = present(numbers)
     compared = compare(numbers)
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
-    known = {card.group for card in findings.cards if card.is_tested}
-    examined = [group for group in groups if group.title in known]
+    tested = {card.group for card in findings.cards if card.is_tested}
+    examined = [group for group in groups if group.title in tested]
+    cards = [shown_card(group, findings.card_of(group.title)) for group in examined or groups]
+
     tell("figures")
-    drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in probes}
-    shown: list[dict[str, Any]] = [
+    readings = present(numbers)
+    drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in readings}
+    shown_studies: list[dict[str, Any]] = [
         show_study(study, place, folder, groups, findings)
         for place, study in enumerate(studies, start=1)
     ]
-    figures = [
-        one.file
-        for some in [*drawn.values(), *(study["pictures"] for study in shown)]
-        for one in some
-    ]
     tell("tables")
-    written = [*all_tables(numbers, compared, findings)]
-    if words:
-        written += word_tables(run for group in groups for run in group.runs)
-    tables = [path.name for one in written for path in one.write(folder)]
-    tables += [path.name for path in write_paper(compared, folder)]
+    tables = _write_tables(numbers, compared, findings, groups, folder, words=words)
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     browser.index["playgrounds"] = playgrounds(examined or groups, browser, words=words)
-    made = [shown_card(group, findings.card_of(group.title)) for group in examined or groups]
-    browser.index["instead"] = [better for one in made for better in one.answer.instead]
+    browser.index["instead"] = [method for card in cards for method in card.answer.instead]
+
     tell("page")
+    every_picture = [*drawn.values(), *(study["pictures"] for study in shown_studies)]
+    written = {
+        "Figures": [picture.file for some_pictures in every_picture for picture in some_pictures],
+        "Tables": tables,
+    }
     page = page_text(
         title=title,
-        sections=sections(probes, groups, compared, drawn, findings),
+        sections=sections(readings, groups, compared, drawn, findings),
         comparisons=by_claim(findings.across),
-        studies=shown,
+        studies=shown_studies,
         answers=[study.answer for study in studies if study.answer],
-        cards=made if examined else [],
-        glances=[glance(one) for one in made],
+        cards=cards if examined else [],
+        glances=[glance(card) for card in cards],
         untested=[group.title for group in groups if group not in examined],
-        warnings=[
-            (group.title, run.warning + (f" (seed {run.seed})" if len(group.runs) > 1 else ""))
-            for group in groups
-            for run in group.runs
-            if run.warning
-        ],
+        warnings=_warnings(groups),
         run_count=len(runs),
         run_ids=[run.run_id for run in runs],
         **about_runs(groups, runs, compared),
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
         folder=folder.path.name,
-        written=[
-            (kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names
-        ],
+        written=[(kind, names) for kind, names in written.items() if names],
     )
     folder.close()
     write_text(page.encode(errors="replace").decode(), own_target(output))
     return output
+
+
+def _write_tables(
+    numbers: Numbers,
+    compared: pd.DataFrame,
+    findings: Findings,
+    groups: Sequence[Group],
+    folder: OwnFolder,
+    *,
+    words: bool,
+) -> list[str]:
+    """Write every table that the runs allow; the names of the files."""
+    tables = [*all_tables(numbers, compared, findings)]
+    if words:
+        tables += word_tables(run for group in groups for run in group.runs)
+    names = [path.name for table in tables for path in table.write(folder)]
+    return names + [path.name for path in write_paper(compared, folder)]
+
+
+def _warnings(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Each group's warnings, with the seed where it has several runs."""
+    warnings = []
+    for group in groups:
+        for run in group.runs:
+            if run.warning:
+                seed = f" (seed {run.seed})" if len(group.runs) > 1 else ""
+                warnings.append((group.title, run.warning + seed))
+    return warnings

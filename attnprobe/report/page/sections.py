@@ -1,5 +1,4 @@
-"""What the page shows: its first screen, each probe's headline numbers beside the published ones,
-cards, studies, runs."""
+"""What the page shows: its first screen, a section per probe, cards, studies, runs."""
 
 import shlex
 from collections import Counter
@@ -29,139 +28,177 @@ from attnprobe.results.directory import SECTION
 from attnprobe.results.pivot import class_of
 from attnprobe.results.writer import OwnFolder
 
+Tables = Sequence[Mapping[str, Any]]
+
 
 def sections(
     readings: Sequence[Reading],
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Mapping[str, Sequence[Picture]],
-    found: Findings,
+    findings: Findings,
 ) -> list[dict[str, Any]]:
-    """The page's sections, one per probe that has something to show; the groups that have it are
-    its columns. `compared`: `attnprobe.evidence.published.compare` of all runs; `found`: the
-    findings."""
-    made: list[dict[str, Any]] = []
-    said = {""}
+    """The page's sections, one per probe that has something to show.
+
+    Args:
+        readings: of the probes.
+        groups: of runs; those that have a probe's numbers are its columns.
+        compared: headline numbers of all runs (`attnprobe.findings.headlines.compare`).
+        drawn: each probe's pictures.
+        findings: what was decided.
+    """
+    shown = []
+    shown_notes = {""}
     for reading in readings:
-        numbers = compared[compared["probe"] == reading.probe]
-        there = set(map(str, numbers["run_id"].unique()))
-        columns = [group for group in groups if any(run.run_id in there for run in group.runs)]
-        of_runs = {run.run_id: (group, run) for group in columns for run in group.runs}
-        # every number that a paper has too, in the order of the headlines, then of the groups
-        order = list(dict.fromkeys(numbers["metric"]))
-        places = list(of_runs)
-        beside: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
-        for row in beside:
-            group, run = of_runs[str(row["run_id"])]
-            row |= {
-                "title": row["title"].strip(),
-                "where": group.title,
-                "value": row["mean"],
-                "about": "",
-            }
-            if row["group"] != "overall":
-                row["about"] = (
-                    f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
-                )
-        beside.sort(key=lambda row: places.index(str(row["run_id"])))
-        beside.sort(key=lambda row: (order.index(row["metric"]), row["about"] != "", row["group"]))
-        # what the manifest of each run says of the probe's table
-        tables = [
-            run.manifest.get("tables", {}).get(reading.probe, {}) for _, run in of_runs.values()
-        ]
-        notes = [one["notes"] for one in tables if one.get("notes")]
-        noted = reading.noted(notes) if reading.noted is not None and notes else ""
-        papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
-        section = {
-            "probe": reading.probe,
-            "title": reading.title or reading.probe.replace("_", " ").capitalize(),
-            "about": reading.about,
-            "columns": columns,
-            "rows": headline_rows(numbers, columns, tables),
-            "published": beside,
-            "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
-            "pictures": [one for one in drawn[reading.probe] if one.source],
-            "claims": by_claim(
-                [one for one in found.judgements if one.section == f"test-{reading.probe}"],
-                [one.name for one in reading.claims],
-            ),
-            "noted": "" if noted in said else noted,  # several probes use the same numbers
-            "cost": cost_of(tables),
-        }
-        said.add(noted)
+        section = _section(reading, groups, compared, drawn[reading.probe], findings)
+        note = section["noted"]
+        if note in shown_notes:  # several probes use the same numbers
+            section["noted"] = ""
+        shown_notes.add(note)
         if section["rows"] or section["pictures"] or section["claims"]:
-            made.append(section)
-    return made
+            shown.append(section)
+    return shown
 
 
-Tables = Sequence[Mapping[str, Any]]
+def _section(
+    reading: Reading,
+    groups: Sequence[Group],
+    compared: pd.DataFrame,
+    pictures: Sequence[Picture],
+    findings: Findings,
+) -> dict[str, Any]:
+    """What the page shows of one probe."""
+    numbers = compared[compared["probe"] == reading.probe]
+    run_ids = set(map(str, numbers["run_id"].unique()))
+    columns = [group for group in groups if any(run.run_id in run_ids for run in group.runs)]
+    # what the manifest of each run says of the probe's table
+    tables = [
+        run.manifest.get("tables", {}).get(reading.probe, {})
+        for group in columns
+        for run in group.runs
+    ]
+    notes = [table["notes"] for table in tables if table.get("notes")]
+    published = published_rows(numbers, columns)
+    papers = dict.fromkeys(row["source"].split(",")[0] for row in published)
+    place = f"test-{reading.probe}"
+    judgements = [judgement for judgement in findings.judgements if judgement.section == place]
+    return {
+        "probe": reading.probe,
+        "title": reading.title or reading.probe.replace("_", " ").capitalize(),
+        "about": reading.about,
+        "columns": columns,
+        "rows": headline_rows(numbers, columns, tables),
+        "published": published,
+        "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
+        "pictures": [picture for picture in pictures if picture.source],
+        "claims": by_claim(judgements, [claim.name for claim in reading.claims]),
+        "noted": reading.noted(notes) if reading.noted is not None and notes else "",
+        "cost": cost_of(tables),
+    }
+
+
+def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Any]:
+    """Every number that a paper has too, in the order of the headlines, then of the groups."""
+    runs = {run.run_id: (group, run) for group in columns for run in group.runs}
+    places = {run_id: place for place, run_id in enumerate(runs)}
+    order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
+    rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
+    for row in rows:
+        group, run = runs[str(row["run_id"])]
+        row["title"] = row["title"].strip()
+        row["where"] = group.title
+        row["value"] = row["mean"]
+        row["about"] = ""
+        if row["group"] != "overall":
+            name = class_of(row["group"], run.manifest.get("classes", []))
+            row["about"] = f"predicted {name}"
+    return sorted(
+        rows,
+        key=lambda row: (
+            order[row["metric"]],
+            row["about"] != "",
+            row["group"],
+            places[str(row["run_id"])],
+        ),
+    )
 
 
 def headline_rows(
     numbers: pd.DataFrame, columns: Sequence[Group], tables: Tables
 ) -> list[dict[str, Any]]:
-    """The headline numbers over all classes, a cell per group (None where it has none): with one
-    run its value and interval, with several seeds their mean, the smallest and the largest.
-    `inner`: the number belongs to the row above."""
-    made = []
-    for metric, own in numbers[numbers["group"] == "overall"].groupby(
-        "metric", sort=False, observed=True
-    ):
-        cells: list[dict[str, Any] | None] = []
-        for group in columns:
-            rows = own[own["run_id"].astype(str).isin([run.run_id for run in group.runs])]
-            values = rows["mean"].astype(float)  # NaN counts for nothing
-            low, high = (
-                rows[["low", "high"]].iloc[0] if len(rows) == 1 else (values.min(), values.max())
-            )
-            cell = {"value": values.mean(), "low": low, "high": high, "seeds": len(rows)}
-            cells.append(cell if len(rows) else None)
+    """The headline numbers over all classes, a row per metric.
+
+    Args:
+        numbers: headline numbers of one probe.
+        columns: groups of runs, each of which has a cell, None where it has no number.
+        tables: what the runs' manifests say of the probe's table.
+
+    Returns:
+        Rows whose `inner` says that the number belongs to the row above.
+    """
+    headlines = []
+    overall = numbers[numbers["group"] == "overall"]
+    for metric, rows in overall.groupby("metric", sort=False, observed=True):
+        cells = [_cell_of(rows, group) for group in columns]
         if any(cells):
-            said = next(
-                (
-                    table["metrics"][metric]
-                    for table in tables
-                    if metric in table.get("metrics", {})
-                ),
-                None,
-            )
-            unit = ""
-            title = str(own["title"].iloc[0])
-            if said is not None:
-                arrow = {True: "higher is better", False: "lower is better"}.get(
-                    said.get("higher_is_better")
-                )
-                unit = "; ".join(filter(None, [Scale.of(said).words, arrow]))
-            made.append(
+            title = str(rows["title"].iloc[0])
+            headlines.append(
                 {
                     "title": title.strip(),
-                    "unit": unit,
+                    "unit": _unit_of(str(metric), tables),
                     "inner": title.startswith(" "),
                     "cells": cells,
                 }
             )
-    return made
+    return headlines
+
+
+def _cell_of(rows: pd.DataFrame, group: Group) -> dict[str, Any] | None:
+    """A group's number; None where it has none.
+
+    With one run its value and interval, with several seeds their mean, the smallest and the
+    largest.
+    """
+    run_ids = [run.run_id for run in group.runs]
+    group_rows = rows[rows["run_id"].astype(str).isin(run_ids)]
+    if group_rows.empty:
+        return None
+    values = group_rows["mean"].astype(float)  # NaN counts for nothing
+    if len(group_rows) == 1:
+        low, high = group_rows[["low", "high"]].iloc[0]
+    else:
+        low = values.min()
+        high = values.max()
+    return {"value": values.mean(), "low": low, "high": high, "seeds": len(group_rows)}
+
+
+def _unit_of(metric: str, tables: Tables) -> str:
+    """Unit, range and direction of a metric, by the first manifest that says them."""
+    for table in tables:
+        facts = table.get("metrics", {}).get(metric)
+        if facts is not None:
+            directions = {True: "higher is better", False: "lower is better"}
+            direction = directions.get(facts.get("higher_is_better"))
+            return "; ".join(filter(None, [Scale.of(facts).words, direction]))
+    return ""
 
 
 def cost_of(tables: Tables) -> str:
-    """Wall time of a test and of the importances in it, over all runs; empty where no run says
-    it."""
+    """Wall time of a test and of its importances, over all runs; empty where no run says it."""
     timed = [table for table in tables if table.get("seconds")]
     if not timed:
         return ""
-    taken: Counter[str] = Counter()
-    for facts in (facts for table in timed for facts in table.get("importances", {}).values()):
-        taken[str(facts.get("title", facts.get("name", "")))] += facts.get("seconds", 0.0)
-    each = ", ".join(
-        f"{title} {seconds:,.1f} s" for title, seconds in taken.most_common() if seconds >= 0.05
-    )
+    seconds: Counter[str] = Counter()
+    for table in timed:
+        for facts in table.get("importances", {}).values():
+            seconds[str(facts.get("title", facts.get("name", "")))] += facts.get("seconds", 0.0)
     runs = "" if len(timed) == 1 else f" in {len(timed)} runs"
     test = f"This test took {sum(table['seconds'] for table in timed):,.1f} s{runs}."
-    return (
-        f"{test} Of the importances, which are computed once for all tests: {each}."
-        if each
-        else test
-    )
+    notable = [f"{title} {time:,.1f} s" for title, time in seconds.most_common() if time >= 0.05]
+    if not notable:
+        return test
+    listed = ", ".join(notable)
+    return f"{test} Of the importances, which are computed once for all tests: {listed}."
 
 
 MINUS = "−"
@@ -238,67 +275,66 @@ def shown_card(group: Group, card: Card) -> ShownCard:
 
 
 def advice(line: Judgement, run: Run) -> tuple[str, str]:
-    """What a question that was not tested lacks in this run, and the command or setting that adds
-    it."""
+    """What an untested question lacks in this run, and the command or setting that adds it."""
     if line.reason.startswith("probe="):
         directory = shlex.quote(f"run={quoted(str(run.directory))}")
         return "This run lacks the probe. Add it:", f"attnprobe run {directory} '{line.reason}'"
     if line.reason == NEEDS_MARKS:
-        return (
-            "These texts have no words that people marked. Name their column, in a new run:",
-            line.reason,
-        )
-    if line.criterion == LEAK.criterion and model_setting(run.manifest, "_target_").endswith(
-        PRETRAINED
-    ):
-        return (
-            "It trains other kinds of model, and cannot be asked of a pretrained transformer.",
-            "",
-        )
+        lack = "These texts have no words that people marked. Name their column, in a new run:"
+        return lack, line.reason
+    is_pretrained = model_setting(run.manifest, "_target_").endswith(PRETRAINED)
+    if line.criterion == LEAK.criterion and is_pretrained:
+        lack = "It trains other kinds of model, and cannot be asked of a pretrained transformer."
+        return lack, ""
     if run.manifest.get("training", {}).get("training", {}).get("epochs") == 0:
-        return (
-            "A checkpoint as it is has no second training. Fine-tune it:",
-            f"training=finetune {line.reason}",
-        )
+        lack = "A checkpoint as it is has no second training. Fine-tune it:"
+        return lack, f"training=finetune {line.reason}"
     return "It needs more trainings than these. Give the same command with:", line.reason
 
 
 def show_study(
-    study: StudyReading, place: int, folder: OwnFolder, groups: Sequence[Group], found: Findings
+    study: StudyReading, place: int, folder: OwnFolder, groups: Sequence[Group], findings: Findings
 ) -> dict[str, Any]:
-    """A study's part of the page; its figures are written as PDF too. `place` counts the studies
-    from 1."""
+    """A study's part of the page; its figures are written as PDF too.
+
+    Args:
+        study: what it found.
+        place: its number among the studies, from 1.
+        folder: of the page's files.
+        groups: of the report's runs.
+        findings: what was decided on these.
+    """
+    section = f"study-{place}"
     group = group_of(study, groups)
     where = group.title if group is not None else f"{study.data}{DOT}{study.model}"
-    judgements = [one for one in found.judgements if one.section == f"study-{place}"]
+    judgements = [judgement for judgement in findings.judgements if judgement.section == section]
     if group is None:  # its runs are not in the report, and its findings on no card
         judgements = [
-            replace(Judgement.of(finding), section=f"study-{place}", group=where)
+            replace(Judgement.of(finding), section=section, group=where)
             for finding in study.findings
         ]
-    tables = []
-    for caption, one in study.tables.items():
-        compact = with_intervals(one)
-        right = [one[name].dtype.kind in "iuf" for name in compact]
-        rows = [[*zip(row, right, strict=True)] for row in compact.itertuples(index=False)]
-        tables.append(
-            {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}
-        )
+    names = [finding.claim.name for finding in study.findings]
     return {
         "title": study.title,
         "where": where,
         "about": study.about,
-        "sentences": [
-            study.readings[f.claim.name] for f in study.findings if f.claim.name in study.readings
-        ],
+        "sentences": [study.readings[name] for name in names if name in study.readings],
         "pictures": [
             picture(drawn, f"study{place}-{figure.name}", figure.caption, folder)
             for figure, drawn in draw_study(study)
         ],
-        "claims": by_claim(judgements, [one.claim.name for one in study.findings]),
-        "tables": tables,
+        "claims": by_claim(judgements, names),
+        "tables": [_study_table(caption, table) for caption, table in study.tables.items()],
         "notes": study.notes,
     }
+
+
+def _study_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
+    """A table of a study: each cell's text, and whether it is a number, which stands right."""
+    compact = with_intervals(table)
+    is_number = [table[name].dtype.kind in "iuf" for name in compact]
+    rows = [list(zip(row, is_number, strict=True)) for row in compact.itertuples(index=False)]
+    return {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}
 
 
 ENCODERS = {
@@ -316,115 +352,127 @@ NO_TESTS = {"performance", "training", "teacher"}
 
 
 def glance(card: ShownCard) -> dict[str, Any]:
-    """The first screen of one group, by its first run with probes: its card (`cards`); model, data
-    and quality in words."""
+    """The first screen of one group: its card; model, data and quality in words.
+
+    By its first run with probes.
+    """
     runs = card.group.runs
     run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
-    training = run.manifest.get("training", {})
     checks = run.manifest.get(SECTION, {}).get("checks", ())
-    model = training.get("model", {})
-    kind = model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
-    said = (
-        f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention"
-        if kind in ENCODERS
-        else run.model
-    )
+    warnings = [*filter(None, [run.warning, run.attention_on])]
+    warnings += [str(check["sentence"]) for check in checks if check["warns"]]
+    return {
+        "group": card.group,
+        "answer": card.answer,
+        "model": _model_in_words(run),
+        "data": _data_in_words(run),
+        "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",
+        "quality": "" if run.quality is None else run.quality.in_words,
+        "warnings": warnings,
+    }
+
+
+def _model_in_words(run: Run) -> str:
+    """What kind of model it is, and which attention is examined."""
+    model = run.manifest.get("training", {}).get("model", {})
     if model_setting(run.manifest, "_target_").endswith(PRETRAINED):
         layer = model.get("layer", -1)
         heads = model.get("heads")
         where = "the last layer" if layer == -1 else f"layer {layer}"
         which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
-        said = f"{run.model}, a pretrained transformer; attention of {where}, {which}"
-    data = []
-    path = training.get("data", {}).get("path")
-    rows = sum(
-        int(count.get("kept", 0))
-        for name, count in run.manifest.get("counts", {}).items()
-        if name != "vectors"
-    )
+        return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
+    kind = model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
+    if kind in ENCODERS:
+        return f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention"
+    return run.model
+
+
+def _data_in_words(run: Run) -> str:
+    """The data's name, size, file and classes, as far as they are known."""
+    facts = []
+    counts = run.manifest.get("counts", {})
+    rows = sum(int(count.get("kept", 0)) for name, count in counts.items() if name != "vectors")
     if rows:
-        data.append(f"{rows:,} texts")
+        facts.append(f"{rows:,} texts")
+    data = run.manifest.get("training", {}).get("data", {})
+    path = data.get("path")
     if path is not None:
-        name = Path(
-            str(path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path)
-        ).name
-        data.append(
-            f"From {name}, column {training['data'].get('text')}, labels in {training['data'].get('label')}"
-        )
-    if names := [str(name) for name in run.manifest.get("classes", ())]:
+        file = path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path
+        name = Path(str(file)).name
+        facts.append(f"From {name}, column {data.get('text')}, labels in {data.get('label')}")
+    names = [str(name) for name in run.manifest.get("classes", ())]
+    if names:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
-        data.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
-    return {
-        "group": card.group,
-        "answer": card.answer,
-        "model": said,
-        "data": f"{run.data}: {'. '.join(data)}" if data else run.data,
-        "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",
-        "quality": "" if run.quality is None else run.quality.in_words,
-        "warnings": [
-            *filter(None, [run.warning, run.attention_on]),
-            *(str(check["sentence"]) for check in checks if check["warns"]),
-        ],
-    }
+        facts.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
+    return f"{run.data}: {'. '.join(facts)}" if facts else run.data
 
 
 def about_runs(
     groups: Sequence[Group], runs: Sequence[Run], compared: pd.DataFrame
 ) -> dict[str, Any]:
-    """Parts of the page: a line of the table of `runs` per group, whose `span` is accuracy's
-    interval, or its range over the seeds; `versions` of libraries; `data_checks` of each data set,
-    by the first run that says so; `notes_of_data`."""
-    lines = []
-    accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (
-        compared["group"] == "overall"
-    )
-    for group in groups:
-        own = compared[compared["run_id"].isin([run.run_id for run in group.runs]) & accuracy]
-        values = own["mean"].to_numpy(float)
-        span = f"({number(values.min())} to {number(values.max())})" if len(own) > 1 else ""
-        if len(own) == 1 and not np.isnan(own["low"].iloc[0]):
-            span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
-        probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
-        lines.append(
-            {
-                "data": group.data,
-                "model": group.model,
-                "note": group.note,
-                "seeds": ", ".join(map(str, group.seeds)),
-                "examples": int(own["n"].max()) if len(own) else 0,
-                "accuracy": float(values.mean()) if len(values) else np.nan,
-                "span": span,
-                "probes": [probe for probe in probes if probe not in ("performance", "training")],
-                "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
-            }
-        )
-    used = pd.DataFrame([run.manifest.get("versions", {}) for run in runs])
+    """Parts of the page that say where its numbers come from.
+
+    Returns:
+        `runs`: a line per group; `versions` of libraries; `data_checks` of each data set, by the
+        first run that says so; `data_notes`.
+    """
+    versions = pd.DataFrame([run.manifest.get("versions", {}) for run in runs])
     checks: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
     for run in runs:
         section = run.manifest.get(SECTION, {})
         if section.get("checks"):
-            checks.setdefault(
-                run.data, (run.data, list(section.get("notes", [])), list(section["checks"]))
-            )
+            notes = list(section.get("notes", []))
+            checks.setdefault(run.data, (run.data, notes, list(section["checks"])))
     return {
-        "runs": lines,
+        "runs": [_run_line(group, compared) for group in groups],
         "versions": [
-            f"{name} {' or '.join(used[name].dropna().astype(str).unique())}" for name in used
+            f"{library} {' or '.join(versions[library].dropna().astype(str).unique())}"
+            for library in versions
         ],
         "data_checks": list(checks.values()),
         "data_notes": notes_of_data(runs),
     }
 
 
+def _run_line(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
+    """A line of the table of runs; `span` is accuracy's interval, or its range over the seeds."""
+    is_accuracy = compared["metric"].isin(["accuracy", "exact_match"])
+    is_of_group = compared["run_id"].isin([run.run_id for run in group.runs])
+    rows = compared[is_of_group & is_accuracy & (compared["group"] == "overall")]
+    values = rows["mean"].to_numpy(float)
+    span = ""
+    if len(rows) > 1:
+        span = f"({number(values.min())} to {number(values.max())})"
+    elif len(rows) == 1 and not np.isnan(rows["low"].iloc[0]):
+        span = f"[{number(rows['low'].iloc[0])}, {number(rows['high'].iloc[0])}]"
+    probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
+    return {
+        "data": group.data,
+        "model": group.model,
+        "note": group.note,
+        "seeds": ", ".join(map(str, group.seeds)),
+        "examples": int(rows["n"].max()) if len(rows) else 0,
+        "accuracy": float(values.mean()) if len(values) else np.nan,
+        "span": span,
+        "probes": [probe for probe in probes if probe not in ("performance", "training")],
+        "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
+    }
+
+
 def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """For each data set what was left out of it or cut; the runs of one data set that differ are
-    told apart."""
-    by_data: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    """For each data set what was left out of it or cut.
+
+    Runs of one data set that differ in this are told apart.
+    """
+    models: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for run in runs:
         notes = tuple(data_notes(run.manifest.get("counts", {})))
-        by_data.setdefault(run.data, {}).setdefault(notes, []).append(run.model)
-    return [
-        (data if len(kinds) == 1 else f"{data} ({', '.join(dict.fromkeys(models))})", list(notes))
-        for data, kinds in by_data.items()
-        for notes, models in kinds.items()
-    ]
+        models.setdefault(run.data, {}).setdefault(notes, []).append(run.model)
+    named_notes = []
+    for data, models_by_notes in models.items():
+        for notes, names in models_by_notes.items():
+            title = data
+            if len(models_by_notes) > 1:
+                title = f"{data} ({', '.join(dict.fromkeys(names))})"
+            named_notes.append((title, list(notes)))
+    return named_notes

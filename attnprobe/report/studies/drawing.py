@@ -27,9 +27,9 @@ def draw(figure: StudyFigure) -> Figure:
         UserError: no function is registered for this kind.
     """
     raise UserError(
-        f"the study's figure {figure.name!r} is of the class {type(figure).__name__}, which nothing "
-        f"here draws: decorate a function that takes it with @{PACKAGE}.drawing.draw.register, in "
-        "the module of the study's reading"
+        f"the study's figure {figure.name!r} is of the class {type(figure).__name__}, which "
+        f"nothing here draws: decorate a function that takes it with "
+        f"@{PACKAGE}.drawing.draw.register, in the module of the study's reading"
     )
 
 

@@ -49,8 +49,10 @@ OVERLAP = 0.02
 
 @draw.register
 def draw_seed_scores(figure: SeedScores) -> Figure:
-    """A row per model: a dot per seed, the mean with Student's interval, a cross for the published
-    number."""
+    """A row per model.
+
+    A dot per seed, the mean with Student's interval, a cross for the published number.
+    """
     models = list(figure.f1)
     drawn = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(models))
     axes = drawn.subplots()
@@ -95,8 +97,10 @@ class Distance:
 
 @draw.register
 def draw_attention_distances(figure: AttentionDistances) -> Figure:
-    """Violins of each distance by the base's largest weight, a panel per predicted class; all in
-    one where there are more than two."""
+    """Violins of each distance by the base's largest weight, a panel per predicted class.
+
+    All in one where there are more than two.
+    """
     texts = named(figure.texts, [class_names(figure.base)])
     parts = split_by_class(texts, 2)
     is_whole = len(parts) == 1
@@ -151,8 +155,11 @@ def draw_violins(axes: Axes, texts: pd.DataFrame, distances: Sequence[Distance])
 
 @draw.register
 def draw_adversary_curve(figure: AdversaryCurve) -> Figure:
-    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the means of the
-    adversaries against single predictions, and the published point."""
+    """TVD against JSD.
+
+    The trained adversaries along λ with intervals, the seeds, the means of the adversaries against
+    single predictions, and the published point.
+    """
     drawn = new_figure(TEXT_WIDTH * 0.75, 3.0)
     axes = drawn.subplots()
     draw_trained(axes, figure.trained)

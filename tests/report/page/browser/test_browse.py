@@ -11,7 +11,7 @@ import pytest
 
 from attnprobe.evidence import reading
 from attnprobe.findings.groups import grouped, read_runs
-from attnprobe.report.page.browser import PER_BLOCK, browse, packed, rounded
+from attnprobe.report.page.browser import BLOCK_SIZE, browse, packed, rounded
 from attnprobe.report.page.build import write_report
 from attnprobe.results.table import read_examples, read_results
 from tests.report.page.conftest import EVERYTHING, until
@@ -173,11 +173,11 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     assert {np.nanargmax(jsd), np.nanargmin(jsd)} <= {*kept}
     assert len(jsd) == 200
     # and blocks cover all examples in order
-    browser = browsed(make_run("long", count=PER_BLOCK + 3, longest=3))
+    browser = browsed(make_run("long", count=BLOCK_SIZE + 3, longest=3))
     sizes = [
         len(read(browser.blocks[name])) for name in browser.index["runs"][0]["maps"][0]["blocks"]
     ]
-    assert sizes == [PER_BLOCK, 3]
+    assert sizes == [BLOCK_SIZE, 3]
 
 
 def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
