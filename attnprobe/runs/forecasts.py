@@ -1,5 +1,7 @@
-"""How long a training, its probes and a page will take, and how much memory: measured on a few
-texts, said beforehand."""
+"""How long a training, its probes and a page will take, and how much memory.
+
+All of it is measured on a few texts and said beforehand.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,118 +23,154 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
+from attnprobe.data.module import TextDataModule
 from attnprobe.findings.studies.base import Costs
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.runs.build import importances_of, untrained
+from attnprobe.runs.configuration import Configuration
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.training import examined_precisely
 
 GROUPS = 3
+"""Groups of texts that are timed: short, middling and long ones."""
 PROBED = 2
+"""Texts of each group that are timed in probing."""
 TRAINED = 8
-"""Texts that are timed: groups (short, middling and long ones), and texts of each in probing and in
-training."""
-FEWEST = 50
-LEAST = 60.0
-MUCH = 4e9
+"""Texts of each group that are timed in training."""
+MIN_TEXTS = 50
+"""A split with fewer texts gets no forecast of its time."""
+MIN_SECONDS = 60.0
+"""A shorter time is not worth a forecast."""
+MIN_BYTES = 4e9
+"""Less memory is not worth a forecast."""
 LONGEST = 2
-"""Nothing is said of fewer texts, of fewer seconds, of fewer bytes; how many of the longest texts
-tell the memory."""
-PER_PARAMETER = 4  # numbers that are kept for each: itself, its gradient, and AdamW's two means
-BATCHES = 5
-TIMED = 16
-FEW = 4
-AT_MOST = 15.0
-"""For a study: training batches that are timed; test texts that are timed together in each group,
-and once as few as that, to tell what a batch costs; seconds that the groups may take, or else only
-the few are timed."""
-PER_FIGURE = 3.5
-"""What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts
-beside it."""
+"""How many of the longest texts the memory is measured on."""
+PER_PARAMETER = 4
+"""Numbers kept for each parameter: itself, its gradient, and AdamW's two means."""
+
+STUDY_BATCHES = 5
+"""Training batches that a study times."""
+STUDY_TEXTS = 16
+"""Test texts of each group that a study times as one batch."""
+SMALL_BATCH = 4
+"""Texts of a second, smaller batch, which tells what a batch costs besides its texts."""
+MAX_SECONDS = 15.0
+"""If the batches of all groups would take longer, a study times the small batch alone."""
+COST_OF_FIGURE = 3.5
+"""Cost of a page's figure, in small figures: it is larger, with claims, tables and texts beside it.
+"""
 
 
 class Forecast(Callback):
-    """Says how long a training or its probes will take, where that is a minute or more, and how
-    much memory a step of the training takes, where that is 4 GB or more. It may be left out; the
-    model and the random numbers stay as they are.
+    """Says how long a training or its probes will take, and how much memory a training step takes.
 
-    A training is told of pretrained models alone; probes also where one of them is slow."""
+    A time below `MIN_SECONDS` and memory below `MIN_BYTES` are not mentioned. A training has a
+    forecast for pretrained models only; probes have one also where one of them is slow. The model
+    and the random numbers stay as they are, so that the callback may be left out.
+    """
 
     def __init__(
         self, split: TextSplit, *, batch_size: int = 1, runner: ProbeRunner | None = None
     ) -> None:
+        """Prepare a forecast.
+
+        Args:
+            split: the texts that will be trained on or probed.
+            batch_size: of the training.
+            runner: the probes; None where a training is forecast.
+        """
         self.runner = runner
         self.batch_size = min(batch_size, len(split))
         self.split = split
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Memory, then time: where memory ends, the system stops the process without a word. Memory
-        is what a step with the longest texts takes at least: what lives for a moment comes on top
-        of it (a third more was seen)."""
+        """Print the memory first: where it ends, the system kills the process silently."""
         assert isinstance(pl_module, TrainedModel)
         if pl_module.reader is None or not trainer.is_global_zero or len(self.split) < LONGEST:
             return
-        training = pl_module.training
+
+        was_training = pl_module.training
         epochs = trainer.max_epochs or 1
-        longest = np.argsort(self.split.words.lengths, kind="stable")[-LONGEST:].tolist()
         try:
             with torch.random.fork_rng():
                 pl_module.train()
-                per_text = (
-                    saved_bytes(pl_module, self.split[longest].to(pl_module.device)) / LONGEST
-                )
-                own = PER_PARAMETER * sum(
-                    part.numel() * part.element_size() for part in pl_module.parameters()
-                )
-                expected = own + per_text * self.batch_size
-                fewer = max(1, self.batch_size // 4)
-                if expected >= MUCH:
-                    print(
-                        f"training takes at least {expected / 1e9:.0f} GB of memory for a step with {self.batch_size} of the "
-                        f"longest texts; data.batch_size={fewer} would take {(own + per_text * fewer) / 1e9:.0f}",
-                        flush=True,
-                    )
-                self.tell_time(
-                    f"training for {epochs} epochs", epochs, TRAINED, training_seconds, pl_module
+                self._print_memory(pl_module)
+                self._print_time(
+                    f"training for {epochs} epochs",
+                    passes=epochs,
+                    group_size=TRAINED,
+                    seconds_per_text=training_seconds,
+                    model=pl_module,
                 )
         finally:
-            pl_module.train(training)
+            pl_module.train(was_training)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print the time that the probes will take."""
         assert isinstance(pl_module, TrainedModel)
-        probes = [] if self.runner is None else self.runner.probes
-        if (
-            self.runner
-            and probes
-            and (pl_module.reader is not None or any(probe.slow for probe in probes))
-        ):
-            what = f"probing with {', '.join(probe.name for probe in probes)}"
-            self.tell_time(what, 1, PROBED, partial(probing_seconds, self.runner), pl_module)
+        if self.runner is None or not self.runner.probes:
+            return
+        probes = self.runner.probes
+        if pl_module.reader is not None or any(probe.slow for probe in probes):
+            self._print_time(
+                f"probing with {', '.join(probe.name for probe in probes)}",
+                passes=1,
+                group_size=PROBED,
+                seconds_per_text=partial(probing_seconds, self.runner),
+                model=pl_module,
+            )
 
-    def tell_time(
+    def _print_memory(self, model: TrainedModel) -> None:
+        """Print what a training step takes at least.
+
+        It is the memory of a batch of the longest texts. Tensors that live for a moment come on top
+        of it: a third more was seen.
+        """
+        longest = np.argsort(self.split.words.lengths, kind="stable")[-LONGEST:].tolist()
+        bytes_per_text = saved_bytes(model, self.split[longest].to(model.device)) / LONGEST
+        parameter_bytes = sum(
+            parameter.numel() * parameter.element_size() for parameter in model.parameters()
+        )
+        fixed_bytes = PER_PARAMETER * parameter_bytes
+
+        expected = fixed_bytes + bytes_per_text * self.batch_size
+        if expected >= MIN_BYTES:
+            smaller = max(1, self.batch_size // 4)
+            with_smaller = fixed_bytes + bytes_per_text * smaller
+            print(
+                f"training takes at least {expected / 1e9:.0f} GB of memory for a step with "
+                f"{self.batch_size} of the longest texts; data.batch_size={smaller} would take "
+                f"{with_smaller / 1e9:.0f}",
+                flush=True,
+            )
+
+    def _print_time(
         self,
-        what: str,
-        times: int,
-        each: int,
-        per_text: Callable[[TrainedModel, Batch], float],
+        activity: str,
+        *,
+        passes: int,
+        group_size: int,
+        seconds_per_text: Callable[[TrainedModel, Batch], float],
         model: TrainedModel,
     ) -> None:
         """Print how long all texts will take, from some short, middling and long ones."""
-        if len(self.split) < FEWEST:
+        if len(self.split) < MIN_TEXTS:
             return
-        groups = [
-            self.split[rows].to(model.device) for rows in groups_of(self.split.words.lengths, each)
+        batches = [
+            self.split[rows].to(model.device)
+            for rows in groups_of(self.split.words.lengths, group_size)
         ]
-        per_text(model, groups[0])  # pays for what is set up once
-        seconds = (
-            times * len(self.split) * float(np.mean([per_text(model, batch) for batch in groups]))
-        )
-        if seconds >= LEAST:
-            timed = f"{len(self.split):,} texts, {GROUPS * each} of them timed"
+        seconds_per_text(model, batches[0])  # pays for what is set up once
+        mean = float(np.mean([seconds_per_text(model, batch) for batch in batches]))
+
+        seconds = passes * len(self.split) * mean
+        if seconds >= MIN_SECONDS:
             print(
-                f"{what} will take about {duration(seconds)} on this machine ({model.device.type}): {timed}",
+                f"{activity} will take about {duration(seconds)} on this machine "
+                f"({model.device.type}): "
+                f"{len(self.split):,} texts, {GROUPS * group_size} of them timed",
                 flush=True,
             )
 
@@ -140,8 +178,16 @@ class Forecast(Callback):
 def training_seconds(
     model: TrainedModel, batch: Batch, optimizer: Optimizer | None = None
 ) -> float:
-    """Seconds per example of one step, without the update of the weights where there is no
-    optimizer."""
+    """Time one training step.
+
+    Args:
+        model: in training mode; it gets new weights only from the optimizer.
+        batch: of this step.
+        optimizer: of its parameters; None: the update of the weights is left out.
+
+    Returns:
+        seconds per example.
+    """
     start = now(model)
     model.losses(model(batch), batch)["loss"].mean().backward()
     if optimizer is not None:
@@ -153,146 +199,226 @@ def training_seconds(
 def probing_seconds(
     runner: ProbeRunner, model: TrainedModel, batch: Batch, spent: Counter[str] | None = None
 ) -> float:
-    """Seconds per example of one test batch under all probes; what they measure is dropped. `spent`
-    gets each probe's."""
-    dropped = ProbeRunner(
+    """Time one test batch under all probes; what they measure is dropped.
+
+    Args:
+        runner: with the probes; its tables stay as they are.
+        model: in eval mode.
+        batch: of test texts.
+        spent: every probe's seconds are added to it, by the probe's name.
+
+    Returns:
+        seconds per example.
+    """
+    trial = ProbeRunner(
         runner.probes, runner.seed, runner.words, runner.importances, runner.classes
     )
     start = now(model)
     with torch.no_grad():
-        dropped.on_test_batch_end(None, model, {"outputs": model(batch)}, batch, 0)
+        trial.on_test_batch_end(None, model, {"outputs": model(batch)}, batch, 0)
     if spent is not None:
-        spent.update(dropped.seconds)
+        spent.update(trial.seconds)
     return (now(model) - start) / len(batch)
 
 
 def now(model: TrainedModel) -> float:
-    """The time at which everything that was asked of the device is done."""
+    """The time at which the device has finished its queue, in seconds."""
     if model.device.type == "cuda":
         torch.cuda.synchronize()
     return perf_counter()
 
 
 def saved_bytes(model: TrainedModel, batch: Batch) -> int:
-    """What a pass forward keeps for the pass back, parameters not among it; each stretch of memory
-    once."""
-    own = {part.untyped_storage().data_ptr() for part in model.parameters()}
-    found: dict[int, Tensor] = {}
+    """Bytes that a forward pass keeps for the backward pass, besides the parameters.
+
+    Tensors that share memory count once.
+    """
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    saved: dict[int, Tensor] = {}
 
     def note(value: Tensor) -> Tensor:
-        # held on to until all are counted, so that no stretch is given out twice
-        found.setdefault(value.untyped_storage().data_ptr(), value)
+        # held until all are counted, so that no address is given out twice
+        saved.setdefault(value.untyped_storage().data_ptr(), value)
         return value
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
         model.losses(model(batch), batch)["loss"].mean()
     return sum(
-        value.untyped_storage().nbytes() for place, value in found.items() if place not in own
+        value.untyped_storage().nbytes()
+        for address, value in saved.items()
+        if address not in parameters
     )
 
 
-def groups_of(lengths: Int[np.ndarray, " texts"], each: int) -> list[list[int]]:
-    """Rows of that many texts from the middle of each third, by length.
+def groups_of(lengths: Int[np.ndarray, " texts"], size: int) -> list[list[int]]:
+    """Rows of short, middling and long texts, from the middle of each third by length.
+
+    Args:
+        lengths: of the texts, in words.
+        size: texts of each group.
 
     >>> groups_of(np.array([9, 1, 8, 2, 7, 3, 6, 4, 5, 5, 5, 5]), 2)
     [[3, 5], [9, 10], [4, 2]]
     """
     order = np.argsort(lengths, kind="stable")
-    starts = [
-        round((2 * group + 1) * len(order) / (2 * GROUPS)) - each // 2 for group in range(GROUPS)
-    ]
-    return [order[start : start + each].tolist() for start in starts]
+    groups = []
+    for group in range(GROUPS):
+        middle = round((2 * group + 1) * len(order) / (2 * GROUPS))
+        start = middle - size // 2
+        groups.append(order[start : start + size].tolist())
+    return groups
 
 
 def measured_costs(config: DictConfig) -> Costs:
-    """Time training, probes and a figure on a few batches with an untrained model; nothing is
-    written."""
+    """Time training, probes and a figure on a few batches of an untrained model.
+
+    Nothing is written.
+
+    Args:
+        config: the composed configuration of a run.
+    """
     settings = Settings.of(config)
     parts = settings.parts
-    began = perf_counter()
     data = parts.data
+
+    start = perf_counter()
     data.setup("fit")
     with torch.random.fork_rng():
         torch.manual_seed(parts.seed)
         model = untrained(parts, data)
-    each = perf_counter() - began
+    preparing = perf_counter() - start
+
     tell_section(str(data.name), data.section)
-    probes = list(parts.probe.values())
-    importances = importances_of(
-        (name for probe in probes for name in probe.uses), parts.importance
+    runner = _prepared_probes(parts, data)
+    on_gpu = torch.cuda.is_available() and parts.trainer.accelerator in ("auto", "gpu", "cuda")
+    device = "cuda" if on_gpu else "cpu"
+    model.to(device).train()
+
+    training = 0.0
+    if parts.training.epochs:
+        training = _training_cost(model, data, parts.training.epochs)
+    spent: Counter[str] = Counter()
+    probing = _probing_cost(runner, model, data, spent)
+    shares = {name: seconds / max(spent.total(), 1e-9) for name, seconds in spent.items()}
+    return Costs(
+        rows=data.sizes,
+        training=training,
+        probing=probing,
+        device=device,
+        each=preparing,
+        figure=_figure_cost(),
+        shares=shares,
     )
+
+
+def _prepared_probes(parts: Configuration, data: TextDataModule) -> ProbeRunner:
+    """A run's probes, ready for the first batch."""
+    probes = list(parts.probe.values())
+    names = (name for probe in probes for name in probe.uses)
+    importances = importances_of(names, parts.importance)
     for probe in probes:
         probe.prepare(data.splits)
     for importance in importances.values():
         importance.prepare(data, "test")
-    runner = ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)
-    on_gpu = torch.cuda.is_available() and parts.trainer.accelerator in (
-        "auto",
-        "gpu",
-        "cuda",
-    )
-    device = "cuda" if on_gpu else "cpu"
-    model.to(device).train()
-    training = 0.0
+    return ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)
+
+
+def _training_cost(model: TrainedModel, data: TextDataModule, epochs: int) -> float:
+    """Seconds per training example and epoch, passes without training included.
+
+    A step is a forward and a backward pass, which costs about twice as much, so that a forward pass
+    is a third of a step. An epoch ends with a forward pass over the validation split; after the
+    last one the trained model reads the training texts once more.
+    """
+    assert model.recipe is not None
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = model.recipe.optimizer([{"params": trainable}])
+    batches = list(data.train_dataloader())
+    spread = {
+        round(number * (len(batches) - 1) / max(1, STUDY_BATCHES - 1))
+        for number in range(STUDY_BATCHES)
+    }
+
+    # the middle one first and once more: the first step pays for what is set up once
+    steps = [
+        training_seconds(model, batches[number].to(model.device), optimizer)
+        for number in [len(batches) // 2, *sorted(spread)]
+    ]
+    forward_passes = data.sizes["validation"] / data.sizes["train"] + 1 / epochs
+    return median(steps[-4:]) * (1 + forward_passes / 3)
+
+
+def _probing_cost(
+    runner: ProbeRunner, model: TrainedModel, data: TextDataModule, spent: Counter[str]
+) -> float:
+    """Seconds per test example, all probes together; `spent` gets every probe's."""
     test = data.splits["test"]
-    epochs = parts.training.epochs
-    if epochs:
-        assert model.recipe is not None
-        optimizer = model.recipe.optimizer(
-            [{"params": [one for one in model.parameters() if one.requires_grad]}]
-        )
-        batches = list(data.train_dataloader())
-        spread = sorted(
-            {round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)}
-        )
-        # the middle one first and once more: the first step pays for what is set up once
-        steps = [
-            training_seconds(model, batches[i].to(device), optimizer)
-            for i in [len(batches) // 2, *spread]
-        ]
-        # an epoch ends with a pass over the validation split, and the trained model reads the
-        # training texts once more
-        training = median(steps[-4:]) * (
-            1 + (data.sizes["validation"] / data.sizes["train"] + 1 / epochs) / 3
-        )
 
-    spent: Counter[str] = Counter()
-
-    def together(rows: list[int]) -> float:
-        return len(rows) * probing_seconds(runner, model, test[rows].to(device), spent)
+    def batch_seconds(rows: list[int]) -> float:
+        batch = test[rows].to(model.device)
+        return len(rows) * probing_seconds(runner, model, batch, spent)
 
     with examined_precisely(model.eval()):
-        # pays for what is set up once, such as a pass over the whole split, and is no test's time
-        # per text
-        probing_seconds(runner, model, test[groups_of(test.words.lengths, 1)[1]].to(device))
-        probing = seconds_per_text(together, test.words.lengths, data.settings.eval_batch_size)
+        # The first text pays for what is set up once, such as a pass over the whole split. It is
+        # no test's time per text
+        first = groups_of(test.words.lengths, 1)[1]
+        probing_seconds(runner, model, test[first].to(model.device))
+        return seconds_per_text(batch_seconds, test.words.lengths, data.settings.eval_batch_size)
+
+
+def _figure_cost() -> float:
+    """Seconds for one figure of a page."""
+    seconds = 0.0
     for _ in range(2):  # the first figure loads the fonts and does not count
-        began = perf_counter()
+        start = perf_counter()
         with paper_style():
             figure = Figure(figsize=(3.3, 2.6))
             figure.subplots().scatter(np.arange(400) % 20, np.arange(400) / 20)
             for kind in ("svg", "pdf"):
                 figure.savefig(BytesIO(), format=kind)
-        drawing = PER_FIGURE * (perf_counter() - began)
-    shares = {name: seconds / max(spent.total(), 1e-9) for name, seconds in spent.items()}
-    return Costs(data.sizes, training, probing, device, each, drawing, shares)
+        seconds = perf_counter() - start
+    return COST_OF_FIGURE * seconds
 
 
 def seconds_per_text(
-    together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int
+    batch_seconds: Callable[[list[int]], float],
+    lengths: Int[np.ndarray, " texts"],
+    batch_size: int,
 ) -> float:
-    """What a text costs in batches of so many, from a few short, middling and long ones;
-    `together`: seconds that rows take as one batch."""
-    groups = groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS)))
+    """Estimate what a text costs in large batches, from a few short, middling and long texts.
+
+    The model of the cost: a batch of n texts takes b + n·t, where b is the batch's own cost and t
+    the cost of a text. Two batches of middling texts, of n and of m < n texts, determine b; the
+    mean over the groups, each of n texts, then determines the mean t:
+
+        T(n) = b + n·t and T(m) = b + m·t   give   b = (n·T(m) - m·T(n)) / (n - m)
+        mean T(n) / n = b/n + mean t        gives  mean t = mean T(n) / n - b/n
+
+    Args:
+        batch_seconds: the seconds that these rows take as one batch.
+        lengths: of the texts, in words.
+        batch_size: texts of the batches to come.
+
+    Returns:
+        mean t + b / `batch_size`. Where the groups would take longer than `MAX_SECONDS`, T(m) / m,
+        which is too much rather than too little; where they are too small to tell b from t, b = 0.
+    """
+    groups = groups_of(lengths, max(1, min(STUDY_TEXTS, len(lengths) // GROUPS)))
     middle = groups[GROUPS // 2]
-    few = min(FEW, len(middle))
-    alone = together(middle[:FEW])
-    if few < len(middle) and alone / few * GROUPS * len(middle) > AT_MOST:
-        return alone / few
-    seconds = [together(rows) for rows in groups if rows]
-    per_text = sum(seconds) / len(seconds) / len(middle)
-    more = len(middle) - few
-    once = (
-        max(0.0, (len(middle) * alone - few * seconds[len(seconds) // 2]) / more) if more else 0.0
-    )
-    return max(0.0, per_text - once / len(middle)) + once / batch
+    size = len(middle)
+    small_size = min(SMALL_BATCH, size)
+
+    small_seconds = batch_seconds(middle[:SMALL_BATCH])
+    is_slow = small_seconds / small_size * GROUPS * size > MAX_SECONDS
+    if small_size < size and is_slow:
+        return small_seconds / small_size
+
+    seconds = [batch_seconds(rows) for rows in groups if rows]
+    batch_cost = 0.0
+    if small_size < size:
+        middle_seconds = seconds[len(seconds) // 2]
+        difference = size * small_seconds - small_size * middle_seconds
+        batch_cost = max(0.0, difference / (size - small_size))
+    mean_seconds = sum(seconds) / len(seconds)
+    text_cost = max(0.0, mean_seconds / size - batch_cost / size)
+    return text_cost + batch_cost / batch_size

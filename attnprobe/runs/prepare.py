@@ -12,7 +12,6 @@ from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of
 from attnprobe.runs.settings import SPLIT, Settings
 
-# files that every measurement writes
 EVERY_RUN = (
     CONFIG,
     examples_file(SPLIT),
@@ -20,32 +19,43 @@ EVERY_RUN = (
     table_file("training"),
     table_file("performance"),
 )
+"""Files that every measurement writes."""
 
 
 def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
-    """Make the directory ready for this run; None where everything that is asked for is there and
-    is to be left as it is. Nothing is changed in one that is refused.
+    """Make the directory ready for this run; one that is refused stays as it is.
+
+    Args:
+        directory: of the run.
+        settings: of the run.
+        on_finished: what to do with this run where it is finished: `error`, `skip`, `remeasure`
+            or `replace`.
+
+    Returns:
+        the directory to write to; None where everything the settings ask for is there and
+        `on_finished` is `skip`.
 
     Raises:
-        UserError: the directory holds another run, something else, this run finished with
+        UserError: if the directory holds another run, something else, this run finished with
             `on_finished=error`, or this run trained on inputs that have changed since.
-        DamagedRun: what the training left there is not as it was written.
+        DamagedRun: if what the training left there is not as it was written.
     """
     run = OwnRunDirectory(directory)
-    manifest = None
     if on_finished != "replace":
         run.settle()
         manifest = run.read_manifest()
-        left = standing(run, manifest, settings)
-        if manifest is not None and not left and on_finished != "remeasure":
+        missing = missing_files(run, manifest, settings)
+        if manifest is not None and not missing and on_finished != "remeasure":
             if on_finished == "skip":
                 return None
             raise UserError(
-                f"{directory} already holds this finished run ({', '.join(manifest['tables'])}): look at it with "
-                f"attnprobe.read_results('{directory}'), or add on_finished=remeasure to probe it again, "
-                f"on_finished=replace to train it again as well, on_finished=skip to leave it, or output=… to put a second "
-                f"one elsewhere"
+                f"{directory} already holds this finished run ({', '.join(manifest['tables'])}): "
+                f"look at it with attnprobe.read_results('{directory}'), "
+                f"or add on_finished=remeasure to probe it again, "
+                f"on_finished=replace to train it again as well, on_finished=skip to leave it, "
+                f"or output=… to put a second one elsewhere"
             )
+
     run.refuse_foreign()
     if on_finished == "replace" or not run.is_trained:
         run.clear()
@@ -53,68 +63,106 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
     return run
 
 
-def standing(
+def is_finished(settings: Settings) -> bool:
+    """Whether a run directory holds all that its settings ask for, undamaged, of current inputs."""
+    run = OwnRunDirectory(settings.directory)
+    manifest = run.read_manifest()
+    return manifest is not None and not missing_files(run, manifest, settings)
+
+
+def missing_files(
     run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings
 ) -> list[str]:
-    """What is left to measure of what these settings ask for, by file name. What the training left
-    is compared with its checksums, and its inputs with what they were."""
-    asked = [*EVERY_RUN, *(table_file(name) for name in settings.config["probe"])]
+    """Files that are still to be measured.
+
+    Args:
+        run: the directory of the run.
+        manifest: its manifest; None where it has none.
+        settings: what is asked for.
+
+    Raises:
+        UserError: if the directory holds a training with other settings, or its inputs have
+            changed since.
+        DamagedRun: if what the training left is not as it was written.
+    """
+    requested = [*EVERY_RUN, *(table_file(name) for name in settings.config["probe"])]
     if not run.is_trained:
         if manifest is None:
-            return asked
+            return requested
         raise damaged(run / TRAINED, "it is missing")
+
     trained = run.training()
-    if trained.get("training_fingerprint") != fingerprint(settings.training):
-        state = "a finished run" if manifest is not None else "a run, not finished,"
-        theirs = flattened(trained.get("training", {}))
-        ours = flattened(settings.training)
-        keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
-        shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]] + [
-            "…"
-        ] * (len(keys) > 3)
-        raise UserError(
-            f"{run.path} already holds {state} with other settings ({'; '.join(shown)}): choose another run_dir, or "
-            f"on_finished=replace to lose the old one"
-        )
-    before = trained.get("inputs", {})
-    now = records_of(settings.input_files())
-    if changed := sorted(name for name in before if before[name] != now.get(name)):
-        raise UserError(
-            f"{run.path} was made of other files under the same name: the content of {changed[0]} has changed since. "
-            f"Make it again with on_finished=replace, or elsewhere with output=…"
-        )
+    _refuse_other_settings(run, trained, settings, is_finished=manifest is not None)
+    _refuse_changed_inputs(run, trained, settings)
     if manifest is None:
-        return asked
-    waiting = [name for name in asked if name not in manifest["files"]]
-    importances = settings.config["importance"]
-    for name, part in settings.config["probe"].items():
-        table = manifest["tables"].get(name) or {"settings": part}
-        is_alike = table.get("settings") == part
-        for told in table.get("importances", {}).values():
-            own = str(told.get("name"))
-            files = told.get("files")
-            is_alike = is_alike and told.get("settings") == importances.get(own)
-            if is_alike and files:  # the user's, which may change
-                importance = importances_of([own], settings.parts.importance)[own]
-                is_alike = files == records_of(importance.files())
-        if not is_alike:
-            waiting.append(table_file(name))
-    for name in (name for name in asked if name not in waiting):
+        return requested
+
+    missing = [name for name in requested if name not in manifest["files"]]
+    for probe in settings.config["probe"]:
+        if not _is_current(probe, manifest, settings):
+            missing.append(table_file(probe))
+    for name in requested:
+        if name in missing:
+            continue
         try:
             run.verify([name])
         except DamagedRun as error:  # it can be measured again
-            waiting.append(name)
-            print(
-                f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again",
-                file=sys.stderr,
-                flush=True,
-            )
-    return waiting
+            missing.append(name)
+            problem = error.args[0].split(". Copy")[0]
+            print(f"attnprobe: {problem}. It is measured again", file=sys.stderr, flush=True)
+    return missing
 
 
-def is_finished(settings: Settings) -> bool:
-    """Whether all that these settings ask for is in their run directory, as it was written, of
-    inputs as they were."""
-    run = OwnRunDirectory(settings.directory)
-    manifest = run.read_manifest()
-    return manifest is not None and not standing(run, manifest, settings)
+def _refuse_other_settings(
+    run: OwnRunDirectory, trained: dict[str, Any], settings: Settings, *, is_finished: bool
+) -> None:
+    """Refuse a directory whose classifier was trained with other settings."""
+    if trained.get("training_fingerprint") == fingerprint(settings.training):
+        return
+    theirs = flattened(trained.get("training", {}))
+    ours = flattened(settings.training)
+    keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
+    differences = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]]
+    if len(keys) > 3:
+        differences.append("…")
+    state = "a finished run" if is_finished else "a run, not finished,"
+    raise UserError(
+        f"{run.path} already holds {state} with other settings ({'; '.join(differences)}): "
+        f"choose another run_dir, or on_finished=replace to lose the old one"
+    )
+
+
+def _refuse_changed_inputs(
+    run: OwnRunDirectory, trained: dict[str, Any], settings: Settings
+) -> None:
+    """Refuse a directory whose classifier was trained on files that have changed since."""
+    records = trained.get("inputs", {})
+    current_records = records_of(settings.input_files())
+    changed = sorted(name for name in records if records[name] != current_records.get(name))
+    if changed:
+        raise UserError(
+            f"{run.path} was made of other files under the same name: the content of {changed[0]} "
+            f"has changed since. Make it again with on_finished=replace, or elsewhere with output=…"
+        )
+
+
+def _is_current(probe: str, manifest: dict[str, Any], settings: Settings) -> bool:
+    """Whether a table was made with these settings of its probe and importances, files included.
+
+    A probe without a table is current as well: its file is missing, which counts already.
+    """
+    table = manifest["tables"].get(probe)
+    if not table:
+        return True
+    if table.get("settings") != settings.config["probe"][probe]:
+        return False
+    for facts in table.get("importances", {}).values():
+        name = str(facts.get("name"))
+        if facts.get("settings") != settings.config["importance"].get(name):
+            return False
+        files = facts.get("files")
+        if files:  # the user's, which may change
+            importance = importances_of([name], settings.parts.importance)[name]
+            if files != records_of(importance.files()):
+                return False
+    return True

@@ -212,13 +212,15 @@ def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
     def together(rows):
         return 0.7 + sum(0.01 * lengths[row] for row in rows)
 
-    assert seconds_per_text(together, lengths, batch=64) == pytest.approx(0.1 + 0.7 / 64)
+    assert seconds_per_text(together, lengths, batch_size=64) == pytest.approx(0.1 + 0.7 / 64)
     # so slow that four texts together, and single ones, are all that is timed: a text costs a
     # quarter of the four
-    slow = seconds_per_text(lambda rows: 5 + sum(lengths[row] for row in rows), lengths, batch=64)
+    slow = seconds_per_text(
+        lambda rows: 5 + sum(lengths[row] for row in rows), lengths, batch_size=64
+    )
     assert slow == pytest.approx(45 / 4)
     for few in range(1, 7):  # too few to tell them apart, or nearly
-        assert 0.1 <= seconds_per_text(together, lengths[20 : 20 + few] + 0, batch=64) <= 1
+        assert 0.1 <= seconds_per_text(together, lengths[20 : 20 + few] + 0, batch_size=64) <= 1
 
 
 def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(
@@ -294,5 +296,5 @@ def test_slow_probes_are_timed_on_few_texts(each, timed):
         seen.append(len(rows))
         return each * len(rows)
 
-    assert seconds_per_text(together, np.arange(101), batch=64) == pytest.approx(each)
+    assert seconds_per_text(together, np.arange(101), batch_size=64) == pytest.approx(each)
     assert sum(seen) in timed
