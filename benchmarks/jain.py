@@ -1,5 +1,4 @@
-"""Jain & Wallace's probes on one trained model, as their code was released and as a run of
-attnprobe does them."""
+"""Jain & Wallace's probes on one trained model, as released and as a run of attnprobe does them."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -31,12 +30,13 @@ Part = tuple[Batch, Outputs]
 
 @dataclass(frozen=True)
 class Sides:
-    """What both sides are given: the model in their precision, and the test texts as they hold
-    them, sorted by length. The published side encodes them in each of its procedures; ours once, in
-    the row of its own.
+    """What both sides are given: the model in their precision, and the test texts as they hold them.
+
+    Sorted by length. The published side encodes them in each of its procedures; ours once, in a row
+    for itself.
 
     Attributes:
-        own: our batches with the encoder's outputs, which are there before a probe begins.
+        encoded: our batches with the encoder's outputs, which are there before a probe begins.
         scores: for τ, per batch: two times `PAIRS` rows of numbers `[pairs, batch, seq]`, and the
             mask.
         pairs: the same numbers as the published side has them, text by text.
@@ -45,7 +45,7 @@ class Sides:
     published: Released
     texts: list[Text]
     ours: AttentionClassifier
-    own: list[Part]
+    encoded: list[Part]
     scores: list[tuple[Tensor, Tensor, Tensor]]
     pairs: list[tuple[list[np.ndarray], list[np.ndarray]]]
 
@@ -66,16 +66,19 @@ class Sides:
         """Both sides on these texts and our batches of them."""
         ours = deepcopy(classifier).double().eval()
         with torch.no_grad():
-            own = [(batch, ours(batch)) for batch in batches]
+            encoded = [(batch, ours(batch)) for batch in batches]
         torch.manual_seed(0)
         scores = []
-        for batch, outputs in own:
-            left, right = (
-                torch.rand(PAIRS, *outputs.attention.shape, dtype=torch.float64) for _ in range(2)
-            )
-            scores.append((left, right, batch.content))
-        pairs = [(each_text(left, keep), each_text(right, keep)) for left, right, keep in scores]
-        return cls(Released.of(classifier), texts, ours, own, scores, pairs)
+        for batch, outputs in encoded:
+            shape = (PAIRS, *outputs.attention.shape)
+            first = torch.rand(shape, dtype=torch.float64)
+            second = torch.rand(shape, dtype=torch.float64)
+            scores.append((first, second, batch.content))
+        pairs = [
+            (each_text(first, content), each_text(second, content))
+            for first, second, content in scores
+        ]
+        return cls(Released.of(classifier), texts, ours, encoded, scores, pairs)
 
 
 def numbers_of(split: TextSplit, rows: list[int]) -> list[Text]:
@@ -85,7 +88,11 @@ def numbers_of(split: TextSplit, rows: list[int]) -> list[Text]:
 
 def each_text(values: Tensor, content: Tensor) -> list[np.ndarray]:
     """The numbers of every text's words, one array per pair and text."""
-    return [row[keep].numpy() for pair in values for row, keep in zip(pair, content, strict=True)]
+    arrays = []
+    for pair in values:
+        for row, words in zip(pair, content, strict=True):
+            arrays.append(row[words].numpy())
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -105,19 +112,19 @@ class Probe:
 def encoding(sides: Sides) -> None:
     """The pass that a run shares among all its probes."""
     with torch.no_grad():
-        for batch, _ in sides.own:
+        for batch, _ in sides.encoded:
             sides.ours(batch)
 
 
 def permutation(sides: Sides) -> None:
     """The probe, its readout built within the measured time."""
-    for batch, outputs in sides.own:
+    for batch, outputs in sides.encoded:
         list(Permutation().measure(sides.ours.readout(batch, outputs), Draws(0, "permutation")))
 
 
 def search(sides: Sides) -> None:
     """The same search."""
-    for batch, outputs in sides.own:
+    for batch, outputs in sides.encoded:
         Adversarial(epsilon=EPSILON).search(
             sides.ours.readout(batch, outputs), Draws(0, "adversarial")
         )
@@ -125,7 +132,7 @@ def search(sides: Sides) -> None:
 
 def exact(sides: Sides) -> None:
     """The exact adversary."""
-    for batch, outputs in sides.own:
+    for batch, outputs in sides.encoded:
         readout = sides.ours.readout(batch, outputs)
         assert readout.position_logits is not None
         farthest_attention(
@@ -135,26 +142,26 @@ def exact(sides: Sides) -> None:
 
 def own_leave_one_out(sides: Sides) -> None:
     """The importance, its check included."""
-    for batch, outputs in sides.own:
+    for batch, outputs in sides.encoded:
         leave_one_out(sides.ours, batch, outputs)
 
 
 def own_gradients(sides: Sides) -> None:
     """Four kinds: of the word vectors and of the states, the attention held fixed and not."""
-    for batch, _ in sides.own:
+    for batch, _ in sides.encoded:
         gradients(sides.ours, batch)
 
 
 def tau(sides: Sides) -> None:
     """τ and p-value of all pairs of a batch at once."""
-    for left, right, content in sides.scores:
-        kendall_tau_test(left, right, content)
+    for first, second, content in sides.scores:
+        kendall_tau_test(first, second, content)
 
 
 def published_tau(sides: Sides) -> None:
     """scipy's τ and p-value, text by text and pair by pair."""
-    for left, right in sides.pairs:
-        released.kendall_tau(left, right)
+    for first, second in sides.pairs:
+        released.kendall_tau(first, second)
 
 
 PARTS = {

@@ -12,8 +12,9 @@ import torch
 
 @dataclass(frozen=True)
 class Compared:
-    """Seconds of both sides, one number per repeat; the n-th of both were measured one after the
-    other.
+    """Seconds of both sides, one number per repeat.
+
+    The n-th of both were measured one after the other.
 
     Attributes:
         share: how many times the published side's work one repeat of our side did, such as 4 kinds
@@ -27,11 +28,9 @@ class Compared:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times faster ours is for the same work, one number per repeat, the smallest
-        first."""
-        return sorted(
-            self.share * one / other for one, other in zip(self.published, self.ours, strict=True)
-        )
+        """How many times faster ours is for the same work, per repeat, the smallest first."""
+        repeats = zip(self.published, self.ours, strict=True)
+        return sorted(self.share * published / ours for published, ours in repeats)
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """Name, both medians, the median ratio and its range."""
@@ -47,18 +46,20 @@ class Compared:
 
 
 def together(name: str, parts: list[Compared]) -> Compared:
-    """The sum of several, repeat by repeat; a side that does more work than the other is charged
-    for all of it."""
-    published, ours = (
-        [sum(times) for times in zip(*(getattr(part, side) for part in parts), strict=True)]
-        for side in ("published", "ours")
-    )
+    """The sum of several, repeat by repeat.
+
+    A side that does more work than the other is charged for all of it.
+    """
+    published = [sum(times) for times in zip(*(part.published for part in parts), strict=True)]
+    ours = [sum(times) for times in zip(*(part.ours for part in parts), strict=True)]
     return Compared(name, published, ours)
 
 
 def interleaved(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Wall-clock seconds of each side, in turn, so that whatever else the machine does meets all of
-    them."""
+    """Wall-clock seconds of each side.
+
+    In turn, so that whatever else the machine does meets all of them.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, job in sides.items():

@@ -8,8 +8,9 @@ from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
 from benchmarks import released
-from benchmarks.__main__ import summed, timed
+from benchmarks.__main__ import progress, summed, timed
 from benchmarks.jain import PARTS, Sides
+from benchmarks.timing import Compared
 from tests.toys import toy_batch, toy_classifier
 
 
@@ -27,18 +28,34 @@ def padded(values, batch):
 
 def test_every_row_is_timed_on_both_sides(sides, monkeypatch):
     monkeypatch.setattr(released, "STEPS", 2)
-    found = timed(sides, list(PARTS), 1)
-    assert found["exact"].published is found["search"].published
+    rows = dict(timed(sides, list(PARTS), 1))
+    assert rows["exact"].published is rows["search"].published
     expected = sum(
-        found[name].published[0]
+        rows[name].published[0]
         for name in ("permutation", "search", "leave_one_out", "gradient", "tau")
     )
-    assert summed(found).published == [pytest.approx(expected)]
-    assert summed(found).ours == [pytest.approx(sum(each.ours[0] for each in found.values()))]
+    assert summed(rows).published == [pytest.approx(expected)]
+    assert summed(rows).ours == [pytest.approx(sum(row.ours[0] for row in rows.values()))]
+
+
+def test_a_row_is_there_before_the_next_is_measured(sides, monkeypatch):
+    def unmeasured(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(released, "gradients", unmeasured)
+    rows = timed(sides, ["gradient", "encoding"], 1)
+    assert next(rows)[0] == "encoding"
+    with pytest.raises(AssertionError):
+        next(rows)
+
+
+def test_a_finished_row_is_one_line():
+    row = Compared("erasure", [4.0, 6.0], [2.0, 2.0])
+    assert progress(row) == "erasure: 5 s as released, 2 s here, 2.5 times faster (2 to 3)"
 
 
 def test_the_released_way_finds_the_same_numbers(sides):
-    batch, outputs = sides.own[0]
+    batch, outputs = sides.encoded[0]
     near = {"atol": 1e-5, "rtol": 1e-4}
     probability = outputs.logits.softmax(-1)[:, 1:]
     torch.testing.assert_close(
@@ -62,7 +79,7 @@ def test_the_released_way_finds_the_same_numbers(sides):
 
 
 def test_the_released_adversary_keeps_the_prediction_and_moves_the_attention(sides):
-    batch, outputs = sides.own[0]
+    batch, outputs = sides.encoded[0]
     attention, probability = released.adversary(sides.published, sides.texts)[0]
     moved = np.abs(probability[..., 0] - outputs.logits.softmax(-1)[:, 1:].numpy())
     other = torch.from_numpy(attention).double()
@@ -73,7 +90,7 @@ def test_the_released_adversary_keeps_the_prediction_and_moves_the_attention(sid
 
 def test_the_released_permutations_are_of_the_words_alone(sides):
     """Of the three words of the first text, whose logits under each of the six orders are known."""
-    batch, outputs = sides.own[0]
+    batch, outputs = sides.encoded[0]
     words = batch.content[0]
     attention = outputs.attention[0, words]
     logits = sides.ours.readout(batch, outputs).position_logits[0, words, 1]
