@@ -29,9 +29,9 @@ def whole(
 ) -> tuple[Compared, list[float]]:
     """Time `python -m attnprobe +experiment=jain` against released training and probes.
 
-    8 epochs each. Ours is a process of its own: start-up, reading, training, tests, tables, figures, summary. The
-    published side is charged for training and the loops alone, which are taken from `probes` (their
-    medians).
+    8 epochs each. Ours is a process of its own: start-up, reading, training, tests, tables,
+    figures, summary. The published side is charged for training and the loops alone, which are
+    taken from `probes` (their medians).
 
     Returns:
         Both, and the seconds of the published training.

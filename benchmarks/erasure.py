@@ -1,5 +1,6 @@
-"""Erasure against the published loop, which erases one item per call: `python -m
-benchmarks.erasure`.
+"""Erasure against the published loop, which erases one item per call.
+
+    python -m benchmarks.erasure
 
 2,000 documents of 20 to 400 positions, states of 100 features, 2 and 10 classes: the effect of
 every single erasure, six rankings and five random orders followed until the decision flips, and the
@@ -7,8 +8,10 @@ smallest flipping set. Both sides run in one process on one thread on the same f
 loop runs on a random sample of the documents; its time is scaled by the number of calls that all
 documents need, which is known once ours is done. The rankings' scores are given to it, and it has
 no smallest flipping set: that would mean trying all sets. Both are repeated, and the faster time of
-each counts."""
+each counts.
+"""
 
+from dataclasses import dataclass
 from time import process_time
 
 import numpy as np
@@ -17,9 +20,8 @@ from torch import Tensor
 
 from attnprobe.core.readout import Readout
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.exact.erasure import erase_each, erase_in_order
+from attnprobe.exact.erasure import decision_margin, erase_each, erase_in_order
 from attnprobe.models.decoders import LinearDecoder
-from attnprobe.probes.erasure import lead
 from benchmarks import reference
 
 DOCUMENTS = 2000
@@ -33,19 +35,22 @@ REPETITIONS = 3
 
 
 def documents(classes: int) -> tuple[LinearDecoder, list[tuple[Tensor, Tensor, Tensor]]]:
-    """A decoder, and batches of (states, attention, content) sorted by length, as an evaluation
-    loop has them."""
+    """A decoder, and batches of (states, attention, content).
+
+    Sorted by length, as an evaluation loop has them.
+    """
     torch.manual_seed(0)
     decoder = LinearDecoder(HIDDEN, classes).double().requires_grad_(False)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (DOCUMENTS,)).sort().values
-    made = []
+    batches = []
     for part in lengths.split(BATCH):
         content = torch.arange(int(part.max())) < part.unsqueeze(-1)
         topic = torch.randn(len(part), 1, HIDDEN, dtype=torch.float64)
         hidden = (torch.randn(*content.shape, HIDDEN, dtype=torch.float64) + 0.3 * topic).tanh()
         scores = 2 * torch.randn(content.shape, dtype=torch.float64)
-        made.append((hidden, scores.masked_fill(~content, -torch.inf).softmax(-1), content))
-    return decoder, made
+        attention = scores.masked_fill(~content, -torch.inf).softmax(-1)
+        batches.append((hidden, attention, content))
+    return decoder, batches
 
 
 def rankings(readout: Readout, hidden: Tensor, decoder: LinearDecoder) -> Tensor:
@@ -55,10 +60,10 @@ def rankings(readout: Readout, hidden: Tensor, decoder: LinearDecoder) -> Tensor
     chosen = p.argmax(-1)
     assert readout.position_logits is not None
     effect = readout.position_logits - decoder(torch.zeros_like(hidden[:1, :1]))
-    of_chosen = effect.gather(-1, chosen[:, None, None].expand(*effect.shape[:2], 1)).squeeze(-1)
-    gradient = p.gather(-1, chosen.unsqueeze(-1)) * (
-        of_chosen - torch.einsum("bc,bsc->bs", p, effect)
-    )
+    index = chosen[:, None, None].expand(*effect.shape[:2], 1)
+    chosen_effect = effect.gather(-1, index).squeeze(-1)
+    mean_effect = torch.einsum("bc,bsc->bs", p, effect)
+    gradient = p.gather(-1, chosen.unsqueeze(-1)) * (chosen_effect - mean_effect)
     noise = torch.rand(ORDERS, *attention.shape, dtype=torch.float64)
     norm = hidden.norm(dim=-1)
     ranked = [
@@ -67,7 +72,7 @@ def rankings(readout: Readout, hidden: Tensor, decoder: LinearDecoder) -> Tensor
         gradient,
         gradient * attention,
         attention * norm,
-        attention * lead(readout),
+        attention * decision_margin(readout),
     ]
     return torch.stack([*ranked, *noise])
 
@@ -75,8 +80,11 @@ def rankings(readout: Readout, hidden: Tensor, decoder: LinearDecoder) -> Tensor
 def ours(
     decoder: LinearDecoder, hidden: Tensor, attention: Tensor, content: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Everything about one batch: the single erasures' divergences, the rankings' scores and their
-    counts."""
+    """Everything about one batch.
+
+    Returns:
+        The single erasures' divergences, the rankings' scores and their counts.
+    """
     readout = Readout(
         attention, content, torch.arange(len(attention)), position_logits=decoder(hidden)
     )
@@ -99,8 +107,10 @@ def published(
 
 
 def compare(classes: int) -> str:
-    """One line: seconds of both, their ratio, how much of the loop was run, and whether the results
-    agree."""
+    """One line.
+
+    Seconds of both, their ratio, how much of the loop was run, and whether the results agree.
+    """
     decoder, batches = documents(classes)
     seconds = []
     for _ in range(REPETITIONS):
@@ -108,37 +118,68 @@ def compare(classes: int) -> str:
         start = process_time()
         results = [ours(decoder, *batch) for batch in batches]
         seconds.append(process_time() - start)
-    calls = sum(
-        needed(counts, batch[2]) for batch, (_, _, counts) in zip(batches, results, strict=True)
+    calls = 0
+    for (_, _, content), (_, _, counts) in zip(batches, results, strict=True):
+        calls += needed(counts, content)
+
+    loop = run_loop(decoder, batches, results)
+    scaled = loop.seconds * calls / loop.calls
+    return (
+        f"{classes:7} {min(seconds):8.2f} s {scaled:10.1f} s {scaled / min(seconds):8.0f} x   "
+        f"{loop.seconds:.1f} s for {loop.calls:,} of {calls:,} calls; "
+        f"differ: {loop.difference:.0e} nats, {loop.differing} of {loop.counts} counts"
     )
 
-    loop = [0.0] * REPETITIONS
-    sampled = 0
-    apart = 0.0
-    other = 0
+
+@dataclass(frozen=True)
+class Loop:
+    """The published loop on a sample of the documents.
+
+    Attributes:
+        seconds: of the fastest repetition.
+        calls: that it made.
+        difference: the largest of two divergences, in nats.
+        counts: of erasures until the decision flips.
+        differing: how many of these are not ours.
+    """
+
+    seconds: float
+    calls: int
+    difference: float
+    counts: int
+    differing: int
+
+
+def run_loop(
+    decoder: LinearDecoder,
+    batches: list[tuple[Tensor, Tensor, Tensor]],
+    results: list[tuple[Tensor, Tensor, Tensor]],
+) -> Loop:
+    """Time the published loop, and compare it with our results."""
+    seconds = [0.0] * REPETITIONS
+    calls = 0
+    difference = 0.0
+    differing = 0
     for number in np.random.default_rng(0).choice(DOCUMENTS, SAMPLE, replace=False):
         batch, row = divmod(int(number), BATCH)
         length = int(batches[batch][2][row].sum())
-        document = [x[row][:length] for x in batches[batch]]
+        document = [values[row][:length] for values in batches[batch]]
         single, scores, counts = results[batch]
         for repetition in range(REPETITIONS):
             start = process_time()
-            divergences, found = published(decoder, *document, scores[:, row, :length])
-            loop[repetition] += process_time() - start
-        sampled += needed(counts[:, [row]], document[2].unsqueeze(0))
-        apart = max(apart, float((single[row, :length] - divergences).abs().max()))
-        other += sum(a != b for a, b in zip(found, counts[:, row].tolist(), strict=True))
-    scaled = min(loop) * calls / sampled
-    return (
-        f"{classes:7} {min(seconds):8.2f} s {scaled:10.1f} s {scaled / min(seconds):8.0f} x   "
-        f"{min(loop):.1f} s for {sampled:,} of {calls:,} calls; "
-        f"differ: {apart:.0e} nats, {other} of {SAMPLE * len(counts)} counts"
-    )
+            divergences, flips = published(decoder, *document, scores[:, row, :length])
+            seconds[repetition] += process_time() - start
+        calls += needed(counts[:, [row]], document[2].unsqueeze(0))
+        difference = max(difference, float((single[row, :length] - divergences).abs().max()))
+        differing += int((torch.tensor(flips) != counts[:, row]).sum())
+    return Loop(min(seconds), calls, difference, SAMPLE * len(counts), differing)
 
 
 def needed(counts: Tensor, content: Tensor) -> int:
-    """Erasures that the loop makes: each item alone, and every order until it flips or one item is
-    left."""
+    """Erasures that the loop makes.
+
+    Each item alone, and every order until it flips or one item is left.
+    """
     length = content.sum(-1)
     return int(length.sum() + torch.where(counts > 0, counts, length - 1).sum())
 

@@ -11,8 +11,10 @@ QUERIES = {"first": "first piece", "last": "last piece", "all": "all pieces"}
 
 
 def row(family: str) -> list[str]:
-    """One line of the table: a tiny untrained classifier of this family, examined in both
-    precisions."""
+    """One line of the table: a tiny untrained classifier of this family.
+
+    Examined in both precisions.
+    """
     worst = {}
     for precision in (torch.float32, torch.float64):
         model = classifier(family)
@@ -21,14 +23,14 @@ def row(family: str) -> list[str]:
         if precision is torch.float32 or model.precision is torch.float64:
             model.to(precision).prepare(batch_of(model))
             worst[precision] = model.examination.differences
-        found = model.examination
-    replaced = [shown(one, "replaced") for one in worst.values()]
-    short = [shown(one, "short way") for one in worst.values()]
+        examination = model.examination
+    replaced = [shown(differences, "replaced") for differences in worst.values()]
+    short = [shown(differences, "short way") for differences in worst.values()]
     return [
         family,
-        found.door,
-        str(found.calls),
-        QUERIES[found.queries],
+        examination.door,
+        str(examination.calls),
+        QUERIES[examination.queries],
         *replaced,
         *short,
         "yes" if model.tail else "no",

@@ -1,5 +1,6 @@
-"""How the probes' time and memory grow with the length of the texts, their number, the classes, and
-layers × heads.
+"""How the probes' time and memory grow.
+
+With the length of the texts, their number, the classes, and layers × heads.
 
     python -m benchmarks.growth [--axes length texts classes sites] [--repeats 3] [--most 4096]
     [--figure growth.png]
@@ -8,7 +9,8 @@ Untrained models (time does not depend on what the weights say, but for the sear
 an LSTM with 32 units per direction and additive attention, and for `sites` a BERT of hidden size
 48. Every size is a process of its own with one thread, so that its peak memory is its own; seconds
 are processor time, medians of the repeats after one that is not counted. Of each probe the last
-line gives the exponent e of seconds ~ size^e between the two largest sizes: 1 is linear."""
+line gives the exponent e of seconds ~ size^e between the two largest sizes: 1 is linear.
+"""
 
 import argparse
 import json
@@ -111,8 +113,10 @@ def text_jobs(model: Model, *, short: bool) -> Jobs:
 
 
 def farthest(subject: Subject) -> object:
-    """The farthest attention with the same prediction: exact for two classes, found and bounded for
-    more."""
+    """The farthest attention with the same prediction.
+
+    Exact for two classes, found and bounded for more.
+    """
     readout = subject.readout
     assert readout.position_logits is not None
     return farthest_attention(
@@ -125,15 +129,8 @@ def square_bert(side: int) -> tuple[Model, Batch]:
     from tests.models.pretrained.families import FAMILIES, batch_of, classifier
 
     name, settings = FAMILIES["bert"]
-    FAMILIES["bert-square"] = (
-        name,
-        settings
-        | {
-            "num_hidden_layers": side,
-            "num_attention_heads": side,
-            "hidden_size": 48,
-        },
-    )
+    square = {"num_hidden_layers": side, "num_attention_heads": side, "hidden_size": 48}
+    FAMILIES["bert-square"] = (name, settings | square)
     model: Model = classifier("bert-square")
     text = "the film was fine and long a story of people and music the film was dull a long story"
     return model, batch_of(model, [text] * 2 * TEXTS)
@@ -168,8 +165,10 @@ def case(axis: str, size: int) -> tuple[Model, Jobs, Callable[[], Iterator[Batch
 
 
 def child(axis: str, size: int, repeats: int) -> None:
-    """Time everything at one size in this process, as a run does (without autograd, batch by
-    batch), and say so on one line."""
+    """Time everything at one size in this process, and print it on one line.
+
+    As a run does: without autograd, batch by batch.
+    """
     model, jobs, batches = case(axis, size)
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     with torch.no_grad():
@@ -183,28 +182,14 @@ def child(axis: str, size: int, repeats: int) -> None:
                     start = process_time()
                     job(subject)
                     seconds[name][-1] += process_time() - start
-    print(
-        json.dumps(
-            {
-                "seconds": {name: median(times[1:]) for name, times in seconds.items()},
-                "peak": peak_memory(),
-            }
-        )
-    )
+    medians = {name: median(times[1:]) for name, times in seconds.items()}
+    print(json.dumps({"seconds": medians, "peak": peak_memory()}))
 
 
 def measured(axis: str, size: int, repeats: int) -> tuple[dict[str, float], float]:
     """Seconds of each probe and the peak in MB, from a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.growth",
-        "--child",
-        axis,
-        str(size),
-        "--repeats",
-        str(repeats),
-    ]
+    command = [sys.executable, "-m", "benchmarks.growth", "--child", axis, str(size)]
+    command += ["--repeats", str(repeats)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout.splitlines()[-1])
     return result["seconds"], result["peak"]
@@ -212,8 +197,8 @@ def measured(axis: str, size: int, repeats: int) -> tuple[dict[str, float], floa
 
 def exponent(sizes: tuple[int, ...] | list[int], seconds: list[float]) -> float:
     """e of seconds ~ size^e between the two largest sizes."""
-    (before, size), (less, more) = sizes[-2:], seconds[-2:]
-    return math.log(more / less) / math.log(size / before)
+    growth = math.log(seconds[-1] / seconds[-2])
+    return growth / math.log(sizes[-1] / sizes[-2])
 
 
 def table_of(title: str, results: Mapping[int, tuple[dict[str, float], float]]) -> Table:
@@ -224,7 +209,7 @@ def table_of(title: str, results: Mapping[int, tuple[dict[str, float], float]]) 
     )
     for name in results[sizes[0]][0]:
         seconds = [results[size][0][name] for size in sizes]
-        cells = [f"{1000 * one:,.3g}" if one < 1 else f"{1000 * one:,.0f}" for one in seconds]
+        cells = [f"{1000 * time:,.3g}" if time < 1 else f"{1000 * time:,.0f}" for time in seconds]
         table.add_row(name, *cells, f"{exponent(sizes, seconds):.2f}" if len(sizes) > 1 else "")
     table.add_row("peak memory, MB", *(f"{results[size][1]:,.0f}" for size in sizes), "")
     return table
@@ -239,11 +224,10 @@ def draw(
 
     figure = Figure(figsize=(4.2 * len(everything), 4.6), layout="constrained")
     panels = figure.subplots(1, len(everything), squeeze=False)[0]
-    names = list(
-        dict.fromkeys(
-            name for results in everything.values() for name in next(iter(results.values()))[0]
-        )
-    )
+    names: list[str] = []
+    for results in everything.values():
+        seconds, _ = next(iter(results.values()))
+        names += [name for name in seconds if name not in names]
     lines = {}
     for panel, (axis, results) in zip(panels, everything.items(), strict=True):
         sizes = list(results)
@@ -270,22 +254,23 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=0, help="no size above this; 0: all")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
+    options = parser.parse_args()
+    if options.child:
         torch.set_num_threads(1)
-        child(given.child[0], int(given.child[1]), given.repeats)
+        child(options.child[0], int(options.child[1]), options.repeats)
         return
     console = Console(width=120)
-    console.print(f"{processor()}, one thread, medians of {given.repeats}")
+    console.print(f"{processor()}, one thread, medians of {options.repeats}")
     everything = {}
-    for axis in given.axes:
+    for axis in options.axes:
         title, sizes = AXES[axis]
-        wanted = [size for size in sizes if not given.most or size <= given.most] or sizes[:1]
-        everything[axis] = {size: measured(axis, size, given.repeats) for size in wanted}
+        if options.most:
+            sizes = tuple(size for size in sizes if size <= options.most) or sizes[:1]
+        everything[axis] = {size: measured(axis, size, options.repeats) for size in sizes}
         console.print(table_of(title, everything[axis]))
-    if given.figure:
-        draw(everything, given.figure)
-        console.print(f"drawn: {given.figure}")
+    if options.figure:
+        draw(everything, options.figure)
+        console.print(f"drawn: {options.figure}")
 
 
 if __name__ == "__main__":

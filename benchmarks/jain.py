@@ -30,10 +30,10 @@ Part = tuple[Batch, Outputs]
 
 @dataclass(frozen=True)
 class Sides:
-    """What both sides are given: the model in their precision, and the test texts as they hold them.
+    """What both sides are given: the model in their precision, and the test texts.
 
-    Sorted by length. The published side encodes them in each of its procedures; ours once, in a row
-    for itself.
+    The texts as each side holds them, sorted by length. The published side encodes them in each of
+    its procedures; ours once, in a row for itself.
 
     Attributes:
         encoded: our batches with the encoder's outputs, which are there before a probe begins.

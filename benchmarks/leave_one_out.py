@@ -23,10 +23,13 @@ Rows (`--rows`):
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import process_time
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,99 +37,136 @@ from torch import Tensor
 
 from attnprobe.core.batch import Batch
 from attnprobe.data.vocabulary import END, START
-from attnprobe.importance.leave_one_out import TOLERANCE, leave_one_out
+from attnprobe.importance.leave_one_out import TOLERANCE, Removals, leave_one_out
+from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.results.table import read_examples
 from attnprobe.runs.load import TrainedRun, load_run
 from benchmarks import reference
-from benchmarks.timing import processor
+from benchmarks.timing import Compared, processor
 
 BATCH = 32
 TOGETHER = 64
 """As many texts as a run evaluates in one batch."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Precision of the published loop's model, of attnprobe's model, and attnprobe's tolerance."""
+
+    loop: torch.dtype
+    attnprobe: torch.dtype
+    tolerance: float
+
+
 ROWS = {
-    "run": (torch.float32, torch.float64, TOLERANCE),
-    "float32": (torch.float32, torch.float32, TOLERANCE),
-    "float64": (torch.float64, torch.float64, TOLERANCE),
-    "exact": (torch.float64, torch.float64, 0.0),
+    "run": Precision(torch.float32, torch.float64, TOLERANCE),
+    "float32": Precision(torch.float32, torch.float32, TOLERANCE),
+    "float64": Precision(torch.float64, torch.float64, TOLERANCE),
+    "exact": Precision(torch.float64, torch.float64, 0.0),
 }
-"""Precision of the published loop's model, of attnprobe's model, and attnprobe's tolerance."""
 SIDES = ("released", "unpacked")
 
 
 def samples(texts: list[list[str]], count: int) -> list[list[list[str]]]:
-    """That many groups of `TOGETHER` texts (the last one may be smaller), evenly over the
-    lengths."""
+    """That many groups of `TOGETHER` texts, evenly over the lengths.
+
+    The last one may be smaller.
+    """
     texts = sorted(texts, key=len)
-    whole = -(-len(texts) // TOGETHER)
-    starts = ((np.arange(min(count, whole)) + 0.5) * whole / min(count, whole)).astype(
-        int
-    ) * TOGETHER
-    return [texts[start : start + TOGETHER] for start in starts]
+    groups = -(-len(texts) // TOGETHER)
+    count = min(count, groups)
+    chosen = ((np.arange(count) + 0.5) * groups / count).astype(int)
+    return [texts[start : start + TOGETHER] for start in chosen * TOGETHER]
 
 
 def batches(run: TrainedRun, groups: list[list[list[str]]], size: int) -> list[Batch]:
     """The groups' texts in batches of this size."""
-    made = []
-    for texts in (
-        group[start : start + size] for group in groups for start in range(0, len(group), size)
-    ):
-        rows = [torch.tensor([START, *run.vocabulary.encode(text), END]) for text in texts]
-        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        content = (ids != 0) & (ids != START) & (ids != END)
-        example = torch.arange(len(rows))
-        made.append(Batch(ids, ids != 0, content, torch.zeros_like(example), example))
-    return made
+    parts = []
+    for group in groups:
+        for start in range(0, len(group), size):
+            texts = group[start : start + size]
+            rows = [torch.tensor([START, *run.vocabulary.encode(text), END]) for text in texts]
+            ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+            content = (ids != 0) & (ids != START) & (ids != END)
+            example = torch.arange(len(rows))
+            parts.append(Batch(ids, ids != 0, content, torch.zeros_like(example), example))
+    return parts
 
 
 def per_token(distances: list[Tensor], parts: list[Batch]) -> Tensor:
     """All texts' distances one after the other, zero for a text's only token."""
-    return torch.cat(
-        [d[batch.content].nan_to_num() for d, batch in zip(distances, parts, strict=True)]
-    )
+    values = [
+        distance[batch.content].nan_to_num()
+        for distance, batch in zip(distances, parts, strict=True)
+    ]
+    return torch.cat(values)
 
 
 def compare(
     run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Sequence[str], repeats: int
 ) -> str:
-    """One line: median seconds of the sides and of attnprobe; how many times faster attnprobe is
-    than each side, as the median and the range over the repeats; the largest difference of two
-    distances; and what attnprobe's check found."""
-    loops, own, tolerance = ROWS[row]
-    theirs = deepcopy(run.classifier).to(loops)
-    ours = deepcopy(run.classifier).to(own)
-    packed = reference.packed(theirs)
-    parts, larger = (batches(run, groups, size) for size in (BATCH, TOGETHER))
+    """Time a row.
+
+    Returns:
+        One line: median seconds of the sides and of attnprobe; how many times faster attnprobe is
+        than each side, as the median and the range over the repeats; the largest difference of two
+        distances; and what attnprobe's check found.
+    """
+    precision = ROWS[row]
+    loop_model = deepcopy(run.classifier).to(precision.loop)
+    model = deepcopy(run.classifier).to(precision.attnprobe)
+    parts = batches(run, groups, BATCH)
+    larger = batches(run, groups, TOGETHER)
     with torch.no_grad():
-        outputs = [ours(batch) for batch in larger]  # which a probe is given
-    published: dict[str, Callable[[Batch], Tensor]] = {
-        "released": lambda batch: reference.leave_one_out(packed, batch),
-        "unpacked": lambda batch: reference.leave_one_out(theirs, batch),
-    }
-    times: dict[str, list[float]] = {side: [] for side in (*sides, "attnprobe")}
-    found: dict[str, list[Tensor]] = {}
-    errors = []
-    # in turn, so that whatever else the machine does meets all of them
-    for _ in range(repeats):
-        for side in sides:
-            start = process_time()
-            found[side] = [published[side](batch) for batch in parts]
-            times[side].append(process_time() - start)
-        start = process_time()
-        removals = [
-            leave_one_out(ours, batch, given, tolerance=tolerance)
-            for batch, given in zip(larger, outputs, strict=True)
+        outputs = [model(batch) for batch in larger]  # which a probe is given
+
+    def looped(classifier: AttentionClassifier) -> list[Tensor]:
+        return [reference.leave_one_out(classifier, batch) for batch in parts]
+
+    def attnprobe() -> list[Removals]:
+        return [
+            leave_one_out(model, batch, output, tolerance=precision.tolerance)
+            for batch, output in zip(larger, outputs, strict=True)
         ]
-        times["attnprobe"].append(process_time() - start)
-        errors = [each.check.error for each in removals]
-    distances = per_token([each.distance for each in removals], larger)
-    apart = max(float((per_token(found[side], parts) - distances).abs().max()) for side in sides)
-    seconds = "".join(f"{median(each):9.2f} s" for each in times.values())
-    ratios = [
-        sorted(a / b for a, b in zip(times[side], times["attnprobe"], strict=True))
-        for side in sides
-    ]
-    faster = "".join(f"{median(each):9.1f} x ({each[0]:.1f} to {each[-1]:.1f})" for each in ratios)
-    return f"{seconds}{faster}{apart:10.1e}{max(errors):10.1e}"
+
+    loops = {
+        "released": partial(looped, reference.packed(loop_model)),
+        "unpacked": partial(looped, loop_model),
+    }
+    jobs = {side: loops[side] for side in sides} | {"attnprobe": attnprobe}
+    times, results = in_turn(jobs, repeats)
+    removals = results.pop("attnprobe")
+    distances = per_token([removal.distance for removal in removals], larger)
+    differences = [(per_token(loop, parts) - distances).abs().max() for loop in results.values()]
+    error = max(removal.error for removal in removals)
+    return f"{cells(times)}{max(map(float, differences)):10.1e}{error:10.1e}"
+
+
+def cells(times: Mapping[str, list[float]]) -> str:
+    """Median seconds, and how many times faster attnprobe is than each other side."""
+    texts = [f"{median(seconds):9.2f} s" for seconds in times.values()]
+    for side, seconds in times.items():
+        if side != "attnprobe":
+            ratios = Compared(side, seconds, times["attnprobe"]).ratios
+            texts.append(f"{median(ratios):9.1f} x ({ratios[0]:.1f} to {ratios[-1]:.1f})")
+    return "".join(texts)
+
+
+def in_turn(
+    jobs: Mapping[str, Callable[[], Any]], repeats: int
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Processor seconds of each job and its last result.
+
+    In turn, so that whatever else the machine does meets all of them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    results = {}
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            start = process_time()
+            results[name] = job()
+            times[name].append(process_time() - start)
+    return times, results
 
 
 def main() -> None:
@@ -146,7 +186,8 @@ def main() -> None:
     groups = samples(tokens, max(1, -(-arguments.examples // TOGETHER)))
     lengths = [len(text) for group in groups for text in group]
     print(
-        f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}); one thread; {processor()}"
+        f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}); "
+        f"one thread; {processor()}"
     )
     columns = [
         *arguments.against,
@@ -155,9 +196,8 @@ def main() -> None:
     ]
     print("  ".join([" " * 6, *columns, "differ", "check"]), flush=True)
     for row in arguments.rows:
-        print(
-            f"{row:8} {compare(run, groups, row, arguments.against, arguments.repeats)}", flush=True
-        )
+        line = compare(run, groups, row, arguments.against, arguments.repeats)
+        print(f"{row:8} {line}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""How much memory a run and its report take, by the number of test examples and the length of the
-texts.
+"""How much memory a run and its report take.
+
+By the number of test examples and the length of the texts.
 
     python -m benchmarks.memory [--examples 1000 10000 100000] [--length 12] [--long 4096] [--growth
     1.1] [--gigabytes 4]
@@ -11,7 +12,8 @@ run. The peak is the largest resident set that the operating system saw, and in 
 of the peak at the fewest examples. `--long` adds a run on 24 training and 8 test documents of that
 many words with an LSTM of 32 units, leave-one-out included (0: none). The exit status is 1 where a
 peak of a run or a report is over `--growth` times that of the fewest examples, or the long
-documents take more than `--gigabytes`; 0 checks nothing."""
+documents take more than `--gigabytes`; 0 checks nothing.
+"""
 
 import argparse
 import json
@@ -50,6 +52,40 @@ LONG = 1000
 
 def main() -> None:
     """Measure, or be one of the processes that are measured."""
+    options = parsed()
+    if options.child:
+        child(*options.child)
+        return
+    lines = [(count, options.length, MODEL) for count in sorted(options.examples)]
+    if options.long:
+        lines.append((8, options.long, LONG_MODEL))
+    table = Table(
+        "test examples", "words per text", *(f"{task}, peak MB" for task in TASKS), "page, MB"
+    )
+    fewest: list[float] = []  # the peaks of the first line
+    growth = 0.0
+    largest_long = 0.0
+    for count, length, overrides in lines:
+        peaks, page = peaks_of(count, length, overrides)
+        cells = [f"{peak:,.0f}" for peak in peaks]
+        if length < LONG:
+            fewest = fewest or peaks
+            ratios = [peak / first for peak, first in zip(peaks, fewest, strict=True)]
+            cells = [
+                f"{peak:,.0f} ({ratio:.2f} ×)" for peak, ratio in zip(peaks, ratios, strict=True)
+            ]
+            growth = max(growth, *ratios[1:])  # of the run and the report
+        else:
+            largest_long = max(largest_long, peaks[TASKS.index("run")])
+        table.add_row(f"{count:,}", f"{length:,}", *cells, f"{page:.1f}")
+    Console(width=120).print(table)
+    grows = options.growth and growth > options.growth
+    too_large = options.gigabytes and largest_long > 1000 * options.gigabytes
+    sys.exit(bool(grows or too_large))
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -71,39 +107,7 @@ def main() -> None:
         "--gigabytes", type=float, default=0, help="what the long documents may take"
     )
     parser.add_argument("--child", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        child(*arguments.child)
-        return
-    lines = [(count, arguments.length, MODEL) for count in sorted(arguments.examples)]
-    if arguments.long:
-        lines.append((8, arguments.long, LONG_MODEL))
-    table = Table(
-        "test examples", "words per text", *(f"{task}, peak MB" for task in TASKS), "page, MB"
-    )
-    peaks: list[tuple[int, list[float]]] = []
-    for count, length, overrides in lines:
-        own, page = peaks_of(count, length, overrides)
-        peaks.append((length, own))
-        first = peaks[0][1] if length < LONG else []
-        cells = [f"{peak:,.0f} ({peak / one:.2f} ×)" for peak, one in zip(own, first, strict=False)]
-        table.add_row(
-            f"{count:,}", f"{length:,}", *(cells or [f"{peak:,.0f}" for peak in own]), f"{page:.1f}"
-        )
-    Console(width=120).print(table)
-    long = [probing for length, (_, probing, _) in peaks if length >= LONG]
-    grown = [
-        peak / first
-        for length, own in peaks
-        if length < LONG
-        for peak, first in zip(own[1:], peaks[0][1][1:], strict=True)
-    ]
-    too_much = arguments.growth and max(grown, default=0) > arguments.growth
-    sys.exit(
-        bool(
-            too_much or (arguments.gigabytes and max(long, default=0) > 1000 * arguments.gigabytes)
-        )
-    )
+    return parser.parse_args()
 
 
 def peaks_of(count: int, length: int, overrides: Sequence[str]) -> tuple[list[float], float]:
@@ -149,24 +153,21 @@ def measured(*arguments: str) -> float:
 
 
 def write_texts(folder: Path, count: int, length: int) -> None:
-    """Three splits of texts of random words, of half to the whole length; the first word decides
-    the label."""
+    """Three splits of texts of random words, of half to the whole length.
+
+    The first word decides the label.
+    """
     folder.mkdir()
     generator = random.Random(0)
-    for split, rows in (
-        ("train", 24 if length >= LONG else 64),
-        ("validation", 8),
-        ("test", count),
-    ):
+    training = 24 if length >= LONG else 64
+    for split, rows in (("train", training), ("validation", 8), ("test", count)):
         with (folder / f"{split}.jsonl").open("w") as file:
             for number in range(rows):
-                words = generator.choices(
-                    WORDS, k=length if length >= LONG else generator.randint(length // 2, length)
-                )
+                size = length if length >= LONG else generator.randint(length // 2, length)
+                words = generator.choices(WORDS, k=size)
                 label = "good" if number % 2 else "bad"
-                file.write(
-                    json.dumps({"text": " ".join([label, *words[1:]]), "label": label}) + "\n"
-                )
+                text = " ".join([label, *words[1:]])
+                file.write(json.dumps({"text": text, "label": label}) + "\n")
 
 
 if __name__ == "__main__":

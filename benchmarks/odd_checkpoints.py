@@ -1,7 +1,8 @@
-"""What `attnprobe audit --model FOLDER` says of odd checkpoints: each is made here, and asked in
-one command.
+"""What `attnprobe audit --model FOLDER` prints about odd checkpoints.
 
-python -m benchmarks.odd_checkpoints -o TABLE.md
+Each is made here, and audited in one command.
+
+    python -m benchmarks.odd_checkpoints -o TABLE.md
 """
 
 import argparse
@@ -28,43 +29,21 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = [
-    "the",
-    "a",
-    "film",
-    "plot",
-    "was",
-    "is",
-    "of",
-    "with",
-    "music",
-    "story",
-    "people",
-    "dull",
-    "fine",
-    "long",
-    "bad",
-    "good",
-    "very",
-    "and",
-    "but",
-    "it",
-]
+WORDS = ["the", "a", "film", "plot", "was", "is", "of", "with", "music", "story", "people"]
+WORDS += ["dull", "fine", "long", "bad", "good", "very", "and", "but", "it"]
 ROWS = [
     (f"{WORDS[n % 7]} film was {('bad', 'good')[n % 2]} and {WORDS[n % 11]}", ("no", "yes")[n % 2])
     for n in range(60)
 ]
-SAID = re.compile(r"[^\n]*(?:the labels are|unknown|cut )[^\n]*")
+FINDINGS = re.compile(r"[^\n]*(?:the labels are|unknown|cut )[^\n]*")
 """Lines of a run that ends well which say what was found."""
 
 
-def made(folder: Path, labels: tuple[str, ...] = ("no", "yes")) -> None:
-    """A small BERT with two classes and a tokenizer of whole words."""
-    known = {
-        word: number
-        for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
-    }
-    plain = Tokenizer(WordPiece(known, unk_token="[UNK]"))
+def make(folder: Path, labels: tuple[str, ...] = ("no", "yes")) -> None:
+    """Save a small BERT with two classes and a tokenizer of whole words."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    plain = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     plain.pre_tokenizer = Whitespace()
     plain.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
@@ -79,14 +58,14 @@ def made(folder: Path, labels: tuple[str, ...] = ("no", "yes")) -> None:
     )
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(known),
+        vocab_size=len(vocabulary),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=48,
         id2label=dict(enumerate(labels)),
-        label2id={one: n for n, one in enumerate(labels)},
+        label2id={label: number for number, label in enumerate(labels)},
         initializer_range=0.2,
     )
     BertForSequenceClassification(config).save_pretrained(folder)
@@ -107,7 +86,7 @@ def labelled(*labels: str) -> Callable[[Path], None]:
 
     def change(folder: Path) -> None:
         shutil.rmtree(folder)
-        made(folder, labels)
+        make(folder, labels)
 
     return change
 
@@ -118,11 +97,13 @@ def without(pattern: str) -> Callable[[Path], None]:
 
 
 def cut(folder: Path) -> None:
+    """Drop the end of the weights."""
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
 
 
 def pickled(folder: Path) -> None:
+    """Give the weights the name of a pickle."""
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
@@ -142,7 +123,7 @@ def saved(**options: object) -> Callable[[Path], None]:
 
 
 def short(folder: Path) -> None:
-    """Pieces that no embedding is there for: the usual added token without a resize."""
+    """Leave pieces without an embedding: the usual added token without a resize."""
     path = folder / "model.safetensors"
     weights = load_file(path)
     name = "bert.embeddings.word_embeddings.weight"
@@ -151,6 +132,7 @@ def short(folder: Path) -> None:
 
 
 def head(name: str) -> Callable[[Path], None]:
+    """Name another class of network."""
     return config(architectures=[name])
 
 
@@ -183,6 +165,10 @@ ODD: dict[str, Callable[[Path], None]] = {
     "weights in shards": saved(max_shard_size="20KB"),
     "bfloat16": saved(dtype=torch.bfloat16),
 }
+AUDIT = (
+    *("audit", "rows.csv", "--text", "text", "--label", "label", "--model", "my_bert"),
+    *("study.probes=[permutation]", "figures=false"),
+)
 TEXTS: dict[str, Callable[[str], str]] = {
     "texts of unknown words": lambda text: "电影 很 好 看",
     "a third of unknown words": lambda text: f"{text} qwert zxcvb",
@@ -190,44 +176,35 @@ TEXTS: dict[str, Callable[[str], str]] = {
 }
 
 
-def asked(
+def audited(
     folder: Path, change: Callable[[Path], None], text: Callable[[str], str]
 ) -> tuple[int, str]:
-    """Exit status, and the line that was said."""
+    """Audit a changed checkpoint on changed texts.
+
+    Returns:
+        The exit status, and what was printed: the last line of an error, else the findings.
+    """
     checkpoint = folder / "my_bert"
-    made(checkpoint)
+    make(checkpoint)
     change(checkpoint)
     with (folder / "rows.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [("text", "label"), *((text(one), label) for one, label in ROWS)]
-        )
-    command = "from attnprobe.cli.main import main; main()"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            command,
-            "audit",
-            "rows.csv",
-            "--text",
-            "text",
-            "--label",
-            "label",
-            "--model",
-            "my_bert",
-            "study.probes=[permutation]",
-            "figures=false",
-        ],
+        writer = csv.writer(file)
+        writer.writerow(("text", "label"))
+        writer.writerows((text(words), label) for words, label in ROWS)
+    process = subprocess.run(
+        [sys.executable, "-c", "from attnprobe.cli.main import main; main()", *AUDIT],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    written = done.stdout + done.stderr
-    if "Traceback" in written:
-        return done.returncode, "TRACEBACK " + written.splitlines()[-1]
-    said = SAID.findall(written) if done.returncode == 0 else written.strip().splitlines()[-1:]
-    return done.returncode, "; ".join(dict.fromkeys(one.strip() for one in said))
+    printed = process.stdout + process.stderr
+    if "Traceback" in printed:
+        return process.returncode, "TRACEBACK " + printed.splitlines()[-1]
+    lines = FINDINGS.findall(printed)
+    if process.returncode != 0:
+        lines = printed.strip().splitlines()[-1:]
+    return process.returncode, "; ".join(dict.fromkeys(line.strip() for line in lines))
 
 
 def main() -> None:
@@ -240,10 +217,10 @@ def main() -> None:
     cases += [(name, ODD["as it is"], text) for name, text in TEXTS.items()]
     for name, change, text in cases:
         with tempfile.TemporaryDirectory() as folder:
-            status, said = asked(Path(folder), change, text)
-            told = said.replace(folder, "").replace("|", "\\|")
-            lines.append(f"| {name} | {status} | {told or 'runs'} |")
-            print(lines[-1], flush=True)
+            status, message = audited(Path(folder), change, text)
+        message = message.replace(folder, "").replace("|", "\\|")
+        lines.append(f"| {name} | {status} | {message or 'runs'} |")
+        print(lines[-1], flush=True)
     if output is not None:
         output.write_text("\n".join(lines) + "\n")
 

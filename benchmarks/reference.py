@@ -1,8 +1,10 @@
-"""Probes with the loop structure of the published code on this project's own classes, as the
-yardstick for the tests' numbers (for speed: `benchmarks.released`).
+"""Probes with the loop structure of the published code, on this project's own classes.
+
+The yardstick for the tests' numbers (for speed: `benchmarks.released`).
 
 Written again from the papers' description: what they do per step is kept (autograd, hidden states
-in every step, batches of 32, one permutation at a time), nothing is made slower than it was."""
+in every step, batches of 32, one permutation at a time), nothing is made slower than it was.
+"""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -17,13 +19,15 @@ from attnprobe.models.encoders import Encoder, LSTMEncoder
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Jensen-Shannon divergence over the last axis, as the formula stands, with a small constant
-    against log 0."""
+    """Jensen-Shannon divergence over the last axis, in nats.
+
+    As the formula stands, with a small constant against log 0.
+    """
     mean = 0.5 * (p + q)
     tiny = 1e-10
-    left = (p * ((p + tiny).log() - (mean + tiny).log())).sum(-1)
-    right = (q * ((q + tiny).log() - (mean + tiny).log())).sum(-1)
-    return 0.5 * (left + right)
+    from_p = (p * ((p + tiny).log() - (mean + tiny).log())).sum(-1)
+    from_q = (q * ((q + tiny).log() - (mean + tiny).log())).sum(-1)
+    return 0.5 * (from_p + from_q)
 
 
 def output(
@@ -41,9 +45,11 @@ def permutation(
     samples: int = 100,
     query: Tensor | None = None,
 ) -> Tensor:
-    """Median TVD per example over random permutations. As published, each permutation runs the
-    decoder again, which there includes the attention's scores, and draws the order of one example
-    at a time."""
+    """Median TVD per example over random permutations.
+
+    As published, each permutation runs the decoder again, which there includes the attention's
+    scores, and draws the order of one example at a time.
+    """
     with torch.no_grad():
         _, attention = classifier.attend(hidden, content, query)
         original = output(classifier, attention, hidden, query)
@@ -54,9 +60,8 @@ def permutation(
             for row in range(len(attention)):
                 places = content[row].nonzero().squeeze(-1)
                 permuted[row, places] = attention[row, places[torch.randperm(len(places))]]
-            differences.append(
-                0.5 * (output(classifier, permuted, hidden, query) - original).abs().sum(-1)
-            )
+            prediction = output(classifier, permuted, hidden, query)
+            differences.append(0.5 * (prediction - original).abs().sum(-1))
         return torch.stack(differences).quantile(0.5, dim=0)
 
 
@@ -83,15 +88,15 @@ def adversary(
     optimizer = torch.optim.Adam([logits], lr=0.01, amsgrad=True)
 
     def state() -> tuple[Tensor, Tensor]:
-        other = logits.masked_fill(~content.unsqueeze(1), -torch.inf).softmax(-1)
-        prediction = output(classifier, other, hidden.unsqueeze(1))
-        return other, 0.5 * (prediction - original.unsqueeze(1)).abs().sum(-1)
+        candidate = logits.masked_fill(~content.unsqueeze(1), -torch.inf).softmax(-1)
+        prediction = output(classifier, candidate, hidden.unsqueeze(1))
+        return candidate, 0.5 * (prediction - original.unsqueeze(1)).abs().sum(-1)
 
     for _ in range(steps):
-        other, distance = state()
-        away = divergence(other, attention.unsqueeze(1))
-        apart = divergence(other.unsqueeze(1), other.unsqueeze(2))
-        loss = (-away + 500 * (distance - epsilon).relu()).sum() - apart.sum() / restarts**2
+        candidate, distance = state()
+        away = divergence(candidate, attention.unsqueeze(1))
+        spread = divergence(candidate.unsqueeze(1), candidate.unsqueeze(2))
+        loss = (-away + 500 * (distance - epsilon).relu()).sum() - spread.sum() / restarts**2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -100,20 +105,26 @@ def adversary(
 
 
 def packed(classifier: AttentionClassifier) -> AttentionClassifier:
-    """The same classifier with its LSTM as published: one bidirectional LSTM over packed
-    sequences."""
-    own = classifier.encoder
-    assert isinstance(own, LSTMEncoder)
-    size = own.forwards.hidden_size
-    both = torch.nn.LSTM(own.forwards.input_size, size, batch_first=True, bidirectional=True)
-    right = {f"{name}_reverse": weight for name, weight in own.backwards.state_dict().items()}
-    both.load_state_dict(own.forwards.state_dict() | right)
+    """The same classifier with its LSTM as published.
+
+    That is one bidirectional LSTM over packed sequences.
+    """
+    encoder = classifier.encoder
+    assert isinstance(encoder, LSTMEncoder)
+    size = encoder.forwards.hidden_size
+    network = torch.nn.LSTM(encoder.forwards.input_size, size, batch_first=True, bidirectional=True)
+    backwards = encoder.backwards.state_dict()
+    reverse = {f"{name}_reverse": weight for name, weight in backwards.items()}
+    network.load_state_dict(encoder.forwards.state_dict() | reverse)
     copied = deepcopy(classifier)
-    copied.encoder = PackedLSTM(both.to(own.forwards.weight_hh_l0.dtype), own.size)
+    dtype = encoder.forwards.weight_hh_l0.dtype
+    copied.encoder = PackedLSTM(network.to(dtype), encoder.size)
     return copied.eval()
 
 
 class PackedLSTM(Encoder):
+    """An encoder that packs its sequences."""
+
     contextual = True
 
     def __init__(self, rnn: torch.nn.LSTM, size: int) -> None:
@@ -122,6 +133,7 @@ class PackedLSTM(Encoder):
         self.size = size
 
     def forward(self, embeddings: Tensor, mask: Tensor, content: Tensor) -> Tensor:
+        """States of both directions, zero on padding."""
         lengths = mask.sum(1).cpu()
         text = torch.nn.utils.rnn.pack_padded_sequence(
             embeddings, lengths, batch_first=True, enforce_sorted=False
@@ -133,12 +145,14 @@ class PackedLSTM(Encoder):
 
 
 def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
-    """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside
-    content.
+    """TVD per position `[batch, seq]` between the predictions without it and with it.
+
+    0 outside content.
 
     As published: one column after the other is dropped from the whole batch, and every shortened
     batch is embedded, encoded, attended to and decoded again. Nothing is recorded for a backward
-    pass: the released code has frozen the weights by then, for the adversary that comes before."""
+    pass: the released code has frozen the weights by then, for the adversary that comes before.
+    """
     with torch.no_grad():
         original = classifier(batch).logits.softmax(-1)
         difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
@@ -158,8 +172,10 @@ def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
 def erase_singly(
     decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One text `[seq, hidden]`, `[seq]`: erase each content position in turn. As published, one
-    erasure is one call: zero the weight, renormalise, sum the states again, decode, compare.
+    """Erase each content position of one text `[seq, hidden]`, `[seq]` in turn.
+
+    As published, one erasure is one call: zero the weight, renormalise, sum the states again,
+    decode, compare.
 
     Returns:
         Jensen-Shannon divergence and whether the decision changed, NaN where nothing was erased or
@@ -181,8 +197,10 @@ def erase_singly(
 
 
 def erase_until_flip(decoder: Decoder, hidden: Tensor, attention: Tensor, order: list[int]) -> int:
-    """One text: positions erased in this order, one call each, until the decision changes; −1 if it
-    never does."""
+    """How many positions of one text are erased in this order until the decision changes.
+
+    One call each; −1 if it never does.
+    """
     with torch.no_grad():
         original = decoder((attention.unsqueeze(-1) * hidden).sum(0)).argmax()
         weights = attention.clone()

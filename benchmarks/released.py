@@ -1,12 +1,14 @@
-"""Jain & Wallace's procedure for classification as its code was released: what it computes, in
-which order and precision.
+"""Jain & Wallace's procedure for classification as its code was released.
+
+What it computes, in which order and precision.
 
 Written again from reading it (`Trainers`, `model/Binary_Classification.py` and `model/modules` of
 their repository). float32; batches of 32 texts, padded again from lists of numbers whenever one is
 used; one packed bidirectional LSTM; every forward pass recorded for a backward pass, also where
 none comes, until the adversary freezes the weights for itself and for leave-one-out, which follows
 it. Left out, and not charged: start-up, reading and tokenising, scikit-learn's reports after each
-epoch, saving weights and results, figures."""
+epoch, saving weights and results, figures.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,10 +55,8 @@ class Padded:
 
     def without(self, column: int) -> "Padded":
         """One token of every text dropped, or its padding."""
-        ids, masked = (
-            torch.cat([part[:, :column], part[:, column + 1 :]], -1)
-            for part in (self.ids, self.masked)
-        )
+        ids = torch.cat([self.ids[:, :column], self.ids[:, column + 1 :]], -1)
+        masked = torch.cat([self.masked[:, :column], self.masked[:, column + 1 :]], -1)
         return Padded(ids, masked, self.lengths - 1)
 
 
@@ -88,17 +88,13 @@ class Released(nn.Module):
         if not (isinstance(decoder, LinearDecoder) and decoder.single_logit):
             raise TypeError("the released code knows two classes only: take data of two classes")
         model = cls(*classifier.embedding.weight.shape, encoder.forwards.hidden_size)
-        both = encoder.forwards.state_dict() | {
-            f"{name}_reverse": weight for name, weight in encoder.backwards.state_dict().items()
-        }
-        for own, given in (
-            (model.embedding, classifier.embedding.state_dict()),
-            (model.rnn, both),
-            (model.inner, attention.states.state_dict()),
-            (model.score, attention.score.state_dict()),
-            (model.output, decoder.output.state_dict()),
-        ):
-            own.load_state_dict(given)
+        backwards = encoder.backwards.state_dict()
+        reverse = {f"{name}_reverse": weight for name, weight in backwards.items()}
+        model.embedding.load_state_dict(classifier.embedding.state_dict())
+        model.rnn.load_state_dict(encoder.forwards.state_dict() | reverse)
+        model.inner.load_state_dict(attention.states.state_dict())
+        model.score.load_state_dict(attention.score.state_dict())
+        model.output.load_state_dict(decoder.output.state_dict())
         return model
 
     def encoded(self, batch: Padded) -> tuple[Tensor, Tensor]:
@@ -107,18 +103,15 @@ class Released(nn.Module):
         packed = pack_padded_sequence(
             vectors, batch.lengths, batch_first=True, enforce_sorted=False
         )
-        return vectors, pad_packed_sequence(
+        hidden, _ = pad_packed_sequence(
             self.rnn(packed)[0], batch_first=True, total_length=batch.ids.shape[1]
-        )[0]
+        )
+        return vectors, hidden
 
     def attended(self, batch: Padded, hidden: Tensor) -> Tensor:
         """The attention `[batch, tokens]`."""
-        return (
-            self.score(self.inner(hidden).tanh())
-            .squeeze(-1)
-            .masked_fill(batch.masked, -torch.inf)
-            .softmax(-1)
-        )
+        scores = self.score(self.inner(hidden).tanh()).squeeze(-1)
+        return scores.masked_fill(batch.masked, -torch.inf).softmax(-1)
 
     def decoded(self, attention: Tensor, hidden: Tensor) -> Tensor:
         """One logit `[…, 1]` of the states `[…, tokens, hidden]` under an attention."""
@@ -143,26 +136,30 @@ def train(
     development: Sequence[Text],
     epochs: int,
 ) -> None:
-    """Batches of similar length in random order, summed loss, three Adams (encoder, attention
-    without weight decay, decoder), and after every epoch the development texts."""
+    """Train as released.
+
+    Batches of similar length in random order, summed loss, three Adams (encoder, attention without
+    weight decay, decoder), and after every epoch the development texts.
+    """
     model.requires_grad_()
-    rest = {"lr": 1e-3, "amsgrad": True}
+    encoder = [*model.embedding.parameters(), *model.rnn.parameters()]
+    attention = [*model.inner.parameters(), *model.score.parameters()]
     optimizers = [
-        torch.optim.Adam(
-            [*model.embedding.parameters(), *model.rnn.parameters()], weight_decay=1e-5, **rest
-        ),
-        torch.optim.Adam(
-            [*model.inner.parameters(), *model.score.parameters()], weight_decay=0, **rest
-        ),
-        torch.optim.Adam(model.output.parameters(), weight_decay=1e-5, **rest),
+        torch.optim.Adam(parameters, lr=1e-3, weight_decay=decay, amsgrad=True)
+        for parameters, decay in (
+            (encoder, 1e-5),
+            (attention, 0),
+            (model.output.parameters(), 1e-5),
+        )
     ]
     weight = torch.tensor([len(labels) / max(sum(labels), 1) - 1])
     for _ in range(epochs):
-        noisy = [
-            n + DRAWS.integers(int(np.floor(-n * NOISE)), int(np.ceil(n * NOISE)))
-            for n in map(len, texts)
-        ]
-        order = np.argsort(noisy)
+        noisy_lengths = []
+        for length in map(len, texts):
+            low = int(np.floor(-length * NOISE))
+            high = int(np.ceil(length * NOISE))
+            noisy_lengths.append(length + DRAWS.integers(low, high))
+        order = np.argsort(noisy_lengths)
         for start in DRAWS.permutation(np.arange(0, len(order), BATCH)):
             rows = order[start : start + BATCH]
             target = torch.tensor([float(labels[row]) for row in rows]).unsqueeze(-1)
@@ -180,22 +177,24 @@ def train(
 
 def predict(model: Released, texts: Sequence[Text]) -> np.ndarray:
     """Probabilities `[texts, 1]`, and the attention on the way."""
-    found = []
+    probabilities = []
     for part in batches(texts):
         batch = Padded.of(part)
         hidden = model.encoded(batch)[1]
         attention = model.attended(batch, hidden)
-        found.append(model.decoded(attention, hidden).sigmoid().detach().numpy())
+        probabilities.append(model.decoded(attention, hidden).sigmoid().detach().numpy())
         attention.detach().numpy()
-    return np.concatenate(found)
+    return np.concatenate(probabilities)
 
 
 def gradients(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Three kinds `[3, batch, tokens]` of each batch, the attention held fixed: word vector times
-    gradient, the sum of all word vectors times gradient, sum of the state's gradient. The backward
-    pass goes on to all weights."""
+    """Three kinds `[3, batch, tokens]` of each batch, the attention held fixed.
+
+    Word vector times gradient, the sum of all word vectors times gradient, sum of the state's
+    gradient. The backward pass goes on to all weights.
+    """
     model.requires_grad_()
-    found = []
+    results = []
     for part in batches(texts):
         batch = Padded.of(part)
         vectors, hidden = model.encoded(batch)
@@ -205,15 +204,17 @@ def gradients(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
         assert vectors.grad is not None
         assert hidden.grad is not None
         kinds = (vectors.grad * vectors, vectors.grad * model.embedding.weight.sum(0), hidden.grad)
-        found.append(np.stack([kind.sum(-1).detach().numpy() for kind in kinds]))
-    return found
+        results.append(np.stack([kind.sum(-1).detach().numpy() for kind in kinds]))
+    return results
 
 
 def permutations(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Probabilities `[batch, 100]` under permuted attention; scores and attention again for each,
-    and the order drawn text by text."""
+    """Probabilities `[batch, 100]` under permuted attention.
+
+    Scores and attention again for each, and the order drawn text by text.
+    """
     model.requires_grad_()
-    found = []
+    results = []
     for part in batches(texts):
         batch = Padded.of(part)
         hidden = model.encoded(batch)[1]
@@ -224,70 +225,80 @@ def permutations(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
                 order[row, 1 : length - 1] = DRAWS.permutation(length - 2) + 1
             attention = model.attended(batch, hidden).gather(-1, torch.from_numpy(order))
             outputs[:, number] = model.decoded(attention, hidden).sigmoid().detach().numpy()[:, 0]
-        found.append(outputs)
-    return found
+        results.append(outputs)
+    return results
 
 
 def adversary(model: Released, texts: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Attentions `[batch, 5, tokens]` after 500 steps of Adam, and their probabilities `[batch, 5,
-    1]`."""
+    """Attentions `[batch, 5, tokens]` after 500 steps, and their probabilities `[batch, 5, 1]`.
+
+    By Adam.
+    """
     model.requires_grad_(False)
-    found = []
+    results = []
     for part in batches(texts):
         batch = Padded.of(part)
         hidden = model.encoded(batch)[1]
         attention = model.attended(batch, hidden)
-        before = model.decoded(attention, hidden).sigmoid()
+        probability = model.decoded(attention, hidden).sigmoid()
         states = hidden.unsqueeze(1)
-        masked = batch.masked.unsqueeze(1)
         start = -batch.lengths.log()[:, None, None].expand(-1, RESTARTS, batch.ids.shape[1])
         logits = (start + 3 * torch.randn(start.shape)).requires_grad_()
+
+        def candidate(logits: Tensor = logits, batch: Padded = batch) -> Tensor:
+            return logits.masked_fill(batch.masked.unsqueeze(1), -torch.inf).softmax(-1)
+
         optimizer = torch.optim.Adam([logits], lr=0.01, amsgrad=True)
         for _ in range(STEPS):
-            other = logits.masked_fill(masked, -torch.inf).softmax(-1)
-            moved = (
-                (model.decoded(other, states).sigmoid() - before.unsqueeze(1))
-                .abs()
-                .sum(-1, keepdim=True)
-            )
-            away = divergence(other, attention.unsqueeze(1))
-            apart = divergence(other.unsqueeze(1), other.unsqueeze(2))
-            loss = (500 * (moved - EPSILON).relu() - away).sum() - apart.sum(0).mean()
+            weights = candidate()
+            change = model.decoded(weights, states).sigmoid() - probability.unsqueeze(1)
+            loss = objective(weights, attention, change.abs().sum(-1, keepdim=True))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         with torch.no_grad():
-            other = logits.masked_fill(masked, -torch.inf).softmax(-1)
-            found.append((other.numpy(), model.decoded(other, states).sigmoid().numpy()))
-    return found
+            weights = candidate()
+            final = model.decoded(weights, states).sigmoid()
+            results.append((weights.numpy(), final.numpy()))
+    return results
+
+
+def objective(weights: Tensor, attention: Tensor, moved: Tensor) -> Tensor:
+    """What the adversary minimises: near the prediction, far from the attention and each other."""
+    away = divergence(weights, attention.unsqueeze(1))
+    spread = divergence(weights.unsqueeze(1), weights.unsqueeze(2))
+    return (500 * (moved - EPSILON).relu() - away).sum() - spread.sum(0).mean()
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
     """Jensen-Shannon divergence `[…, 1]` over the last axis, a small constant against log 0."""
     mean = 0.5 * (p + q)
-    parts = [one.clamp(0, 1) * ((one + 1e-10).log() - (mean + 1e-10).log()) for one in (p, q)]
-    return (0.5 * (parts[0].sum(-1) + parts[1].sum(-1))).unsqueeze(-1)
+    from_p = p.clamp(0, 1) * ((p + 1e-10).log() - (mean + 1e-10).log())
+    from_q = q.clamp(0, 1) * ((q + 1e-10).log() - (mean + 1e-10).log())
+    return (0.5 * (from_p.sum(-1) + from_q.sum(-1))).unsqueeze(-1)
 
 
 def leave_one_out(model: Released, texts: Sequence[Text]) -> list[np.ndarray]:
-    """Probabilities `[batch, tokens]` without each token; the batch is made and encoded again for
-    each. The weights are frozen: the adversary came before."""
+    """Probabilities `[batch, tokens]` without each token.
+
+    The batch is made and encoded again for each. The weights are frozen: the adversary came before.
+    """
     model.requires_grad_(False)
-    found = []
+    results = []
     for part in batches(texts):
         width = max(map(len, part))
         outputs = np.zeros((len(part), width))
         for column in range(1, width - 1):
             outputs[:, column] = model(Padded.of(part).without(column)).sigmoid().numpy()[:, 0]
-        found.append(outputs)
-    return found
+        results.append(outputs)
+    return results
 
 
 def kendall_tau(
-    left: Sequence[np.ndarray], right: Sequence[np.ndarray]
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray]
 ) -> list[tuple[float, float]]:
     """τ and p-value, text by text."""
     return [
-        tuple(stats.kendalltau(list(one), list(other)))
-        for one, other in zip(left, right, strict=True)
+        tuple(stats.kendalltau(list(values), list(rivals)))
+        for values, rivals in zip(first, second, strict=True)
     ]

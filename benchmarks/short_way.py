@@ -1,12 +1,12 @@
-"""The short way past the last attention, per attention, against whole passes of the network and
-against a user's own loop.
+"""The short way past the last attention against whole passes and against a user's own loop.
 
-python -m benchmarks.short_way FOLDER [--pieces 128] [--samples 16]
+    python -m benchmarks.short_way FOLDER [--pieces 128] [--samples 16]
 
 The loop (`by_hand`) is what anybody would write: it reads the attention with
 `output_attentions=True`, puts other weights into the last layer's row of [CLS], and runs the
 network again, with all samples of one text in a batch. It is given these weights; the short way has
-to find them."""
+to find them.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -36,8 +36,9 @@ def by_hand(
     ids: Sequence[Int[Tensor, "pieces"]],
     rows: Float[Tensor, "samples texts heads pieces"],
 ) -> Float[Tensor, "samples texts classes"]:
-    """Logits of a BERT under other weights of the last layer's first row, written with
-    `transformers` alone.
+    """Logits of a BERT under other weights of the last layer's first row.
+
+    Written with `transformers` alone.
 
     Args:
         network: as `transformers` opens it, with attn_implementation="eager".
@@ -45,22 +46,22 @@ def by_hand(
         rows: the other weights of each text.
     """
     attention = network.base_model.encoder.layer[-1].attention.self
-    own = attention.forward
+    original = attention.forward
     results = []
-    for text, other in zip(ids, rows.transpose(0, 1), strict=True):
+    for text, text_rows in zip(ids, rows.transpose(0, 1), strict=True):
         weights = network(input_ids=text[None], output_attentions=True).attentions[-1]
-        weights = weights.repeat(len(other), 1, 1, 1)
-        weights[:, :, 0] = other
+        weights = weights.repeat(len(text_rows), 1, 1, 1)
+        weights[:, :, 0] = text_rows
 
         def replaced(
-            hidden: Tensor, *given: object, weights: Tensor = weights, **named: object
+            hidden: Tensor, *_: object, weights: Tensor = weights, **__: object
         ) -> tuple[Tensor, Tensor]:
             values = attention.value(hidden).unflatten(-1, (weights.shape[1], -1)).transpose(1, 2)
             return (weights @ values).transpose(1, 2).flatten(2), weights
 
         attention.forward = replaced
-        results.append(network(input_ids=text.expand(len(other), -1)).logits)
-        attention.forward = own
+        results.append(network(input_ids=text.expand(len(text_rows), -1)).logits)
+        attention.forward = original
     return torch.stack(results, 1)
 
 
@@ -72,10 +73,8 @@ def texts_of(model: PretrainedClassifier) -> tuple[Batch, Batch]:
         ["a", "b"],
         pieces=model.reader,
     )
-    texts = [
-        " ".join(f"film {number} of people" for number in range(start, start + 60))
-        for start in range(4)
-    ]
+    phrases = [f"film {number} of people" for number in range(63)]
+    texts = [" ".join(phrases[start : start + 60]) for start in range(4)]
     return pipeline.batch_of([*texts[:3], "short"]), pipeline.batch_of(texts)
 
 
@@ -89,20 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--samples", type=int, default=16, help="whole passes; 16 times as many by the short way"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.manual_seed(0)
     model = PretrainedClassifier(
         name="x",
-        path=given.folder,
+        path=options.folder,
         class_names=["a", "b"],
         trains=True,
-        max_pieces=given.pieces,
+        max_pieces=options.pieces,
         offline=True,
     ).eval()
     check, batch = texts_of(model)
     model.prepare(check)
     print(model.facts)
-    compare(model, batch, given.samples)
+    compare(model, batch, options.samples)
 
 
 def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
@@ -117,34 +116,31 @@ def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
         short = model.readout(batch, outputs)
         noise = torch.rand(16 * samples, *outputs.attention.shape).double() * batch.content
         attentions = noise / noise.sum(-1, keepdim=True)
-        some = attentions[:samples]
+        first = attentions[:samples]
+        rows = rows_of(model, batch, first)
         ways = {
-            "whole": (model.readout(batch, outputs, short=False).logits, some),
+            "whole": (model.readout(batch, outputs, short=False).logits, first),
             "short": (short.logits, attentions),
-            "by hand": (
-                lambda rows: by_hand(network, list(pieces), rows),
-                rows_of(model, batch, some),
-            ),
+            "by hand": (lambda rows: by_hand(network, list(pieces), rows), rows),
         }
         results = {}
         seconds = dict.fromkeys(ways, inf)
-        for _ in range(
-            1 + REPEATS
-        ):  # in turn, so that each meets the same other work; the first pays for what is set up
-            for name, (way, given) in ways.items():
+        # in turn, so that each meets the same other work; the first pays for what is set up
+        for _ in range(1 + REPEATS):
+            for name, (way, weights) in ways.items():
                 start = perf_counter()
-                results[name] = way(given)[:samples]
-                seconds[name] = min(
-                    seconds[name], (perf_counter() - start) / len(given) / len(batch)
-                )
-    print(
-        f"{pieces.shape[1]} pieces; standard deviation of the logits {float(results['whole'].std(0).max()):.1e}"
-    )
-    for name, took in seconds.items():
-        apart = float((results[name] - results["short"]).abs().max())
+                results[name] = way(weights)[:samples]
+                duration = (perf_counter() - start) / len(weights) / len(batch)
+                seconds[name] = min(seconds[name], duration)
+
+    spread = float(results["whole"].std(0).max())
+    print(f"{pieces.shape[1]} pieces; standard deviation of the logits {spread:.1e}")
+    for name, duration in seconds.items():
+        difference = float((results[name] - results["short"]).abs().max())
         print(
-            f"{name}: {1e3 * took:.3f} ms per attention, {took / seconds['short']:.0f} times the short way; largest "
-            f"|Δlogit| from it {apart:.1e}"
+            f"{name}: {1e3 * duration:.3f} ms per attention, "
+            f"{duration / seconds['short']:.0f} times the short way; largest |Δlogit| from it "
+            f"{difference:.1e}"
         )
 
 
@@ -152,11 +148,11 @@ def rows_of(
     model: PretrainedClassifier, batch: Batch, attentions: Tensor
 ) -> Float[Tensor, "samples texts heads pieces"]:
     """The rows of the last layer that show these attentions per word."""
-    own = model.recorded(batch).weights
+    weights = model.recorded(batch).weights
     assert batch.piece_word is not None
     chosen = model.selection(batch)
     member = membership(batch)
-    return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)
+    return Lifting(chosen.of(weights), member, chosen.valid)(attentions).to(weights.dtype)
 
 
 if __name__ == "__main__":

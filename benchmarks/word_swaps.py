@@ -12,7 +12,8 @@ changes. Times are of the processor. Memory is by how much the process grows whi
     [--texts 100]
 
 trains small models of the development rules of research/rules.py, with attention that is right or
-wrong, and asks each with more and fewer passes."""
+wrong, and asks each with more and fewer passes.
+"""
 
 import argparse
 import json
@@ -37,6 +38,7 @@ from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.batch import Batch
 from attnprobe.evidence.deciding_words import LEAST_PLACEMENT, PLACEMENT_METRICS, placement_of
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.models.base import Model
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.leave_one_out import LeaveOneOut
@@ -69,11 +71,11 @@ def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> P
     """A run on such texts."""
     for name, count, seed in (("train", 400, 0), ("validation", 40, 1), ("test", examined, 2)):
         folder.mkdir(parents=True, exist_ok=True)
-        made = texts(words, count, seed)
-        (folder / f"{name}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in made), encoding="utf-8"
-        )
-    chosen = [
+        lines = [json.dumps(row) + "\n" for row in texts(words, count, seed)]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    overrides = [
+        f"output={folder / 'runs'}",
+        "figures=false",
         "data=files",
         f"data.path={folder}",
         "data.text=text",
@@ -82,16 +84,14 @@ def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> P
         "training.epochs=3",
     ]
     if encoder is not None:
-        chosen += [
+        overrides += [
             "model=pretrained",
             f"model.path={encoder}",
             "training=finetune",
             "training.epochs=1",
         ]
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
-        return run(
-            compose("config", overrides=[*chosen, f"output={folder / 'runs'}", "figures=false"])
-        )
+        return run(compose("config", overrides=overrides))
 
 
 def resident() -> float:
@@ -124,9 +124,9 @@ def measured(probe: Probe, model: Model, splits: Any, parts: Sequence[Batch]) ->
     """Run a probe on these texts; passes a text."""
     read = 0
 
-    def count(module: Model, given: tuple[Batch], outputs: object) -> None:
+    def count(module: Model, inputs: tuple[Batch], outputs: object) -> None:
         nonlocal read
-        read += len(given[0])
+        read += len(inputs[0])
 
     probe.prepare(splits)
     runner = ProbeRunner([probe], 0)
@@ -152,7 +152,7 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
     model = loaded.classifier
     split = data.splits["test"]
     parts = [split[range(start, min(start + 64, len(split)))] for start in range(0, len(split), 64)]
-    found: dict[str, list[tuple[float, float]]] = {"leave_one_out": [], "swaps": []}
+    measurements: dict[str, list[tuple[float, float]]] = {"leave_one_out": [], "swaps": []}
     passes = {}
     for _ in range(repeats):
         for probe in (LeaveOneOut(), Swaps()):
@@ -160,64 +160,51 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
             def job(probe: Probe = probe) -> None:
                 passes[probe.name] = measured(probe, model, data.splits, parts)
 
-            found[probe.name].append(watched(job))
+            measurements[probe.name].append(watched(job))
+    title = "MiniLM" if encoder else "LSTM"
     lines = []
-    for name, all_of in found.items():
-        seconds = sorted(1000 * one / len(split) for one, _ in all_of)
+    for name, pairs in measurements.items():
+        times = sorted(1000 * seconds / len(split) for seconds, _ in pairs)
+        memory = max(grown for _, grown in pairs)
         lines.append(
-            f"| {'MiniLM' if encoder else 'LSTM'} | {words} | {name} | {passes[name]:.0f} | {median(seconds):.0f} "
-            f"({seconds[0]:.0f} to {seconds[-1]:.0f}) | {max(grown for _, grown in all_of):.0f} |"
+            f"| {title} | {words} | {name} | {passes[name]:.0f} | {median(times):.0f} "
+            f"({times[0]:.0f} to {times[-1]:.0f}) | {memory:.0f} |"
         )
     return lines
 
 
 def separation(draws: str, rules: str, encoders: str, texts: int) -> pd.DataFrame:
-    """What each number of passes says of right and wrong attentions."""
+    """What each number of passes decides about right and wrong attentions."""
     rows = []
     with composing():
-        for draw, rule, encoder in product(*(one.split(",") for one in (draws, rules, encoders))):
+        for draw, rule, encoder in product(draws.split(","), rules.split(","), encoders.split(",")):
             for attention in ("rationale", "first_70", "common_70", "learned"):
-                rows += asked_with_all(rule, encoder, attention, int(draw), texts)
+                rows += with_every_budget(rule, encoder, attention, int(draw), texts)
     return pd.DataFrame(rows)
 
 
-def asked_with_all(
+def with_every_budget(
     rule: str, encoder: str, attention: str, draw: int, texts: int
 ) -> list[dict[str, Any]]:
-    """A row per budget; none where the model does not solve its task, or its attention is in
-    between."""
+    """A row per budget.
+
+    None where the model does not solve its task, or its attention is neither right nor wrong.
+    """
     data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
-    known = answers(model, data)
-    mass = np.nanmean(known["mass"])
-    chance = np.nanmean(known["chance"])
+    truth = answers(model, data)
+    mass = np.nanmean(truth["mass"])
+    chance = np.nanmean(truth["chance"])
     rightness = (mass - chance) / (1 - chance)
-    if known["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
+    if truth["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
         return []
-    part = data.splits["test"]
     rows = []
     for passes in BUDGETS:
-        probe = Swaps(passes=passes)
-        probe.prepare(data.splits)
-        runner = ProbeRunner([probe], draw)
-        for start in range(0, len(part), 50):
-            batch = part[range(start, min(start + 50, len(part)))]
-            runner.on_test_batch_end(
-                None, model, {"outputs": model.predict_step(batch)}, batch, start
-            )
-        columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
-        evidence = placement_of(
-            *(np.concatenate(columns[one].values)[None] for one in PLACEMENT_METRICS)
-        )
-        said = "open"
-        if evidence.unasked or evidence.rare:
-            said = "not asked"
-        elif evidence.low > LEAST_PLACEMENT or evidence.high <= LEAST_PLACEMENT:
-            said = "yes" if evidence.low > LEAST_PLACEMENT else "no"
+        evidence = placement(model, data, passes, draw)
         rows.append(
             {
                 "passes": passes,
                 "rightness": "right" if rightness >= RIGHT else "wrong",
-                "said": said,
+                "said": decision(evidence),
                 "value": evidence.value,
                 "width": evidence.high - evidence.low,
                 "rule": rule,
@@ -226,6 +213,30 @@ def asked_with_all(
             }
         )
     return rows
+
+
+def placement(model: Model, data: Any, passes: int, draw: int) -> Evidence:
+    """Run the swap test with so many passes on the test texts."""
+    part = data.splits["test"]
+    probe = Swaps(passes=passes)
+    probe.prepare(data.splits)
+    runner = ProbeRunner([probe], draw)
+    for start in range(0, len(part), 50):
+        batch = part[range(start, min(start + 50, len(part)))]
+        outputs = {"outputs": model.predict_step(batch)}
+        runner.on_test_batch_end(None, model, outputs, batch, start)
+    columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
+    values = [np.concatenate(columns[metric].values)[None] for metric in PLACEMENT_METRICS]
+    return placement_of(*values)
+
+
+def decision(evidence: Evidence) -> str:
+    """What the interval decides."""
+    if evidence.unasked or evidence.rare:
+        return "not asked"
+    if evidence.low > LEAST_PLACEMENT:
+        return "yes"
+    return "no" if evidence.high <= LEAST_PLACEMENT else "open"
 
 
 def main() -> None:
@@ -242,21 +253,19 @@ def main() -> None:
     parser.add_argument("--draws", default="0,1")
     parser.add_argument("--rules", default="token,redundant3,third,bos,majority,xor,five")
     parser.add_argument("--encoders", default="lstm,transformer")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    if given.budgets:
-        table = separation(given.draws, given.rules, given.encoders, given.texts)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.budgets:
+        table = separation(options.draws, options.rules, options.encoders, options.texts)
         counted = table.groupby(["passes", "rightness", "said"]).size().unstack(fill_value=0)
-        print(
-            counted, table.groupby(["passes", "rightness"])[["value", "width"]].median(), sep="\n"
-        )
+        medians = table.groupby(["passes", "rightness"])[["value", "width"]].median()
+        print(counted, medians, sep="\n")
         return
-    print(
-        f"{processor()}, {given.threads} thread(s), {given.texts} texts, medians of {given.repeats}\n"
-    )
+    print(f"{processor()}, {options.threads} thread(s), {options.texts} texts, ", end="")
+    print(f"medians of {options.repeats}\n")
     print("| model | words | probe | passes | ms a text | MB |\n|---|---|---|---|---|---|")
-    for words in given.words:
-        print(*costs(words, given.texts, given.encoder, given.repeats), sep="\n", flush=True)
+    for words in options.words:
+        print(*costs(words, options.texts, options.encoder, options.repeats), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
