@@ -8,10 +8,10 @@ from benchmarks import growth
 @pytest.mark.parametrize(("axis", "size"), [("length", 5), ("texts", 70), ("classes", 3)])
 def test_every_probe_is_timed_at_every_axis(axis, size, capsys):
     growth.child(axis, size, 1)
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert {"permutation", "exact or bounded adversary", "gradients"} <= set(told["seconds"])
-    assert all(seconds > 0 for seconds in told["seconds"].values())
-    assert told["peak"] > 50
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {"permutation", "exact or bounded adversary", "gradients"} <= set(report["seconds"])
+    assert all(seconds > 0 for seconds in report["seconds"].values())
+    assert report["peak"] > 50
 
 
 @pytest.mark.parametrize("power", [0, 1, 2.5])

@@ -72,8 +72,8 @@ def test_the_released_way_finds_the_same_numbers(sides):
     torch.testing.assert_close(
         moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near
     )
-    left, right, _ = sides.scores[0]
-    tau, p = kendall_tau_test(left, right, batch.content)
+    first, second, _ = sides.scores[0]
+    tau, p = kendall_tau_test(first, second, batch.content)
     expected = torch.tensor(released.kendall_tau(*sides.pairs[0]), dtype=torch.float64)
     torch.testing.assert_close(torch.stack([tau, p], -1).flatten(0, 1), expected)
 
@@ -82,10 +82,10 @@ def test_the_released_adversary_keeps_the_prediction_and_moves_the_attention(sid
     batch, outputs = sides.encoded[0]
     attention, probability = released.adversary(sides.published, sides.texts)[0]
     moved = np.abs(probability[..., 0] - outputs.logits.softmax(-1)[:, 1:].numpy())
-    other = torch.from_numpy(attention).double()
-    away = released.divergence(other, outputs.attention.unsqueeze(1)).squeeze(-1)
+    weights = torch.from_numpy(attention).double()
+    away = released.divergence(weights, outputs.attention.unsqueeze(1)).squeeze(-1)
     assert float(away[torch.from_numpy(moved < 0.03)].max()) > 0.1
-    assert float(other.masked_fill(batch.content.unsqueeze(1), 0).sum()) == 0
+    assert float(weights.masked_fill(batch.content.unsqueeze(1), 0).sum()) == 0
 
 
 def test_the_released_permutations_are_of_the_words_alone(sides):
@@ -97,7 +97,7 @@ def test_the_released_permutations_are_of_the_words_alone(sides):
     expected = torch.stack(
         [(attention[list(order)] * logits).sum() for order in permutations(range(3))]
     ).sigmoid()
-    found = torch.from_numpy(released.permutations(sides.published, sides.texts)[0][0])
-    apart = (found.unsqueeze(1) - expected).abs()
-    assert float(apart.amin(1).max()) < 1e-5
-    assert len(apart.argmin(1).unique()) == 6
+    probabilities = torch.from_numpy(released.permutations(sides.published, sides.texts)[0][0])
+    distance = (probabilities.unsqueeze(1) - expected).abs()
+    assert float(distance.amin(1).max()) < 1e-5
+    assert len(distance.argmin(1).unique()) == 6

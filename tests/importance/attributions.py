@@ -43,13 +43,13 @@ def words_shares(subject, *, first=None, second=None):
     order = subject.outputs.logits.argsort(-1, descending=True)
     unit = torch.eye(model.encoder.size, dtype=torch.float64)
     weights = model.decoder(unit) - model.decoder(0 * unit)
-    of_word = model.inputs(subject.batch) @ weights / content.sum(-1)[:, None, None]
+    word_logits = model.inputs(subject.batch) @ weights / content.sum(-1)[:, None, None]
     rows = torch.arange(len(order))
     chosen = order[:, 0] if first is None else torch.full_like(order[:, 0], first)
-    found = of_word[rows, :, chosen]
+    shares = word_logits[rows, :, chosen]
     if second is not None:
-        found = found - of_word[rows, :, order[:, second]]
-    return found.masked_fill(~content, 0).detach()
+        shares = shares - word_logits[rows, :, order[:, second]]
+    return shares.masked_fill(~content, 0).detach()
 
 
 contextual_subject = partial(subject_of, lengths=LENGTHS)

@@ -7,11 +7,11 @@ TEXTS = ["the film was unable", "a long dull story of people"]
 
 def words_of(parts, batch, row):
     """The sum over each word's pieces, at its position."""
-    found = np.zeros(batch.ids.shape[1])
+    sums = np.zeros(batch.ids.shape[1])
     for piece, word in enumerate(batch.piece_word[row].tolist()):
         if word >= 0:
-            found[word] += parts[piece]
-    return found
+            sums[word] += parts[piece]
+    return sums
 
 
 def inputs_of(batch, row):
@@ -19,9 +19,9 @@ def inputs_of(batch, row):
     return batch.pieces[row : row + 1, :count]
 
 
-def mixed_by_hand(layer, state, own, normalised):
+def mixed_by_hand(layer, state, with_input, normalised):
     """The vectors that one attention of a BERT adds up in each state, by plain loops over its own
-    modules: `[i][j]`, and the state after it. `own`: its input among them; `normalised`: after its
+    modules: `[i][j]`, and the state after it. `with_input`: its input among them; `normalised`: after its
     layer normalisation, without the shift."""
     inner = layer.attention.self
     output = layer.attention.output
@@ -30,14 +30,16 @@ def mixed_by_hand(layer, state, own, normalised):
     query, key, value = (module(state) for module in (inner.query, inner.key, inner.value))
     vectors = torch.zeros(len(state), *state.shape, dtype=state.dtype)
     for head in range(heads):
-        at = slice(head * size, (head + 1) * size)
-        weights = (query[:, at] @ key[:, at].T / size**0.5).softmax(-1)
+        columns = slice(head * size, (head + 1) * size)
+        weights = (query[:, columns] @ key[:, columns].T / size**0.5).softmax(-1)
         for i in range(len(state)):
             for j in range(len(state)):
-                vectors[i, j] += weights[i, j] * (output.dense.weight[:, at] @ value[j, at])
+                vectors[i, j] += weights[i, j] * (
+                    output.dense.weight[:, columns] @ value[j, columns]
+                )
     total = vectors.sum(1) + state + output.dense.bias
     for i in range(len(state)):
-        if own:
+        if with_input:
             vectors[i, i] += state[i]
         if normalised:
             norm = output.LayerNorm
@@ -47,22 +49,21 @@ def mixed_by_hand(layer, state, own, normalised):
     return vectors, output.LayerNorm(total)
 
 
-def followed_by_hand(network, ids, strength, own, normalised, half):
+def followed_by_hand(network, ids, strength, with_input, normalised, half):
     """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`, with ½
     I on request."""
     with torch.no_grad():
         states = network(ids, output_hidden_states=True).hidden_states
         followed = np.eye(ids.shape[1])
         for number, layer in enumerate(network.bert.encoder.layer):
-            vectors, after = mixed_by_hand(layer, states[number][0], own, normalised)
-            shares = np.array(
-                [
-                    [strength(one, state) for one in of]
-                    for of, state in zip(vectors, after, strict=True)
-                ]
-            )
+            vectors, after = mixed_by_hand(layer, states[number][0], with_input, normalised)
+            shares = np.zeros(vectors.shape[:2])
+            for i, j in np.ndindex(*shares.shape):
+                shares[i, j] = strength(vectors[i, j], after[i])
             shares /= shares.sum(1, keepdims=True)
-            followed = (0.5 * shares + 0.5 * np.eye(len(shares)) if half else shares) @ followed
+            if half:
+                shares = 0.5 * shares + 0.5 * np.eye(len(shares))
+            followed = shares @ followed
     return followed[0]
 
 

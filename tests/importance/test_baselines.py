@@ -14,8 +14,8 @@ from tests.importance.trained import batch_of, small_data, subject_on
 def test_position_the_first_word_first():
     subject = subject_of(padding=2)
     for row, length in enumerate(LENGTHS):
-        found = subject.scores("position")[row][subject.outputs.content[row]]
-        assert found.tolist() == [1 / (place + 1) for place in range(length)]
+        scores = subject.scores("position")[row][subject.outputs.content[row]]
+        assert scores.tolist() == [1 / (place + 1) for place in range(length)]
 
 
 def test_random_belongs_to_the_seed_and_the_example():
@@ -34,29 +34,26 @@ def test_contribution_equals_the_decoder_at_each_state():
     logits = subject.outputs.logits
     decoder = subject.classifier.decoder
     for row, length in enumerate(LENGTHS):
-        chosen, other = logits[row].argsort(descending=True)[:2].tolist()
+        decision, rival = logits[row].argsort(descending=True)[:2].tolist()
         for t in range(1, length + 1):
             z = decoder(subject.outputs.hidden[row, t])
-            expected = float(subject.outputs.attention[row, t] * (z[chosen] - z[other]).detach())
+            expected = float(subject.outputs.attention[row, t] * (z[decision] - z[rival]).detach())
             assert float(scores[row, t]) == pytest.approx(expected)
-    other = subject_of(question=True)  # whose decoder is not linear
-    assert not other.importance("contribution").is_defined(other)
+    nonlinear = subject_of(question=True)
+    assert not nonlinear.importance("contribution").is_defined(nonlinear)
 
 
 def test_idf_counts_the_training_texts():
     data = small_data()
-    one = Idf()
-    one.prepare(data, "test")
+    importance = Idf()
+    importance.prepare(data, "test")
     train = data.splits["train"]
     batch = batch_of(data)
-    texts = [
-        {
-            data.vocabulary.words[data.splits["train"].vocabulary_id[number]]
-            for number in train.words[row]
-        }
-        for row in range(len(train))
-    ]
-    scores = one.scores(subject_on(batch, torch.zeros(len(batch), dtype=torch.long)))
+    texts = []
+    for row in range(len(train)):
+        ids = train.vocabulary_id[train.words[row]]
+        texts.append({data.vocabulary.words[number] for number in ids})
+    scores = importance.scores(subject_on(batch, torch.zeros(len(batch), dtype=torch.long)))
     for row, place in batch.content.nonzero()[:200].tolist():
         word = data.vocabulary.words[batch.ids[row, place]]
         holds = sum(word in text for text in texts)
@@ -73,12 +70,12 @@ def test_idf_new_texts_are_refused():
 
 def test_log_odds_the_log_of_the_odds_ratio_of_the_two_by_two_table():
     data = small_data()
-    one = LogOdds()
-    one.prepare(data, "test")
+    importance = LogOdds()
+    importance.prepare(data, "test")
     train = data.splits["train"]
     batch = batch_of(data)
     predicted = torch.arange(len(batch)) % 2
-    scores = one.scores(subject_on(batch, predicted))
+    scores = importance.scores(subject_on(batch, predicted))
     holds = [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]
     for row, place in batch.content.nonzero()[:200].tolist():
         word = int(batch.ids[row, place])

@@ -34,7 +34,10 @@ DEFINED = {
 
 
 def cases(families):
-    return [pytest.param(one, marks=pytest.mark.slow) if one in KIN else one for one in families]
+    return [
+        pytest.param(family, marks=pytest.mark.slow) if family in KIN else family
+        for family in families
+    ]
 
 
 def subject(family):
@@ -47,32 +50,34 @@ def subject(family):
     "family", cases(["bert", "roberta", "distilbert", "albert", "gpt2", "electra", "xlm-roberta"])
 )
 def test_parts_add_up_to_the_logits(family):
-    found = subject(family)
-    linearised = found.classifier.linearised(found.batch)
+    examined = subject(family)
+    linearised = examined.classifier.linearised(examined.batch)
     for text in range(len(TEXTS)):
-        together = parts_of_logits(linearised, text).sum(0)
-        torch.testing.assert_close(together, found.outputs.logits[text].detach(), atol=1e-9, rtol=0)
-    gap = found.scores("decompx").sum(-1) - found.importance("decompx").total(found)
+        total = parts_of_logits(linearised, text).sum(0)
+        torch.testing.assert_close(total, examined.outputs.logits[text].detach(), atol=1e-9, rtol=0)
+    gap = examined.scores("decompx").sum(-1) - examined.importance("decompx").total(examined)
     assert gap.abs().max() < 1e-9
 
 
 @pytest.mark.parametrize("family", cases(DEFINED))
 def test_what_is_known_of_the_layers_is_followed_and_nothing_else(family):
-    found = subject(family)
+    examined = subject(family)
     every = (*OF_VECTORS, "vector_norm_normalised", "decompx")
-    assert {name for name in every if found.importance(name).is_defined(found)} == DEFINED[family]
+    assert {name for name in every if examined.importance(name).is_defined(examined)} == DEFINED[
+        family
+    ]
 
 
 def held(network, ids):
     """The states before the first layer, and the logits from them with attention weights, spreads
     and ratios held. No biases."""
 
-    def normed(norm, given):
-        spread = (given.var(-1, correction=0, keepdim=True) + norm.eps).sqrt().detach()
-        return norm.weight * (given - given.mean(-1, keepdim=True)) / spread
+    def normed(norm, vectors):
+        spread = (vectors.var(-1, correction=0, keepdim=True) + norm.eps).sqrt().detach()
+        return norm.weight * (vectors - vectors.mean(-1, keepdim=True)) / spread
 
-    def active(given, function):
-        return given * (function(given) / given).detach()
+    def active(vectors, function):
+        return vectors * (function(vectors) / vectors).detach()
 
     start = network.bert.embeddings(ids)[0].detach().requires_grad_()
     state = start
@@ -100,11 +105,11 @@ def test_without_biases_they_are_those_of_the_network_differentiated_with_its_we
     linearised = model.linearised(batch)
     for text in range(len(TEXTS)):
         start, logits = held(model.network, inputs_of(batch, text))
-        found = parts_of_logits(linearised, text)
+        parts = parts_of_logits(linearised, text)
         for number in range(2):
             (gradient,) = torch.autograd.grad(logits[number], start, retain_graph=True)
             torch.testing.assert_close(
-                found[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0
+                parts[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0
             )
 
 
@@ -119,11 +124,13 @@ def test_by_hand_where_the_layers_pass_everything_on():
                 module.weight.zero_()
                 module.bias.zero_()
         model.decoder.output.bias.zero_()
-    found = Subject(model, batch, *toy_readout(model, batch))
-    expected = found.outputs.attention * (found.outputs.hidden @ model.decoder.output.weight[0])
-    sign = found.outputs.logits.argmax(-1, keepdim=True) * 2 - 1
+    examined = Subject(model, batch, *toy_readout(model, batch))
+    expected = examined.outputs.attention * (
+        examined.outputs.hidden @ model.decoder.output.weight[0]
+    )
+    sign = examined.outputs.logits.argmax(-1, keepdim=True) * 2 - 1
     torch.testing.assert_close(
-        found.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0
+        examined.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0
     )
 
 

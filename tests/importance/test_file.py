@@ -45,13 +45,14 @@ def written(path, rows):
 
 
 def measured(directory, path, *overrides, probes=PROBES):
-    own = [
+    settings = [
         f"run={directory}",
         f"probe={probes}",
         "importances=[attention,file]",
         f"importance.file.path={path}",
     ]
-    return run(resumed(composed(*own, "figures=false", *overrides), [*own, *overrides]))
+    config = composed(*settings, "figures=false", *overrides)
+    return run(resumed(config, [*settings, *overrides]))
 
 
 @pytest.mark.parametrize(
@@ -107,14 +108,12 @@ def test_it_stands_wherever_a_built_in_one_does(trained, tmp_path):
         "removed_fraction_file",
         "regret_file",
     } <= set(results["metric"].unique())
-    said = RunDirectory(directory).manifest()["tables"]["erasure"]["importances"]["file"]
-    assert (said["name"], said["title"], said["colour"], said["signed"]) == (
-        "file",
-        "our own tool",
-        "#123456",
-        True,
-    )
-    assert said["files"]["path"]["bytes"] == path.stat().st_size
+    facts = RunDirectory(directory).manifest()["tables"]["erasure"]["importances"]["file"]
+    assert facts["name"] == "file"
+    assert facts["title"] == "our own tool"
+    assert facts["colour"] == "#123456"
+    assert facts["signed"] is True
+    assert facts["files"]["path"]["bytes"] == path.stat().st_size
     page = write_report([directory], tmp_path / "report.html").read_text()
     assert "our own tool" in page
 
@@ -134,12 +133,15 @@ def test_a_text_without_scores_is_undefined(trained, tmp_path):
     rows = [rows[0] | {"scores": None}, *rows[1:]]
     measured(directory, written(tmp_path / "own.jsonl", rows), "on_finished=remeasure")
     results = attnprobe.read_results(directory)
-    of_file = results[results["metric"].astype(str).str.endswith("_file") & results["step"].isna()]
-    none = of_file[of_file["example_id"] == rows[0]["example_id"]]
-    assert len(none) == of_file["metric"].nunique()
+    measured_by_file = results[
+        results["metric"].astype(str).str.endswith("_file") & results["step"].isna()
+    ]
+    none = measured_by_file[measured_by_file["example_id"] == rows[0]["example_id"]]
+    assert len(none) == measured_by_file["metric"].nunique()
     assert none["value"].isna().all()
     assert (
-        of_file[(of_file["metric"] == "tau_attention_file")]["value"].isna().sum() < len(rows) / 2
+        measured_by_file[(measured_by_file["metric"] == "tau_attention_file")]["value"].isna().sum()
+        < len(rows) / 2
     )
 
 
@@ -211,12 +213,20 @@ def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name
     assert attnprobe.read_results(directory).equals(before)
 
 
-def test_no_file_is_refused_before_anything_is_read(trained, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (None, "no path"),
+        ("missing.parquet", "missing.parquet does not exist"),
+        ("own.csv", "own.csv: expected .* ends in .parquet"),
+    ],
+)
+def test_no_file_is_refused_before_anything_is_read(trained, tmp_path, name, expected):
     directory, _ = trained
-    for path in ("null", tmp_path / "missing.parquet", written(tmp_path / "own.csv", [])):
-        expected = r"no path|missing.parquet does not exist|own.csv: expected .* ends in .parquet"
-        with pytest.raises(UserError, match=expected):
-            measured(directory, path, "on_finished=remeasure")
+    written(tmp_path / "own.csv", [])
+    path = "null" if name is None else tmp_path / name
+    with pytest.raises(UserError, match=expected):
+        measured(directory, path, "on_finished=remeasure")
 
 
 def test_scores_by_the_texts_themselves(tmp_path):
@@ -239,13 +249,13 @@ def test_scores_by_the_texts_themselves(tmp_path):
         "figures=false",
         f"output={tmp_path}",
     ]
-    directory = run(composed(*(one for one in settings if "importances" not in one), "probe=[]"))
+    unmeasured = [setting for setting in settings if "importances" not in setting]
+    directory = run(composed(*unmeasured, "probe=[]"))
     trained = attnprobe.load_run(directory)
-    lengths = [len(trained.pipeline.tokens(one["review"])) for one in reviews]
-    rows = [
-        {"text": one["review"], "scores": [*range(n)]}
-        for one, n in zip(reviews, lengths, strict=True)
-    ]
+    rows = []
+    for review in reviews:
+        text = review["review"]
+        rows.append({"text": text, "scores": [*range(len(trained.pipeline.tokens(text)))]})
     assert len(attnprobe.read_examples(directory)) < len(rows)  # of all splits
     path = written(tmp_path / "own.jsonl", rows)
     run(composed(*settings, f"importance.file.path={path}"))

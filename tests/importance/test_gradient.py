@@ -26,22 +26,22 @@ def number(classifier, batch, embeddings, row, target, attention=None):
 @pytest.mark.parametrize("held", [True, False])
 def test_gradient_times_word_vector_by_finite_differences(encoder, held):
     classifier, batch, outputs = subject(encoder)
-    found = gradients(classifier, batch)
-    found = found.embedding if held else found.embedding_through_attention
+    kinds = gradients(classifier, batch)
+    scores = kinds.embedding if held else kinds.embedding_through_attention
     attention = outputs.attention if held else None
     vectors = classifier.embedding(batch.ids).detach()
     small = 1e-6
     for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
-        both = []
+        changed = []
         for sign in (1, -1):
             # along the word vector itself: d/ds ŷ((1 + s) e) = e · ∂ŷ/∂e
             moved = vectors.clone()
             moved[row, position] *= 1 + sign * small
             with torch.no_grad():
-                both.append(number(classifier, batch, moved, row, 1, attention))
-        expected = ((both[0] - both[1]) / (2 * small)).abs()
-        torch.testing.assert_close(found[row, position], expected, atol=1e-9, rtol=1e-5)
-    assert (found[~batch.content] == 0).all()
+                changed.append(number(classifier, batch, moved, row, 1, attention))
+        expected = ((changed[0] - changed[1]) / (2 * small)).abs()
+        torch.testing.assert_close(scores[row, position], expected, atol=1e-9, rtol=1e-5)
+    assert (scores[~batch.content] == 0).all()
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -84,12 +84,14 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
     batch.candidates = torch.tensor([[True, True, False], *[[True, True, True]] * 3])
     outputs = classifier(batch)
     vectors = classifier.embedding(batch.ids).detach().requires_grad_()
-    found = gradients(classifier, batch).embedding_through_attention
+    scores = gradients(classifier, batch).embedding_through_attention
     for row in range(4):
-        chosen = int(outputs.logits[row].argmax())
-        (gradient,) = torch.autograd.grad(number(classifier, batch, vectors, row, chosen), vectors)
+        decision = int(outputs.logits[row].argmax())
+        (gradient,) = torch.autograd.grad(
+            number(classifier, batch, vectors, row, decision), vectors
+        )
         expected = (gradient * vectors).sum(-1).abs().masked_fill(~batch.content, 0)
-        torch.testing.assert_close(found[row], expected[row].detach())
+        torch.testing.assert_close(scores[row], expected[row].detach())
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -101,8 +103,8 @@ def test_batch_and_padding_change_no_number(encoder):
             getattr(gradients(classifier, padded), name)[:, :11], values, atol=1e-12, rtol=1e-9
         )
         for row in range(4):
-            alone = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
-            torch.testing.assert_close(alone, values[row, : len(alone)], atol=1e-12, rtol=1e-9)
+            single = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
+            torch.testing.assert_close(single, values[row, : len(single)], atol=1e-12, rtol=1e-9)
     torch.testing.assert_close(
         classifier.readout(padded, wide).gradient()[:, :11],
         classifier.readout(batch, outputs).gradient(),
@@ -115,9 +117,9 @@ def test_works_where_gradients_are_off_in_float32_and_touches_no_parameter():
     classifier.float()
     before = [weight.clone() for weight in classifier.parameters()]
     with torch.no_grad():
-        found = gradients(classifier, batch)
+        kinds = gradients(classifier, batch)
         assert not torch.is_grad_enabled()
-    torch.testing.assert_close(found.embedding.double(), expected, atol=1e-6, rtol=1e-4)
-    assert not found.embedding.requires_grad
+    torch.testing.assert_close(kinds.embedding.double(), expected, atol=1e-6, rtol=1e-4)
+    assert not kinds.embedding.requires_grad
     assert all(weight.grad is None and weight.requires_grad for weight in classifier.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, classifier.parameters(), strict=True))

@@ -25,18 +25,17 @@ def test_gradient_input_and_saliency_are_captums_direct_calls():
     batch = subject.batch
     target = subject.outputs.logits.argmax(-1)
     inputs = model.inputs(batch).detach().requires_grad_()
-    given = batch.content.unsqueeze(-1)
+    content = batch.content.unsqueeze(-1)
     methods = [
         kind(lambda vectors: model.outputs_from(batch, vectors).logits)
         for kind in (InputXGradient, Saliency)
     ]
-    products = methods[0].attribute(inputs, target=target) * given
+    products = methods[0].attribute(inputs, target=target) * content
     torch.testing.assert_close(subject.scores("gradient_input"), products.sum(-1).detach())
-    slopes = methods[1].attribute(inputs, target=target, abs=False) * given
+    slopes = methods[1].attribute(inputs, target=target, abs=False) * content
     torch.testing.assert_close(subject.scores("saliency"), slopes.norm(dim=-1).detach())
-    weighted = (
-        subject.readout.gradient() * subject.readout.attention
-    )  # finite differences: tests/test_readout.py
+    # the gradient itself by finite differences: tests/core/test_readout.py
+    weighted = subject.readout.gradient() * subject.readout.attention
     torch.testing.assert_close(subject.scores("gradient_attention"), weighted)
 
 
@@ -44,9 +43,9 @@ def test_grad_cam_is_the_weighted_sum_of_the_states_text_by_text():
     subject = contextual_subject()
     model = subject.classifier
     for row in range(len(subject.batch)):
-        alone = subject.batch.rows(slice(row, row + 1))
-        outputs = model.outputs_from(alone, model.inputs(alone))
-        content = alone.content[0]
+        text = subject.batch.rows(slice(row, row + 1))
+        outputs = model.outputs_from(text, model.inputs(text))
+        content = text.content[0]
         target = outputs.logits[0, outputs.logits[0].argmax()]
         (gradient,) = torch.autograd.grad(target, outputs.hidden)
         weight = gradient[0, content].mean(0)
@@ -66,8 +65,8 @@ def test_without_noise_to_speak_of_it_is_gradient_times_input():
     ("target", "first", "second"), [("class 2", 2, None), ("contrast", None, 1)]
 )
 def test_the_target_is_a_setting(target, first, second):
-    one = IntegratedGradients(target=target)
-    subject = additive_subject(importances={"integrated_gradients": one})
+    importance = IntegratedGradients(target=target)
+    subject = additive_subject(importances={"integrated_gradients": importance})
     expected = words_shares(subject, first=first, second=second)
     torch.testing.assert_close(subject.scores("integrated_gradients"), expected)
     content = subject.batch.content  # against the mean of the text
@@ -97,33 +96,35 @@ def test_integrated_gradients_are_captums_by_another_quadrature():
     batch = subject.batch
     predicted = subject.outputs.logits.argmax(-1)
     for row in range(len(batch)):
-        alone = batch.rows(slice(row, row + 1))
+        text = batch.rows(slice(row, row + 1))
 
-        def direct(vectors, alone=alone):
+        def direct(vectors, text=text):
             return model.outputs_from(
-                alone.rows(torch.zeros(len(vectors), dtype=torch.long)), vectors
+                text.rows(torch.zeros(len(vectors), dtype=torch.long)), vectors
             ).logits
 
-        inputs = model.inputs(alone).detach()
-        baseline = inputs.masked_fill(alone.content.unsqueeze(-1), 0)
-        found = (
+        inputs = model.inputs(text).detach()
+        baseline = inputs.masked_fill(text.content.unsqueeze(-1), 0)
+        scores = (
             Direct(direct)
             .attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=256)
             .sum(-1)
         )
         torch.testing.assert_close(
-            subject.scores("integrated_gradients")[row], found[0], atol=1e-8, rtol=0
+            subject.scores("integrated_gradients")[row], scores[0], atol=1e-8, rtol=0
         )
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
     def gap(**settings):
-        one = IntegratedGradients(**settings)
-        subject = contextual_subject(importances={"integrated_gradients": one})
-        (note,) = one.notes(subject)
-        found = (subject.scores("integrated_gradients").sum(-1) - one.total(subject)).abs().max()
-        assert note.value == float(found)
-        return float(found)
+        importance = IntegratedGradients(**settings)
+        subject = contextual_subject(importances={"integrated_gradients": importance})
+        (note,) = importance.notes(subject)
+        scores = (
+            (subject.scores("integrated_gradients").sum(-1) - importance.total(subject)).abs().max()
+        )
+        assert note.value == float(scores)
+        return float(scores)
 
     rough = gap(steps=1, most_steps=1)
     assert rough > 1e-3
@@ -134,17 +135,17 @@ def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
 def test_gradient_shap_is_captums_own_on_the_same_draws():
     subject = contextual_subject(importances={"gradient_shap": GradientShap(samples=8, noise=0.1)})
     member = subject.importance("gradient_shap")
-    found = subject.scores("gradient_shap")
-    alone = subject.cached(member.explained).alone(0)
+    scores = subject.scores("gradient_shap")
+    text = subject.cached(member.explained).alone(0)
     with seeded(Draws(subject.seed, member.name).generator(int(subject.batch.example_id[0]))):
-        spread = 0.1 * float(alone.inputs.max() - alone.inputs.min())
+        spread = 0.1 * float(text.inputs.max() - text.inputs.min())
         method = CaptumGradientShap(
-            lambda vectors: alone(vectors, torch.zeros(len(vectors), dtype=torch.long))
+            lambda vectors: text(vectors, torch.zeros(len(vectors), dtype=torch.long))
         )
-        inputs = alone.inputs.clone().requires_grad_()
-        direct = method.attribute(inputs, alone.baseline, n_samples=8, stdevs=spread)
-    expected = direct.sum(-1)[0, alone.batch.content[0]].detach()
-    torch.testing.assert_close(found[0, subject.batch.content[0]], expected)
+        inputs = text.inputs.clone().requires_grad_()
+        direct = method.attribute(inputs, text.baseline, n_samples=8, stdevs=spread)
+    expected = direct.sum(-1)[0, text.batch.content[0]].detach()
+    torch.testing.assert_close(scores[0, subject.batch.content[0]], expected)
 
 
 @pytest.mark.parametrize("name", ["gradient_input", "integrated_gradients", "gradient_shap"])
@@ -156,10 +157,10 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name):
 @pytest.mark.parametrize("name", ["smooth_grad", "gradient_shap"])
 def test_the_generators_are_left_as_they_were(name):
     before = torch.random.get_rng_state()
-    others = np.random.get_state()[1].copy()  # noqa: NPY002
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002
     first = contextual_subject().scores(name)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert (np.random.get_state()[1] == others).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
     assert torch.equal(contextual_subject().scores(name), first)
     assert not torch.equal(contextual_subject(seed=1).scores(name), first)
 
@@ -169,15 +170,15 @@ def test_deep_lift_of_a_linear_model_is_weight_times_difference():
     explained = DeepLift().explained(subject)
     inputs = explained.inputs.clone().requires_grad_()
     (weight,) = torch.autograd.grad(explained(inputs).sum(), inputs)
-    by_hand = (weight * (explained.inputs - explained.baseline)).sum(-1)
-    found = DeepLift().scores(subject)
+    expected = (weight * (explained.inputs - explained.baseline)).sum(-1)
+    scores = DeepLift().scores(subject)
     content = subject.batch.content
-    torch.testing.assert_close(found[content], by_hand.double()[content])
-    torch.testing.assert_close(found.sum(-1), DeepLift().total(subject), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(scores[content], expected.double()[content])
+    torch.testing.assert_close(scores.sum(-1), DeepLift().total(subject), atol=1e-6, rtol=1e-6)
     assert [note.value for note in DeepLift().notes(subject)] == [0.0]
     wide = DeepLift().scores(additive_subject(padding=3))[:, : content.shape[1]]
-    torch.testing.assert_close(wide[content], found[content])
-    # the last text has one word, which is the mean of its words
+    torch.testing.assert_close(wide[content], scores[content])
+    # the last text has importance word, which is the mean of its words
     assert DeepLift(baseline="mean").scores(subject).any(-1).tolist() == [True] * 3 + [False]
 
 

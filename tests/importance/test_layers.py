@@ -20,23 +20,22 @@ def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
             ).attentions
         followed = np.eye(attentions[0].shape[-1])
         for layer in attentions:
-            followed = (
-                0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(len(followed))
-            ) @ followed
+            mean = layer[0].double().numpy().mean(0)
+            followed = (0.5 * mean + 0.5 * np.eye(len(followed))) @ followed
         np.testing.assert_allclose(
             scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6
         )
 
 
-def test_a_model_without_layers_is_refused_before_training():
-    other = subject_of()
-    for name in ("rollout", "attention_flow", "value_zeroing", "vector_norm", "alti", "decompx"):
-        with pytest.raises(
-            UserError,
-            match=f"importance {name} follows attention through layers .* model=transformer",
-        ):
-            other.importance(name).refuse(other.classifier)
-        assert not other.importance(name).is_defined(other)
+@pytest.mark.parametrize(
+    "name", ["rollout", "attention_flow", "value_zeroing", "vector_norm", "alti", "decompx"]
+)
+def test_a_model_without_layers_is_refused_before_training(name):
+    subject = subject_of()
+    message = f"importance {name} follows attention through layers .* model=transformer"
+    with pytest.raises(UserError, match=message):
+        subject.importance(name).refuse(subject.classifier)
+    assert not subject.importance(name).is_defined(subject)
 
 
 def flow_of(attentions, into):
@@ -69,26 +68,24 @@ def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
     row = 1
     ids = inputs_of(bert.batch, 1)
     with torch.no_grad():
-        own = librarys_bert(ids, output_hidden_states=True).hidden_states
+        states = librarys_bert(ids, output_hidden_states=True).hidden_states
     followed = np.eye(ids.shape[1])
     for number, layer in enumerate(librarys_bert.bert.encoder.layer):
-        apart = np.zeros((ids.shape[1], ids.shape[1]))
+        distances = np.zeros((ids.shape[1], ids.shape[1]))
         for part in range(ids.shape[1]):
 
-            def silence(module, given, output, part=part):
+            def silence(module, inputs, output, part=part):
                 changed = output.clone()
                 changed[:, part] = 0
                 return changed
 
             hook = layer.attention.self.value.register_forward_hook(silence)
             with torch.no_grad():
-                other = librarys_bert(ids, output_hidden_states=True).hidden_states[number + 1][0]
+                silenced = librarys_bert(ids, output_hidden_states=True).hidden_states
             hook.remove()
-            apart[:, part] = [
-                cosine(a, b)
-                for a, b in zip(own[number + 1][0].double(), other.double(), strict=True)
-            ]
-        followed = (apart / apart.sum(1, keepdims=True)) @ followed
+            pairs = zip(states[number + 1][0], silenced[number + 1][0], strict=True)
+            distances[:, part] = [cosine(a.double(), b.double()) for a, b in pairs]
+        followed = (distances / distances.sum(1, keepdims=True)) @ followed
     np.testing.assert_allclose(
         scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-4
     )
@@ -112,10 +109,10 @@ def test_value_norm_equals_a_plain_loop():
 @pytest.mark.parametrize(
     ("name", "strength", "settings"),
     [
-        ("alti", nearness, {"own": True, "normalised": True, "half": False}),
-        ("vector_norm", length, {"own": False, "normalised": False, "half": True}),
-        ("vector_norm_normalised", length, {"own": True, "normalised": True, "half": False}),
-        ("vector_norm_residual", length, {"own": True, "normalised": False, "half": False}),
+        ("alti", nearness, {"with_input": True, "normalised": True, "half": False}),
+        ("vector_norm", length, {"with_input": False, "normalised": False, "half": True}),
+        ("vector_norm_normalised", length, {"with_input": True, "normalised": True, "half": False}),
+        ("vector_norm_residual", length, {"with_input": True, "normalised": False, "half": False}),
     ],
 )
 def test_equals_plain_loops_over_the_librarys_modules(

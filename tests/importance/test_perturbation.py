@@ -18,8 +18,8 @@ from tests.importance.attributions import additive_subject, contextual_subject, 
 @pytest.mark.parametrize("window", [1, 3])
 def test_occlusion_a_loop_over_the_windows(window):
     subject = contextual_subject(importances={"occlusion": Occlusion(window=window)})
-    one = subject.importance("occlusion")
-    explained = one.explained(subject)
+    importance = subject.importance("occlusion")
+    explained = importance.explained(subject)
     content = subject.batch.content
     for row in range(len(content)):
         places = content[row].nonzero()[:, 0]
@@ -39,45 +39,50 @@ def test_occlusion_a_loop_over_the_windows(window):
 
 
 def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
-    one = Lime(samples=60)
-    seen = []
+    importance = Lime(samples=60)
+    draws = []
     keeping = Explained.keeping
 
-    def watched(self, kept):
-        seen.append(kept.clone())
-        return keeping(self, kept)
+    def watched(self, keep):
+        draws.append(keep.clone())
+        return keeping(self, keep)
 
     monkeypatch.setattr(Explained, "keeping", watched)
-    subject = contextual_subject(lengths=[9], importances={"lime": one})
-    found = subject.scores("lime")[0][subject.batch.content[0]]
-    (kept,) = [part.numpy() for part in seen if len(part) == 60]
-    assert 0.4 < kept.mean() < 0.6
-    cosine = kept.sum(1) / np.maximum(np.sqrt(9 * kept.sum(1)), 1e-8)
+    subject = contextual_subject(lengths=[9], importances={"lime": importance})
+    coefficients = subject.scores("lime")[0][subject.batch.content[0]]
+    (words,) = [part.numpy() for part in draws if len(part) == 60]
+    assert 0.4 < words.mean() < 0.6
+    cosine = words.sum(1) / np.maximum(np.sqrt(9 * words.sum(1)), 1e-8)
     weight = np.exp(-((1 - cosine) ** 2) / (2 * 0.25**2))
-    target = keeping(one.explained(subject).alone(0), torch.tensor(kept)).numpy()
+    target = keeping(importance.explained(subject).alone(0), torch.tensor(words)).numpy()
     np.testing.assert_allclose(
-        found.numpy(), Ridge(alpha=1.0).fit(kept, target, weight).coef_, rtol=1e-4, atol=1e-6
+        coefficients.numpy(),
+        Ridge(alpha=1.0).fit(words, target, weight).coef_,
+        rtol=1e-4,
+        atol=1e-6,
     )
 
 
 def test_sufficient_subset_a_greedy_loop():
     subject = contextual_subject()
-    one = SufficientSubset()
-    explained = one.explained(subject)
+    importance = SufficientSubset()
+    explained = importance.explained(subject)
     text = torch.tensor([1])
     places = subject.batch.content[1].nonzero()[:, 0].tolist()
-    left = list(places)
+    remaining = list(places)
     expected = {}
-    while left:
+    while remaining:
         values = []
-        for place in left:
+        for place in remaining:
             inputs = explained.inputs[1:2].clone()
-            inputs[0, [other for other in places if other not in left or other == place]] = 0
+            rest = [word for word in remaining if word != place]
+            inputs[0, [word for word in places if word not in rest]] = 0
             values.append(explained(inputs, text).item())
-        left.remove(gone := left[values.index(max(values))])
-        expected[gone] = (len(expected) + 1) / len(places)
-    found = subject.scores("sufficient_subset")[1]
-    assert found[places].tolist() == [expected[place] for place in places]
+        word = remaining[values.index(max(values))]
+        remaining.remove(word)
+        expected[word] = (len(expected) + 1) / len(places)
+    scores = subject.scores("sufficient_subset")[1]
+    assert scores[places].tolist() == [expected[place] for place in places]
 
 
 @pytest.mark.parametrize(
@@ -90,27 +95,27 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
 
 
 @pytest.mark.parametrize(
-    ("one", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)]
+    ("importance", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)]
 )
-def test_it_nears_the_shapley_values(one, near):
-    subject = contextual_subject(importances={one.name: one})
-    explained = one.explained(subject)
+def test_it_nears_the_shapley_values(importance, near):
+    subject = contextual_subject(importances={importance.name: importance})
+    explained = importance.explained(subject)
     places = subject.batch.content[0].nonzero()[:, 0]
     values = []
-    for kept in range(2 ** len(places)):  # every set of words, by bit mask
+    for mask in range(2 ** len(places)):  # every set of words, by bit mask
         inputs = explained.inputs[:1].clone()
-        inputs[0, [place for number, place in enumerate(places) if not kept >> number & 1]] = 0
+        inputs[0, [place for number, place in enumerate(places) if not mask >> number & 1]] = 0
         values.append(explained(inputs, torch.tensor([0])).item())
     exact = shapley_values(torch.tensor([values], dtype=torch.float64))[0]
-    found = subject.scores(one.name)[0, places]
-    assert (found - exact).abs().max() < near * exact.abs().max()
+    scores = subject.scores(importance.name)[0, places]
+    assert (scores - exact).abs().max() < near * exact.abs().max()
 
 
 @pytest.mark.parametrize(
-    ("one", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)]
+    ("importance", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)]
 )
-def test_the_scores_add_up(one, near):
-    subject = contextual_subject(importances={one.name: one})
+def test_the_scores_add_up(importance, near):
+    subject = contextual_subject(importances={importance.name: importance})
     torch.testing.assert_close(
-        subject.scores(one.name).sum(-1), one.total(subject), rtol=near, atol=near
+        subject.scores(importance.name).sum(-1), importance.total(subject), rtol=near, atol=near
     )

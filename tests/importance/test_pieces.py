@@ -23,10 +23,10 @@ ATTRIBUTIONS = (
 )
 
 
-def of_row(bert, row):
+def pieces_of(bert, row):
     """Pieces and the words that they belong to, without padding."""
-    there = bert.batch.piece_word[row] > -2
-    return bert.batch.pieces[row, there].unsqueeze(0), bert.batch.piece_word[row, there]
+    real = bert.batch.piece_word[row] > -2
+    return bert.batch.pieces[row, real].unsqueeze(0), bert.batch.piece_word[row, real]
 
 
 @pytest.mark.parametrize("name", ATTRIBUTIONS)
@@ -39,11 +39,11 @@ def test_every_attribution_has_a_score_per_word(bert, name):
 
 def test_gradient_times_input_is_the_librarys_summed_over_the_pieces(bert, librarys_bert):
     for row in range(len(TEXTS)):
-        pieces, word = of_row(bert, row)
+        pieces, word = pieces_of(bert, row)
         vectors = librarys_bert.get_input_embeddings()(pieces).detach().requires_grad_()
         logits = librarys_bert(inputs_embeds=vectors).logits[0]
-        own = int(bert.outputs.logits[row].argmax())
-        (gradient,) = torch.autograd.grad(logits[own] - logits[1 - own], vectors)
+        decision = int(bert.outputs.logits[row].argmax())
+        (gradient,) = torch.autograd.grad(logits[decision] - logits[1 - decision], vectors)
         for place in bert.batch.content[row].nonzero()[:, 0].tolist():
             expected = (gradient * vectors)[0, word == place].sum().item()
             assert bert.scores("gradient_input")[row, place].item() == pytest.approx(
@@ -55,9 +55,10 @@ def test_deleted_words_are_gone_with_their_pieces(bert):
     keep = bert.batch.content.clone()
     first = keep.long().argmax(-1)
     keep[0, first[0] + 1] = keep[1, first[1]] = keep[1, first[1] + 3] = False
-    found = predictions_keeping(bert, keep, "delete")
-    other = batch_of(bert.classifier, ["the was unable", "long dull of people"])
-    torch.testing.assert_close(found, predict(bert.classifier, other).double(), atol=1e-6, rtol=0)
+    predicted = predictions_keeping(bert, keep, "delete")
+    shortened = batch_of(bert.classifier, ["the was unable", "long dull of people"])
+    expected = predict(bert.classifier, shortened).double()
+    torch.testing.assert_close(predicted, expected, atol=1e-6, rtol=0)
 
 
 def test_zeroed_words_have_zero_vectors(bert, librarys_bert):
@@ -65,13 +66,13 @@ def test_zeroed_words_have_zero_vectors(bert, librarys_bert):
     row = 0
     place = int(keep[row].nonzero()[-1])  # unable, of two pieces
     keep[row, place] = False
-    found = predictions_keeping(bert, keep, "zeros")[row]
-    pieces, word = of_row(bert, row)
+    predicted = predictions_keeping(bert, keep, "zeros")[row]
+    pieces, word = pieces_of(bert, row)
     assert (word == place).sum() > 1
     vectors = librarys_bert.get_input_embeddings()(pieces).detach()
     vectors[0, word == place] = 0
     expected = librarys_bert(inputs_embeds=vectors).logits[0].softmax(-1).double()
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(predicted, expected, atol=1e-6, rtol=0)
 
 
 def test_a_mask_is_refused_where_the_tokenizer_has_none(bert, monkeypatch):
@@ -101,21 +102,16 @@ def test_each_changed_text_is_read_once_whoever_asks_and_without_padding(bert, m
 
     monkeypatch.setattr(bert.classifier, "forward", watched)
     names = ["leave_one_out", "attention", "random", "gradient_input"]
-    list(
-        Faithfulness(importances=names, operators=["delete"]).measure(
-            fresh, Draws(0, "faithfulness")
-        )
-    )
+    probe = Faithfulness(importances=names, operators=["delete"])
+    list(probe.measure(fresh, Draws(0, "faithfulness")))
     assert len(read) == len(set(read)) > 10
     content = bert.batch.content
-    keep = content & (
-        torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0)) > 0.5
-    )
+    noise = torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0))
+    keep = content & (noise > 0.5)
     keep[..., 1] = True
     for operator in ("delete", "mask", "zeros"):
-        together = predictions_keeping(fresh, keep, operator)
-        for number, one in enumerate(keep):
-            alone = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
-            torch.testing.assert_close(
-                together[number], predictions_keeping(alone, one, operator), atol=1e-6, rtol=0
-            )
+        predicted = predictions_keeping(fresh, keep, operator)
+        for number, words in enumerate(keep):
+            single = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
+            expected = predictions_keeping(single, words, operator)
+            torch.testing.assert_close(predicted[number], expected, atol=1e-6, rtol=0)

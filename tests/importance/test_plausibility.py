@@ -42,39 +42,40 @@ def test_average_precision_is_sklearns_ties_and_padding_included():
     scores = torch.randint(0, 4, (40, 9), generator=draw).double()
     content = torch.arange(9) < torch.randint(1, 10, (40, 1), generator=draw)
     rationale = (torch.rand(40, 9, generator=draw) < 0.4) & content
-    found = plausibility.average_precision(scores, rationale, content)
+    precision = plausibility.average_precision(scores, rationale, content)
     for row in range(40):
-        kept = content[row]
         if not rationale[row].any():
-            assert found[row].isnan()
+            assert precision[row].isnan()
             continue
-        expected = average_precision_score(rationale[row][kept].numpy(), scores[row][kept].numpy())
-        assert found[row].item() == pytest.approx(expected)
+        words = content[row]
+        expected = average_precision_score(
+            rationale[row, words].numpy(), scores[row, words].numpy()
+        )
+        assert precision[row].item() == pytest.approx(expected)
 
 
-def test_chance_is_the_mean_over_all_orders():
-    for n, wanted in ((1, 1), (4, 1), (4, 3), (5, 2)):
-        rationale = (torch.arange(n) < wanted)[None]
-        content = torch.ones(1, n, dtype=torch.bool)
-        orders = torch.tensor(list(itertools.permutations(range(n)))).double()
-        of_all = (one.expand(len(orders), -1) for one in (rationale, content))
-        mean = plausibility.average_precision(orders, *of_all).mean()
-        padded = (
-            torch.nn.functional.pad(rationale, (0, 2)),
-            torch.nn.functional.pad(content, (0, 2)),
-        )
-        assert plausibility.average_precision_by_chance(*padded).item() == pytest.approx(
-            mean.item()
-        )
+@pytest.mark.parametrize(("n", "marked"), [(1, 1), (4, 1), (4, 3), (5, 2)])
+def test_chance_is_the_mean_over_all_orders(n, marked):
+    rationale = (torch.arange(n) < marked)[None]
+    content = torch.ones(1, n, dtype=torch.bool)
+    orders = torch.tensor(list(itertools.permutations(range(n)))).double()
+    count = len(orders)
+    precision = plausibility.average_precision(
+        orders, rationale.expand(count, -1), content.expand(count, -1)
+    )
+    chance = plausibility.average_precision_by_chance(
+        torch.nn.functional.pad(rationale, (0, 2)), torch.nn.functional.pad(content, (0, 2))
+    )
+    assert chance.item() == pytest.approx(precision.mean().item())
 
 
 def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
     scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
     rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
     content = torch.tensor([[True, True, True, True, False]] * 2)
-    found = plausibility.precision_at_size(scores, rationale, content)
-    assert found[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
-    assert found[1].isnan()
+    precision = plausibility.precision_at_size(scores, rationale, content)
+    assert precision[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
+    assert precision[1].isnan()
 
 
 WIDE = torch.tensor([[False, True, True, True, True, True, False]])
@@ -97,31 +98,31 @@ def test_each_annotator_against_what_half_of_the_others_marked(masks):
     scores = np.array([0.1, 0.5, 0.3, 0.2, 0.4])
     f1s = []
     precisions = []
-    of_scores = []
-    for number, own in enumerate(masks):
-        others = [mask for place, mask in enumerate(masks) if place != number]
-        votes = np.sum(others, 0)
-        reference = (votes >= len(others) / 2) & (votes > 0)
+    method_precisions = []
+    for number, mask in enumerate(masks):
+        rest = masks[:number] + masks[number + 1 :]
+        votes = np.sum(rest, 0)
+        reference = (votes >= len(rest) / 2) & (votes > 0)
         if reference.any():
-            f1s.append(f1_score(reference, own, zero_division=0))
-            precisions.append(average_precision_score(reference, own))
-            of_scores.append(average_precision_score(reference, scores))
-    found = plausibility.human(column_of(masks), WIDE)
-    assert found["f1"].item() == pytest.approx(np.mean(f1s))
-    assert found["auprc"].item() == pytest.approx(np.mean(precisions))
+            f1s.append(f1_score(reference, mask, zero_division=0))
+            precisions.append(average_precision_score(reference, mask))
+            method_precisions.append(average_precision_score(reference, scores))
+    human = plausibility.human(column_of(masks), WIDE)
+    assert human["f1"].item() == pytest.approx(np.mean(f1s))
+    assert human["auprc"].item() == pytest.approx(np.mean(precisions))
     wide = torch.zeros(1, 7, dtype=torch.float64)
     wide[0, 1:6] = torch.from_numpy(scores)
     method = plausibility.against_others(
         wide, column_of(masks), WIDE, plausibility.average_precision
     )
-    assert method.item() == pytest.approx(np.mean(of_scores))
+    assert method.item() == pytest.approx(np.mean(method_precisions))
 
 
 def test_nobody_agrees_with_a_text_that_has_no_marks():
     column = torch.cat(
         [column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)]
     )
-    found = plausibility.human(column, WIDE.expand(2, -1))
-    assert found["f1"][0] == 1
-    assert found["f1"][1].isnan()
+    human = plausibility.human(column, WIDE.expand(2, -1))
+    assert human["f1"][0] == 1
+    assert human["f1"][1].isnan()
     assert plausibility.human(column[1:], WIDE)["f1"].isnan().all()  # a batch without any

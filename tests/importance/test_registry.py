@@ -20,15 +20,17 @@ REFUSING = ("deep_lift",)
 def test_every_importance_has_settings_a_title_and_a_colour_of_its_own():
     assert [name for name in names() if name in STEMS] == STEMS
     members = [classes()[stem] for stem in STEMS]
-    assert [one.name for one in members] == STEMS
-    assert len({one.title for one in members}) == len({one.colour for one in members}) == len(STEMS)
-    assert all(re.fullmatch("#[0-9A-F]{6}", one.colour) for one in members)
+    assert [member.name for member in members] == STEMS
+    assert len({member.title for member in members}) == len(STEMS)
+    assert len({member.colour for member in members}) == len(STEMS)
+    assert all(re.fullmatch("#[0-9A-F]{6}", member.colour) for member in members)
 
 
 @pytest.mark.parametrize("question", [False, True])
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in (*OF_DATA, *REFUSING)])
 def test_padding_changes_no_score_and_the_sign_is_declared(stem, question):
-    subject, padded = (subject_of(question=question, padding=padding) for padding in (0, 3))
+    subject = subject_of(question=question)
+    padded = subject_of(question=question, padding=3)
     if not subject.importance(stem).is_defined(subject):
         pytest.skip("not defined for this decoder")
     content = subject.outputs.content

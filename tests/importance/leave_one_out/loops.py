@@ -49,6 +49,6 @@ def each_alone(classifier, batch, outputs):
     original = outputs.logits.detach().double().softmax(-1)
     for row, position in batch.content.nonzero().tolist():
         if batch.content[row].sum() > 1:
-            alone = one_by_one(classifier, batch, row, position)[0].double()
-            distance[row, position] = (alone - original[row]).abs().sum() / 2
+            prediction = one_by_one(classifier, batch, row, position)[0].double()
+            distance[row, position] = (prediction - original[row]).abs().sum() / 2
     return distance

@@ -12,12 +12,11 @@ from tests.importance.leave_one_out.loops import subject
 @pytest.mark.parametrize("rows", [0, 127, 128, 500])
 def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
     generator = torch.Generator().manual_seed(rows)
-    left, matrix = (
-        torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, 128), (128, 512))
-    )
-    expected = (left.double() @ matrix.double()).to(dtype)
+    vectors = torch.randn(rows, 128, generator=generator, dtype=dtype)
+    matrix = torch.randn(128, 512, generator=generator, dtype=dtype)
+    expected = (vectors.double() @ matrix.double()).to(dtype)
     near = 1e-12 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(product_with(matrix)(left), expected, atol=near, rtol=0)
+    torch.testing.assert_close(product_with(matrix)(vectors), expected, atol=near, rtol=0)
 
 
 class Squared(AdditiveAttention):
@@ -33,27 +32,23 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
     classifier, _, outputs = subject(attention=attention, question=question)
     layer, score = factored_score(classifier.attention, outputs.hidden)
     states = outputs.hidden.flatten(0, 1)
-    query = (
-        None
-        if outputs.query is None
-        else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
-    )
-    found = score(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
-    torch.testing.assert_close(
-        found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0
-    )
+    query = None
+    if outputs.query is not None:
+        query = outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
+    scores = score(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
+    expected = classifier.attention(outputs.hidden, outputs.query)
+    torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
     # an affine layer of its own is narrower than the state
-    own = attention == "additive" or (attention == "dot" and not question)
-    assert (len(layer.bias) < states.shape[1]) == own
+    factored = attention == "additive" or (attention == "dot" and not question)
+    assert (len(layer.bias) < states.shape[1]) == factored
 
 
 @pytest.mark.parametrize("limit", [1, 7, 10**6])
 def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limit, monkeypatch):
     monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
     generator = torch.Generator().manual_seed(0)
-    scores = (
-        torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
-    )  # exp of the largest overflows
+    # exp of the largest overflows
+    scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
     expected = (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
     for cut in (0, 4, 9):
@@ -62,5 +57,5 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limi
             text = torch.randperm(3, generator=generator)
             part.add(text, scores[text, position], values[text, position])
         part.add(torch.tensor([1]), torch.tensor([-torch.inf]).double(), torch.ones(1, 2).double())
-        others = (scores[:, :cut].softmax(-1).unsqueeze(-1) * values[:, :cut]).sum(-2)
-        torch.testing.assert_close(part.means(scores[:, :cut].logsumexp(-1), others), expected)
+        means = (scores[:, :cut].softmax(-1).unsqueeze(-1) * values[:, :cut]).sum(-2)
+        torch.testing.assert_close(part.means(scores[:, :cut].logsumexp(-1), means), expected)

@@ -22,37 +22,37 @@ def test_every_way_equals_each_shortened_text_alone(encoder, attention, question
     slow = leave_one_out(classifier, batch, outputs, shortcut=False)
     original = outputs.logits.detach().softmax(-1)
     expected = each_alone(classifier, batch, outputs)
-    for found in (quick, slow):
-        torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    for removals in (quick, slow):
+        torch.testing.assert_close(removals.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     for row, position in expected.isfinite().nonzero().tolist():
         flips = one_by_one(classifier, batch, row, position)[0].argmax() != original[row].argmax()
         assert quick.flips[row, position] == slow.flips[row, position] == flips
     assert (quick.reencoded, slow.reencoded) == (encoder in REENCODED, True)
     assert quick.distance.nan_to_num().max() > 1e-3
-    for found in (quick, slow):
-        assert found.distance[~batch.content].isnan().all()
+    for removals in (quick, slow):
+        assert removals.distance[~batch.content].isnan().all()
         # the only word of the second text
-        assert found.distance[1].isnan().all()
-        assert found.flips[1].isnan().all()
-        assert not found.distance[[0, 2, 3, 4]][batch.content[[0, 2, 3, 4]]].isnan().any()
+        assert removals.distance[1].isnan().all()
+        assert removals.flips[1].isnan().all()
+        assert not removals.distance[[0, 2, 3, 4]][batch.content[[0, 2, 3, 4]]].isnan().any()
 
 
 def test_multi_label_tasks_take_the_mean_over_the_labels():
     classifier, batch, outputs = subject(classes=3, task=Task.MULTI_LABEL)
-    found = leave_one_out(classifier, batch, outputs)
-    alone = one_by_one(classifier, batch, 2, 4)[0]
+    removals = leave_one_out(classifier, batch, outputs)
+    single_prediction = one_by_one(classifier, batch, 2, 4)[0]
     original = outputs.logits[2].sigmoid()
     torch.testing.assert_close(
-        found.distance[2, 4], (alone - original).abs().mean(), atol=1e-6, rtol=0
+        removals.distance[2, 4], (single_prediction - original).abs().mean(), atol=1e-6, rtol=0
     )
-    assert found.flips[2, 4] == ((alone > 0.5) != (original > 0.5)).any()
+    assert removals.flips[2, 4] == ((single_prediction > 0.5) != (original > 0.5)).any()
 
 
 def test_agrees_with_the_published_loop():
     classifier, batch, outputs = subject(lengths=[7, 5, 9])
     expected = reference.leave_one_out(reference.packed(classifier), batch)
-    found = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    torch.testing.assert_close(found[batch.content], expected[batch.content], atol=1e-10, rtol=0)
+    distance = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
+    torch.testing.assert_close(distance[batch.content], expected[batch.content], atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize(("tolerance", "digits"), [(1e-7, 1e-10), (1e-6, 1e-6)])
@@ -60,11 +60,11 @@ def test_agrees_with_the_published_loop():
 def test_batch_padding_and_chunks_change_no_number(encoder, tolerance, digits):
     classifier, batch, outputs = subject(encoder, lengths=[30, 3, 17, 5])
 
-    def measured(batch, outputs, **how):
-        return leave_one_out(classifier, batch, outputs, tolerance=tolerance, **how).distance
+    def measured(batch, outputs, **settings):
+        return leave_one_out(classifier, batch, outputs, tolerance=tolerance, **settings).distance
 
-    def equal(found, expected, atol=digits):
-        torch.testing.assert_close(found, expected, atol=atol, rtol=0, equal_nan=True)
+    def equal(distance, expected, atol=digits):
+        torch.testing.assert_close(distance, expected, atol=atol, rtol=0, equal_nan=True)
 
     expected = measured(batch, outputs)
     _, padded, wide = subject(encoder, lengths=[30, 3, 17, 5], padding=4)
@@ -73,8 +73,8 @@ def test_batch_padding_and_chunks_change_no_number(encoder, tolerance, digits):
         equal(measured(batch, outputs, chunk=7, shortcut=shortcut), expected, max(digits, 1e-7))
     for row in range(4):
         single = rows_of(batch, [row])
-        alone = measured(single, classifier(single))[0]
-        equal(alone, expected[row, : len(alone)])
+        distance = measured(single, classifier(single))[0]
+        equal(distance, expected[row, : len(distance)])
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -83,10 +83,10 @@ def test_batch_padding_and_chunks_change_no_number(encoder, tolerance, digits):
 def test_states_in_float32_agree_with_all_in_float64(encoder, attention, question):
     classifier, batch, outputs = subject(encoder, attention, question=question, lengths=[80, 30, 3])
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    found = leave_one_out(classifier, batch, outputs).distance
-    torch.testing.assert_close(found, exact, atol=2e-6, rtol=0, equal_nan=True)
+    distance = leave_one_out(classifier, batch, outputs).distance
+    torch.testing.assert_close(distance, exact, atol=2e-6, rtol=0, equal_nan=True)
     # else nothing was computed in float32, and this tested nothing
-    assert torch.equal(found.nan_to_num(), exact.nan_to_num()) == (
+    assert torch.equal(distance.nan_to_num(), exact.nan_to_num()) == (
         encoder in {"average", "none", *REENCODED}
     )
 
@@ -97,29 +97,30 @@ def test_float32_products_that_may_be_rounded_are_not_used():
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
-        found = leave_one_out(classifier, batch, outputs).distance
+        distance = leave_one_out(classifier, batch, outputs).distance
     finally:
         torch.set_float32_matmul_precision(before)
-    torch.testing.assert_close(found, exact, atol=1e-12, rtol=0, equal_nan=True)
+    torch.testing.assert_close(distance, exact, atol=1e-12, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("shortcut", [True, False])
 def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     classifier, batch, _ = subject(lengths=[12, 5, 9])
-    batch.ids[0, 3:7], batch.ids[0, 8:10], batch.ids[2, 8:10] = 9, 9, 7
-    batch.ids[1, 1] = batch.ids[
-        1, 0
-    ]  # a marker's number in the text: the marker stays when the word goes
-    found = leave_one_out(classifier, batch, classifier(batch), shortcut=shortcut)
-    for values in found.distance, found.flips:
+    batch.ids[0, 3:7] = 9
+    batch.ids[0, 8:10] = 9
+    batch.ids[2, 8:10] = 7
+    # a marker's number in the text: the marker stays when the word goes
+    batch.ids[1, 1] = batch.ids[1, 0]
+    removals = leave_one_out(classifier, batch, classifier(batch), shortcut=shortcut)
+    for values in removals.distance, removals.flips:
         assert values[0, 3:7].unique().numel() == 1
         assert values[0, 8] == values[0, 9]
         assert values[2, 8] == values[2, 9]
         assert values[1, 0].isnan()
-    assert found.distance[0, 7] != found.distance[0, 6]
-    alone = one_by_one(classifier, batch, 0, 4)[0]
-    expected = (alone - classifier(batch).logits[0].softmax(-1)).abs().sum() / 2
-    torch.testing.assert_close(found.distance[0, 4], expected, atol=1e-6, rtol=0)
+    assert removals.distance[0, 7] != removals.distance[0, 6]
+    single_prediction = one_by_one(classifier, batch, 0, 4)[0]
+    expected = (single_prediction - classifier(batch).logits[0].softmax(-1)).abs().sum() / 2
+    torch.testing.assert_close(removals.distance[0, 4], expected, atol=1e-6, rtol=0)
 
 
 def test_scores_beyond_what_exp_can_hold():
@@ -128,9 +129,8 @@ def test_scores_beyond_what_exp_can_hold():
         classifier.attention.score.weight.mul_(3000)
     outputs = classifier(batch)
     assert outputs.attention.max() > 0.999
-    quick, slow = (
-        leave_one_out(classifier, batch, outputs, shortcut=way).distance for way in (True, False)
-    )
+    quick = leave_one_out(classifier, batch, outputs).distance
+    slow = leave_one_out(classifier, batch, outputs, shortcut=False).distance
     torch.testing.assert_close(quick, slow, atol=1e-10, rtol=0, equal_nan=True)
     assert not quick[batch.content].isnan().any()
 

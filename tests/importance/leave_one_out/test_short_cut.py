@@ -29,12 +29,12 @@ class RelativeToTheMean(Attention):
         return self.score((hidden - mean).tanh()).squeeze(-1)
 
 
-def every_text_encoded(classifier, batch, outputs, **how):
-    found = leave_one_out(classifier, batch, outputs, **how)
+def every_text_encoded(classifier, batch, outputs, **settings):
+    removals = leave_one_out(classifier, batch, outputs, **settings)
     expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert found.reencoded
-    return found
+    torch.testing.assert_close(removals.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert removals.reencoded
+    return removals
 
 
 @pytest.mark.parametrize("tolerance", [1e-6, 0.0])
@@ -43,11 +43,11 @@ def every_text_encoded(classifier, batch, outputs, **how):
 def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(
     encoder, attention, tolerance
 ):
-    found = every_text_encoded(
+    removals = every_text_encoded(
         *subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2), tolerance=tolerance
     )
-    assert found.distance.nan_to_num().max() > 1e-3
-    assert found.sampled == 0
+    assert removals.distance.nan_to_num().max() > 1e-3
+    assert removals.sampled == 0
 
 
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
@@ -81,19 +81,21 @@ def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attent
 def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeypatch):
     """Its error is that of the numbers returned, against texts encoded one by one."""
     classifier, batch, outputs = subject(encoder, lengths=[60, 1, 40, 2, 50])
-    seen = []
+    texts_read = []
     forward = type(classifier).forward
     monkeypatch.setattr(
-        type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text)
+        type(classifier),
+        "forward",
+        lambda self, text: texts_read.append(text) or forward(self, text),
     )
-    found = leave_one_out(classifier, batch, outputs)
-    (sample,) = seen
-    assert len(sample) == found.sampled
-    assert 4 <= found.sampled <= 8
+    removals = leave_one_out(classifier, batch, outputs)
+    (sample,) = texts_read
+    assert len(sample) == removals.sampled
+    assert 4 <= removals.sampled <= 8
     assert sample.example_id.unique().numel() >= 3
     expected = each_alone(classifier, batch, outputs)
-    assert found.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
-    assert (found.error, found.rejected, found.reencoded) == (
+    assert removals.error <= (removals.distance - expected).abs().nan_to_num().max() + 1e-12
+    assert (removals.error, removals.rejected, removals.reencoded) == (
         pytest.approx(0, abs=1e-6),
         None,
         False,
@@ -102,14 +104,14 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
 
 def test_numbers_that_are_none_count_as_the_largest_error_and_of_texts_of_one_word_nothing_is_checked():
     classifier, batch, outputs = subject(lengths=[1, 1])
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.distance.isnan().all()
-    assert (found.sampled, found.error) == (0, 0.0)
+    removals = leave_one_out(classifier, batch, outputs)
+    assert removals.distance.isnan().all()
+    assert (removals.sampled, removals.error) == (0, 0.0)
     classifier, batch, outputs = subject()
     outputs.hidden[0, 2] = torch.nan
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.rejected == 1
-    assert found.reencoded
+    removals = leave_one_out(classifier, batch, outputs)
+    assert removals.rejected == 1
+    assert removals.reencoded
 
 
 def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
@@ -138,10 +140,10 @@ def test_random_networks_with_large_weights_end_at_the_definition(scale, seed):
         for parameter in classifier.encoder.parameters():
             parameter.mul_(scale)
         outputs = classifier(batch)
-    found = leave_one_out(classifier, batch, outputs)
+    removals = leave_one_out(classifier, batch, outputs)
     exact = leave_one_out(classifier, batch, outputs, shortcut=False)
-    off = (found.distance - exact.distance).abs()[batch.content] > 1e-5
+    off = (removals.distance - exact.distance).abs()[batch.content] > 1e-5
     # where nothing is stable a sample of 64 may still miss a few of 290
     assert off.double().mean() <= (0.05 if scale == 20 else 0)
-    assert (found.rejected is not None) == (scale == 20)
-    assert found.error <= 1e-5
+    assert (removals.rejected is not None) == (scale == 20)
+    assert removals.error <= 1e-5
