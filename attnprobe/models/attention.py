@@ -1,5 +1,4 @@
-"""Attention: hidden states (and a question's state) → one score per position, before the
-softmax."""
+"""Attention: hidden states (and a question's state) → one score per position."""
 
 import math
 from collections.abc import Callable
@@ -123,8 +122,10 @@ class DotAttention(Attention):
 
 
 class UniformAttention(Attention):
-    """The same weight for every position, with nothing to learn (Wiegreffe & Pinter 2019, section
-    3.2)."""
+    """The same weight for every position, with nothing to learn.
+
+    Wiegreffe & Pinter 2019, section 3.2.
+    """
 
     positionwise: ClassVar[bool] = True
 
@@ -145,8 +146,10 @@ class GivenAttention(Attention):
 
 
 class ImposedAttention(GivenAttention):
-    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019,
-    section 3.4)."""
+    """A teacher's attention, example by example, in training and in use.
+
+    Wiegreffe & Pinter 2019, section 3.4.
+    """
 
     imposed: ClassVar[bool] = True
 
@@ -182,8 +185,10 @@ class SparseAttention(AdditiveAttention):
 
 
 class SparsemaxAttention(SparseAttention):
-    """The point of the simplex that is nearest to the scores, argmin ‖a − scores‖² (Martins &
-    Astudillo 2016)."""
+    """The point of the simplex that is nearest to the scores, argmin ‖a − scores‖².
+
+    Martins & Astudillo 2016.
+    """
 
     to_weights = staticmethod(sparsemax)
 

@@ -1,5 +1,4 @@
-"""What a model is to everything that examines it: probes, importances and the run ask for nothing
-else."""
+"""What a model is to all that examines it: probes, importances and the run ask for nothing else."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +36,10 @@ class AtSite(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """The sums by which an attention enters the prediction: Σ_t weight_rt · value_rt of each of its
-    rows r, and nothing else.
+    """The sums by which an attention enters the prediction.
+
+    They are Σ_t weight_rt · value_rt of each of its rows r, and the attention enters by nothing
+    else.
 
     Attributes:
         weights: the attention.
@@ -156,8 +157,7 @@ class Model(nn.Module, metaclass=Checked):
         return torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
 
     def word_of(self, batch: Batch) -> Int[Tensor, "batch parts"]:
-        """The position of the word that each part of `inputs` belongs to, −1 for what is no word of
-        the text."""
+        """The position of the word that each part of `inputs` belongs to, −1 for none."""
         if batch.piece_word is not None:
             return batch.piece_word.clamp(min=-1)
         position = torch.arange(batch.ids.shape[1], device=batch.ids.device)
@@ -220,8 +220,7 @@ class Model(nn.Module, metaclass=Checked):
         return batch.without(example, position)
 
     def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the model's mask in place of these words: the unknown word, or a
-        tokenizer's mask token."""
+        """Put the model's mask in place of these words: the unknown word, or a mask token."""
         return replace(batch, ids=batch.ids.masked_fill(words, UNKNOWN))
 
     def stages(self) -> dict[str, list[str]]:

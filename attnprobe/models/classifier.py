@@ -1,5 +1,4 @@
-"""The attention classifier, in three stages: encode the text, attend to its states, decode a
-prediction.
+"""The attention classifier, in three stages: encode the text, attend to its states, decode.
 
     embedding: a vector per word     →  encoder: a state per position
     attention: a weight per position →  decoder: logits of the weighted mean of the states
@@ -194,8 +193,10 @@ class AttentionClassifier(TrainedModel):
         return self._decoded(batch, hidden, content, word_attention, attention)
 
     def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch tokens"], Outputs]:
-        """Run the model on scaled word vectors, looking up each distinct word once; see
-        `Model.scaled`."""
+        """Run the model on scaled word vectors; see `Model.scaled`.
+
+        Each distinct word is looked up once.
+        """
         words, word_of_token = batch.ids.unique(return_inverse=True)
         vectors = self.embedding(words).detach()
         scale = torch.ones_like(word_of_token, dtype=vectors.dtype).requires_grad_()
@@ -349,6 +350,5 @@ class AttentionClassifier(TrainedModel):
 
 
 def trainable_embedding(vectors: Float[Tensor, "vocabulary embed"]) -> nn.Embedding:
-    """Word vectors that training changes; a copy, so that two models started from one matrix do
-    not train each other."""
+    """Copy word vectors into an embedding, so that two models do not train each other's."""
     return nn.Embedding.from_pretrained(vectors.clone(), freeze=False, padding_idx=0)

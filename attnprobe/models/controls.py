@@ -1,5 +1,7 @@
-"""Attentions, an encoder and a decoder that are right or wrong by construction: tests of attention
-are calibrated on them."""
+"""Attentions, an encoder and a decoder that are right or wrong by construction.
+
+Tests of attention are calibrated on them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +24,10 @@ from attnprobe.models.encoders import Embedded, NoEncoder
 
 @dataclass(eq=False, repr=False)
 class FocusedAttention(GivenAttention):
-    """A share of the attention, `mass`, lies evenly on the positions in focus, the rest evenly on
-    all others."""
+    """A share of the attention, `mass`, lies evenly on the positions in focus.
+
+    The rest lies evenly on all others.
+    """
 
     focus: ClassVar[Callable[..., Content]]
     """The positions of a batch that the mass lies on."""
@@ -188,16 +192,15 @@ class PositionAttention(Attention):
 
 
 class RelayEncoder(NoEncoder):
-    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have
-    changed places.
+    """Word vectors in which the first word and the deciding words have changed places.
 
+    The words that decide are those of `Batch.rationale`.
     Attention on the first word is then right about states and wrong about words; attention on the
     words that decide is wrong about states.
     """
 
     def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, Content, None]:
-        """Put the mean vector of the deciding words in the first place, and the first word's vector
-        in theirs."""
+        """Exchange the mean vector of the deciding words and that of the first word."""
         if batch.rationale is None:
             raise UserError(
                 "model=relay moves the words that decide, and these texts do not say which: take "
@@ -216,8 +219,7 @@ class RelayEncoder(NoEncoder):
 
 
 class ConstantDecoder(Decoder):
-    """A guesser: only a bias is learnt, so it predicts the share of each class in the training
-    rows."""
+    """A guesser: it learns only a bias, and predicts each class's share of the training rows."""
 
     linear: ClassVar[bool] = True
 
@@ -260,8 +262,9 @@ def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
 
 
 class LexiconAttention(GivenAttention):
-    """The softmax of scale · |log-odds| of each word, the mean over the classes (Jain & Wallace
-    2019).
+    """The softmax of scale · |log-odds| of each word, the mean over the classes.
+
+    Jain & Wallace 2019.
 
     Log-odds are counted in the training texts, before the rest of the model is trained under this
     attention: how plausible it looks says nothing about the model.

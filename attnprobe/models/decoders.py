@@ -16,8 +16,10 @@ Query = Float[Tensor, "batch query"]
 Logits = Float[Tensor, "*any classes"]
 
 EXCLUDED = 64.0
-"""How far the position logit of a class that is no candidate lies below all others: e^−64 is nothing
-in float64."""
+"""How far the position logit of a class that is no candidate lies below all others.
+
+e^−64 is nothing in float64.
+"""
 
 
 class Decoder(nn.Module, metaclass=Checked):

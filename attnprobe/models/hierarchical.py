@@ -1,5 +1,7 @@
-"""Sentences made of words: encode and attend within each sentence, then encode the sentences (Yang
-et al. 2016)."""
+"""Sentences made of words: encode and attend within each, then encode the sentences.
+
+Yang et al. 2016.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -60,8 +62,11 @@ class HierarchicalEncoder(TextEncoder):
     ) -> tuple[
         Float[Tensor, "batch seq hidden"], Bool[Tensor, "batch seq"], Float[Tensor, "batch tokens"]
     ]:
-        """States of the sentences, zero after a text's last one; the positions that hold a
-        sentence; and the attention within each sentence.
+        """Encode and attend within each sentence, then encode the sentences.
+
+        Returns:
+            States of the sentences, zero after a text's last one; the positions that hold a
+            sentence; and the attention within each sentence.
 
         Note:
             Sentences are encoded in groups whose longest is less than twice as long as the

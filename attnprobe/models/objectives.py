@@ -40,8 +40,7 @@ class Objective(metaclass=Checked):
         task: Task,
         class_weight: ClassWeight,
     ) -> Losses:
-        """Compute `loss` per example, and under other names the parts that it is made of, for the
-        training curves."""
+        """Compute `loss` per example, and its parts by name, for the training curves."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class CrossEntropy(Objective):
         task: Task,
         class_weight: ClassWeight,
     ) -> Losses:
+        """Compute `loss`, the cross entropy."""
         logits = outputs.logits
         labels = batch.labels
         if task is Task.MULTI_LABEL:
@@ -198,6 +198,7 @@ class CoinFlips(Objective):
         task: Task,
         class_weight: ClassWeight,
     ) -> Losses:
+        """Compute `loss`, the cross entropy of the coin's labels."""
         classes = torch.arange(outputs.logits.shape[-1], device=batch.example_id.device)
         draw = noise(batch.example_id.unsqueeze(-1), classes)
         labels = draw.argmax(-1)
@@ -208,8 +209,9 @@ class CoinFlips(Objective):
 
 @dataclass(frozen=True)
 class MaskedWords(CrossEntropy):
-    """Cross entropy of texts with masked words, so that a masked text resembles those of the
-    training (Madsen et al. 2023).
+    """Cross entropy of texts with masked words, so that masked texts resemble the training's.
+
+    Madsen et al. 2023.
 
     A `share` of the texts loses words; the share of its words that a text loses is drawn evenly
     from 0 to 1.

@@ -68,7 +68,7 @@ class _ScaledLSTM(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0914 -- the names of the equations
         ctx: Any,
         scale: Float[Tensor, "steps networks batch"],
         rows: Int[Tensor, "steps networks batch"],

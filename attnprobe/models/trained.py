@@ -146,8 +146,7 @@ class TrainedModel(Model, LightningModule):
         """
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The optimizer's parameter groups; those of `attention` have a weight decay of their
-        own."""
+        """The optimizer's parameter groups; `attention` has a weight decay of its own."""
         assert self.recipe is not None
         attention: list[Tensor] = []
         rest: list[Tensor] = []
@@ -188,8 +187,11 @@ class TrainedModel(Model, LightningModule):
 
 
 def check_recipe(recipe: Recipe, task: Task) -> None:
-    """Refuse a recipe that chooses the epoch by a metric which is not measured in this task, or
-    that changes the learning rate in two ways."""
+    """Refuse a recipe that does not fit the task.
+
+    It may choose the epoch by a metric that is not measured in this task, or change the learning
+    rate in two ways.
+    """
     labels = "one class per text"
     unmeasured = ["exact_match", "label_accuracy"]
     remedy = "accuracy"

@@ -1,5 +1,7 @@
-"""A small transformer trained from scratch: an encoder under any attention, and the pooled row as
-attention and decoder."""
+"""A small transformer trained from scratch.
+
+An encoder under any attention, and the pooled row as attention and decoder.
+"""
 
 import math
 from typing import Annotated, Any, ClassVar

@@ -130,9 +130,9 @@ def _registered_attention(
     attention_mask: Tensor | None,
     **settings: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The attention function that the registry calls: the family's own function, whose weights the
-    current pass may replace.
+    """The attention function that the registry calls.
 
+    It is the family's own function, whose weights the current pass may replace.
     Its signature, and the order of its arguments, are the library's.
     """
     current = _CURRENT.get()
@@ -189,8 +189,10 @@ def _open_interface(network: Any) -> bool:
 
 
 def _open_dropouts(run: Callable[[], Any]) -> None:
-    """Hook the dropout modules that attention weights go through: in eval mode, those for which
-    every row of what goes in sums to 1."""
+    """Hook the dropout modules that attention weights go through.
+
+    In eval mode they are those for which every row of what goes in sums to 1.
+    """
     dropouts: list[nn.Module] = []
 
     def collect(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:

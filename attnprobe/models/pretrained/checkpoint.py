@@ -1,5 +1,4 @@
-"""Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache
-has it."""
+"""Open a checkpoint of `transformers`: safetensors only, and no code of its own."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,8 +62,7 @@ class Checkpoint(NamedTuple):
 
 @contextmanager
 def _quiet_transformers() -> Iterator[Any]:
-    """The library, without its remarks on new heads and unused weights, which concern no user of
-    this program."""
+    """The library, without its remarks on new heads and unused weights: they concern no user."""
     try:
         import transformers
     except ImportError:
@@ -268,8 +266,7 @@ def _read_network(
 
 
 def _padding(tokenizer: Any, network: Any, vocabulary: int) -> int:
-    """The piece that fills up short texts: the first of several candidates that the network
-    knows."""
+    """The piece that fills up short texts: the first candidate that the network knows."""
     candidates = (
         tokenizer.pad_token_id,
         network.config.pad_token_id,

@@ -36,8 +36,10 @@ OTHER_HEADS = (
 
 
 def refuse_head(path: str, settings: Any, task: Task) -> None:
-    """Refuse a checkpoint that is taken as it is and predicts no classes of texts, or predicts them
-    in another way than the data have them."""
+    """Refuse a checkpoint that does not predict classes of texts as the data have them.
+
+    Only a checkpoint that is taken as it is needs to; training gives it another head.
+    """
     expected = (
         "expected a classifier of texts (…ForSequenceClassification); training=finetune gives it a "
         "head and trains it"

@@ -80,8 +80,7 @@ def _check_normalizer(file: Path) -> None:
 
 
 def _check_config(file: Path) -> None:
-    """Refuse a network of very many layers, or an attention that would be fetched from the hub, as
-    code."""
+    """Refuse very many layers, or an attention that would be fetched from the hub, as code."""
     for name, value in _json_object(file).items():
         counts_layers = name.endswith(("layer", "layers")) and isinstance(value, int)
         too_deep = counts_layers and value > MOST_LAYERS
@@ -129,8 +128,10 @@ def _growth_of_rule(rule: dict[str, Any]) -> float:
 
 
 def _growth_of_table(rule: dict[str, Any]) -> float:
-    """Of SentencePiece's precompiled table: its size, the table, then the texts that it leads to,
-    with a zero after each."""
+    """The factor of SentencePiece's precompiled table.
+
+    It holds its size, the table, then the texts that it leads to, with a zero after each.
+    """
     with suppress(ValueError, TypeError):
         table = base64.b64decode(rule.get("precompiled_charsmap", ""))
         size = int.from_bytes(table[:4], "little")

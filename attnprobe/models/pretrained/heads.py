@@ -1,5 +1,4 @@
-"""Heads that are not those of classifiers, made into some: a language model's next piece; one score
-and a threshold."""
+"""Make classifiers of other heads: a language model's next piece; one score and a threshold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -129,8 +128,11 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
 
 
 def _prompt_pieces(reader: PieceReader) -> list[int]:
-    """The prompt around a stand-in for the text; a UserError where it does not fit, or where the
-    tokenizer adds something to its end."""
+    """The prompt around a stand-in for the text, in pieces.
+
+    Raises:
+        UserError: it does not fit, or the tokenizer adds something to its end.
+    """
     encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
     pieces: list[int] = encoding.input_ids
     if len(pieces) + 1 >= reader.longest:
@@ -156,8 +158,9 @@ def _logits_after_prompt(network: Any, prompt: list[int], ids: list[int]) -> Ten
 
 
 def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> None:
-    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of
-    z = score − threshold.
+    """Give a network that scores texts two outputs instead, in place.
+
+    They are −z/2 and z/2 of z = score − threshold.
 
     Raises:
         UserError: the score is not what a linear module gives, last of all.

@@ -178,15 +178,26 @@ def linearise(
     return Linearised(blocks, layers.row, layers.mask, head, unknown)
 
 
-def _block(layer: _LayerCall, record: AttentionRecord) -> tuple[Block, str]:
-    """Linearise one layer.
+class _Parts(NamedTuple):
+    """The calls that make up a layer.
 
-    Returns:
-        The layer, and why its values or its feed-forward network are not known (empty: they are).
-
-    Raises:
-        LookupError: nothing is known.
+    Attributes:
+        output: the map of the attended vectors.
+        total: the layer's input plus what its attention gives.
+        normalised: the normalisation of `total`.
+        inner: the linear modules of the feed-forward network.
+        last: the normalisation at the layer's end; None: the layer normalises before, not after.
     """
+
+    output: _Call
+    total: Tensor
+    normalised: _Call
+    inner: Sequence[_Call]
+    last: _Call | None
+
+
+def _parts(layer: _LayerCall, record: AttentionRecord) -> _Parts:
+    """Find the calls that make up a layer; a LookupError where one is missing."""
     assert record.values is not None
     linear = [call for call in layer.after if not call.is_norm]
     norms = [call for call in layer.after if call.is_norm]
@@ -207,34 +218,48 @@ def _block(layer: _LayerCall, record: AttentionRecord) -> tuple[Block, str]:
     # pre-norm: x + inner(norm(x)); post-norm: x = norm(x), then norm(x + inner(x))
     inner_output = inner_calls[-1].output
     last = _call_on(normalised.output + inner_output, norms)
-    is_pre_norm = _equal(layer.result, total + inner_output)
-    is_post_norm = last is not None and _equal(layer.result, last.output)
-    if not is_pre_norm and not is_post_norm:
-        raise LookupError(
-            "its layers do not end in the sum of a feed-forward network and its input"
-        )
+    if _equal(layer.result, total + inner_output):
+        return _Parts(output, total, normalised, inner_calls, None)
+    if last is not None and _equal(layer.result, last.output):
+        return _Parts(output, total, normalised, inner_calls, last)
+    raise LookupError("its layers do not end in the sum of a feed-forward network and its input")
+
+
+def _block(layer: _LayerCall, record: AttentionRecord) -> tuple[Block, str]:
+    """Linearise one layer.
+
+    Returns:
+        The layer, and why its values or its feed-forward network are not known (empty: they are).
+
+    Raises:
+        LookupError: nothing is known.
+    """
+    assert record.values is not None
+    parts = _parts(layer, record)
+    normalised = parts.normalised
+    is_pre_norm = parts.last is None
     mixing = Mixing(
         state=layer.state.double(),
         before=None,
         value=None,
         weights=record.weights.double(),
         values=record.values.double(),
-        output=affine_of(output.module),
+        output=affine_of(parts.output.module),
         after=None if is_pre_norm else normalised.norm(),
         adds_input=True,
-        result=(total if is_pre_norm else normalised.output).double(),
+        result=(parts.total if is_pre_norm else normalised.output).double(),
     )
 
     try:
         before, value = _value(layer, record.values)
-        if len(inner_calls) != 2 or not _equal(inner_calls[0].input, normalised.output):
+        if len(parts.inner) != 2 or not _equal(parts.inner[0].input, normalised.output):
             raise LookupError(
                 "its feed-forward networks are not two linear modules with an activation between "
                 "them"
             )
-        first, second = inner_calls
+        first, second = parts.inner
         before_inner = normalised.norm() if is_pre_norm else None
-        after_inner = None if is_pre_norm or last is None else last.norm()
+        after_inner = None if parts.last is None else parts.last.norm()
         inner = Inner(
             before=before_inner,
             first=affine_of(first.module),
@@ -295,8 +320,10 @@ def _head(
     logits: Tensor,
     order: Sequence[int],
 ) -> Sequence[Stage]:
-    """From the deciding state to the logits: a chain of linear modules, normalisations and
-    activations on one state."""
+    """From the deciding state to the logits.
+
+    It is a chain of linear modules, normalisations and activations on one state.
+    """
     if row is None:
         raise LookupError("its prediction averages the states")
     text = torch.arange(len(row), device=row.device)

@@ -1,5 +1,4 @@
-"""A classifier of `transformers` as a model that probes can examine: one weight per word, at one
-site."""
+"""A classifier of `transformers` as a model that probes can examine: one weight per word."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -324,8 +323,10 @@ class PretrainedClassifier(TrainedModel):
             ) from error
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
-        """Whether the network computes in float64 at all: a softmax in float32 may make −∞ of the
-        mask's lowest float64."""
+        """Whether the network computes in float64 at all.
+
+        A softmax in float32 may make −∞ of the mask's lowest float64.
+        """
         before = next(self.network.parameters()).dtype
         try:
             self.network.double()
@@ -362,8 +363,10 @@ class PretrainedClassifier(TrainedModel):
         return sites
 
     def _try_short_way(self, batch: Batch, examination: Examination) -> None:
-        """Take the short way past the last attention if it gives the logits of whole passes under
-        another attention; else leave a remark."""
+        """Take the short way past the last attention if it gives the logits of whole passes.
+
+        They are compared under another attention. Where they differ, a remark says so.
+        """
         try:
             with torch.no_grad():
                 record = self.recorded(batch)
@@ -405,8 +408,7 @@ class PretrainedClassifier(TrainedModel):
         }
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
-        """Express a score in units of its standard deviation over these texts, or of
-        `model.scale`."""
+        """Express a score in units of its deviation over these texts, or of `model.scale`."""
         heads = [module for module in self.network.modules() if isinstance(module, ScoreHead)]
         if not heads:
             return ""
@@ -578,8 +580,10 @@ class PretrainedClassifier(TrainedModel):
         record: AttentionRecord | None = None,
         state: Float[Tensor, "batch pieces hidden"] | None = None,
     ) -> Readout:
-        """Freeze the map from weights per word to predictions: the least change of the site's rows
-        that shows them, and what follows it.
+        """Freeze the map from weights per word to predictions.
+
+        The least change of the site's rows shows the weights, and the network computes what follows
+        it.
 
         Args:
             batch: the texts.
@@ -605,14 +609,6 @@ class PretrainedClassifier(TrainedModel):
         if state is not None:
             decode = partial(self._logits_by_tail, batch, selection, lifting, record, state)
 
-        # numbers held for each text: the lifted rows, and what the network computes with
-        _, heads, _, pieces = record.weights.shape
-        width = int(getattr(self.network.config, "hidden_size", 768))
-        network_numbers = pieces * (8 * width + 4 * heads * pieces)
-        if state is not None:
-            network_numbers = 12 * width
-        lifting_numbers = 4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1])
-
         attention = outputs.attention.detach().double()
         return Readout(
             attention=attention / attention.sum(-1, keepdim=True),
@@ -621,8 +617,23 @@ class PretrainedClassifier(TrainedModel):
             task=self.task,
             decode=decode,
             recorded=outputs.logits.detach().double(),
-            activations=len(batch) * (lifting_numbers + network_numbers),
+            activations=self._activations(batch, record, lifting, by_passes=state is None),
         )
+
+    def _activations(
+        self,
+        batch: Batch,
+        record: AttentionRecord,
+        lifting: Lifting,
+        *,
+        by_passes: bool,
+    ) -> int:
+        """About how many numbers a readout holds at its peak, for one attention of every text."""
+        _, heads, _, pieces = record.weights.shape
+        width = int(getattr(self.network.config, "hidden_size", 768))
+        network = pieces * (8 * width + 4 * heads * pieces) if by_passes else 12 * width
+        lifted = 4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1])
+        return len(batch) * (lifted + network)
 
     def _logits_by_passes(
         self,
@@ -712,8 +723,10 @@ class PretrainedClassifier(TrainedModel):
             yield AtSite(name, outputs, readout)
 
     def layers(self, batch: Batch) -> Layers | None:
-        """The attention of all layers; None where one is over something other than the text's
-        pieces (a decoder's, crossing)."""
+        """The attention of all layers; None where one is not over the text's pieces alone.
+
+        A decoder's attention over its encoder's text is not.
+        """
         return self._layers(batch, self._records(batch))
 
     @torch.no_grad()
@@ -737,8 +750,7 @@ class PretrainedClassifier(TrainedModel):
         )
 
     def linearised(self, batch: Batch) -> Linearised | str:
-        """What its layers do to their vectors, from one pass that is watched; else why that is not
-        known."""
+        """What its layers do to their vectors, from one pass; else why that is not known."""
         records = self._records(batch)
         layers = self._layers(batch, records)
         if layers is None:
@@ -776,8 +788,10 @@ class PretrainedClassifier(TrainedModel):
         example: Int[Tensor, "texts"],
         position: Int[Tensor, "texts"],
     ) -> Batch:
-        """The texts of `example`, each without the word at `position`: its pieces gone, or masked
-        (`removal`)."""
+        """The texts of `example`, each without the word at `position`.
+
+        By `removal` the pieces of the word are gone, or masked.
+        """
         texts = batch.rows(example)
         assert texts.pieces is not None
         assert texts.piece_word is not None
@@ -812,8 +826,10 @@ class PretrainedClassifier(TrainedModel):
         return replace(batch, pieces=batch.pieces.masked_fill(is_masked, self.mask))
 
     def stages(self) -> dict[str, list[str]]:
-        """Names of parameters by their part, from the output down: `head`, after the last layer;
-        `layer_N`; `embeddings`, before the first one."""
+        """Names of parameters by their part, from the output down.
+
+        The parts are `head`, after the last layer; `layer_N`; `embeddings`, before the first one.
+        """
         stages: dict[str, list[str]] = {}
         below_layers = True
         stage_of_name: dict[str, str] = {}

@@ -288,8 +288,10 @@ class Lifting:
         self,
         attention: Float[Tensor, "*samples batch seq"],
     ) -> Float[Tensor, "*samples batch rows seq"]:
-        """The mass of every word in every row: rows keep their mass on the text, and columns get
-        the attention's share of all mass."""
+        """The mass of every word in every row.
+
+        Rows keep their mass on the text, and columns get the attention's share of all mass.
+        """
         if self.rows.shape[1] == 1:
             return attention.unsqueeze(-2) * self.totals
         valid = self.valid.unsqueeze(-1).to(self.mass.dtype)
