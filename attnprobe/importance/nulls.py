@@ -60,7 +60,7 @@ def removals_under(
 
 def _renormalised(
     attentions: Samples, places: Int[Tensor, "texts"], width: int
-) -> tuple[Samples, Float[Tensor, "samples texts"]]:
+) -> tuple[Float[Tensor, "samples texts shorter"], Float[Tensor, "samples texts"]]:
     """Attentions over texts without the words at `places`, and their mass before that.
 
     `width` is that of the texts without the words: where it is the same as before, something stands
