@@ -463,7 +463,7 @@ def _add_excess_of_several_classes(
     gradient.add_(torch.bmm(slope, classes_first).transpose(0, 1), alpha=0.5 * penalty)
 
 
-# Its claims
+# Claims
 
 FAR = 0.4
 """Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69.
@@ -532,7 +532,7 @@ CLAIMS = (
     ),
 )
 
-# Its figures
+# Figures
 
 EDGES = np.linspace(0, 0.7, 41)
 TICKS = [0, 0.2, 0.4, 0.6, LN2]

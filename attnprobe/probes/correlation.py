@@ -198,7 +198,7 @@ def evenness(
     return measures.entropy(attention, content) / largest
 
 
-# Its headlines and claims
+# Headlines and claims
 
 NEARLY_EVEN = 0.95
 """Attention whose entropy is a larger share of ln n has hardly an order that could agree with
@@ -304,7 +304,7 @@ CLAIMS = (
 with it."""
 
 
-# Its figures
+# Figures
 
 EDGES = np.linspace(-1, 1, 41)
 OVERLAID = 3

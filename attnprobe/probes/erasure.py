@@ -356,108 +356,7 @@ def _winning_set(
     return smallest_winning_set(ahead, least=least, nodes=nodes)
 
 
-# Its tables
-
-RANKINGS = {"random": Facts("random", INK), "optimal": Facts("optimal", OPTIMUM)}
-"""Orders that are the probe's own and no importances."""
-
-
-def facts_of_ranking(name: str, results: pd.DataFrame) -> Facts:
-    """Title and colour of a ranking, an importance or one of the probe's own."""
-    return RANKINGS.get(name, facts_of(name, results, "erasure"))
-
-
-def rankings_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str, Facts]:
-    """The rankings of which the table has numbers of this kind, random first and optimal last."""
-    names = [
-        name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"
-    ]
-    names.sort(key=lambda name: {"random": 0, "optimal": 2}.get(name, 1))
-    return {name: facts_of_ranking(name, results) for name in names}
-
-
-def pair_table(results: pd.DataFrame) -> pd.DataFrame:
-    """Every two rankings compared example by example, in shares of all `n` examples.
-
-    A ranking that never flips needs one item more than there are.
-
-    Returns:
-        A row per data set, model and pair: the first `needs fewer` (with Wilson's 95 % interval),
-        `tie`, `needs more`, `neither flips`; and the matched-pairs `rank-biserial` correlation of
-        the numbers needed (Kerby 2014), 1 where the first always needs fewer.
-    """
-    rankings = rankings_in(results, "removed_count")
-    if len(rankings) < 2:
-        return pd.DataFrame()
-    metrics = ["content_length", *(f"removed_count_{name}" for name in rankings)]
-    return facet_table(results, "erasure", metrics, partial(_pair_lines, rankings))
-
-
-def _pair_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    for first, second in permutations(rankings, 2):
-        yield {
-            "ranking": rankings[first].title,
-            "against": rankings[second].title,
-            **_compared(rows, first, second),
-        }
-
-
-def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, object]:
-    count = rows[f"removed_count_{first}"].to_numpy()
-    rival_count = rows[f"removed_count_{second}"].to_numpy()
-    neither = np.isnan(count) & np.isnan(rival_count)
-    more_than_any = rows["content_length"].to_numpy() + 1
-    needed = np.where(np.isnan(count), more_than_any, count)
-    rival_needed = np.where(np.isnan(rival_count), more_than_any, rival_count)
-
-    fewer, low, high = wilson((needed < rival_needed).sum(), len(rows))
-    return {
-        "needs fewer": fewer,
-        "low": low,
-        "high": high,
-        "tie": float(((needed == rival_needed) & ~neither).mean()),
-        "needs more": float((needed > rival_needed).mean()),
-        "neither flips": float(neither.mean()),
-        "rank-biserial": rank_biserial(rival_needed - needed),
-        "n": len(rows),
-    }
-
-
-def rank_table(results: pd.DataFrame) -> pd.DataFrame:
-    """What each ranking removes, with means and 95 % bootstrap intervals.
-
-    `share removed where it flips` is over the examples that this ranking flips (the paper's way:
-    other examples in every row), `share removed` over all that some set flips; `regret` over the
-    examples that the ranking flips.
-    """
-    rankings = rankings_in(results)
-    if not rankings:
-        return pd.DataFrame()
-    metrics = ["never_flips"]
-    for name in rankings:
-        metrics += [f"removed_fraction_{name}", f"regret_{name}"]
-    return facet_table(results, "erasure", metrics, partial(_rank_lines, rankings))
-
-
-def _rank_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    if (rows["never_flips"] == 0).any():
-        for name, facts in rankings.items():
-            yield {"ranking": facts.title, **_removed(rows, name)}
-
-
-def _removed(rows: pd.DataFrame, name: str) -> dict[str, object]:
-    never = rows["never_flips"].to_numpy()
-    fraction = rows[f"removed_fraction_{name}"]
-    regret = rows[f"regret_{name}"].to_numpy()
-    if name == "optimal":
-        regret = np.where(never == 0, 0.0, np.nan)
-    return {
-        "n": int((never == 0).sum()),
-        "it flips": int(fraction.notna().sum()),
-        "share removed where it flips": fraction.mean(),
-        **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
-        **mean_in_columns("regret", regret, 0),
-    }
+# Claims
 
 
 def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
@@ -467,118 +366,6 @@ def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
     """
     needed = np.where(np.isnan(fraction), 1.0, fraction)
     return np.where(never_flips == 0, needed, np.nan)
-
-
-# Its figures
-
-
-def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the items erased until the decision flips, by ranking.
-
-    Left boxes: the examples that this ranking flips (the paper's). Right boxes: those that all
-    rankings flip but the control, which takes the lowest attention first. Quartiles, median,
-    whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
-
-    Serrano & Smith's figures 5 and 6.
-    """
-    rankings = rankings_in(results)
-    metrics = [f"removed_fraction_{name}" for name in rankings]
-    figure, panels = facet_grid(results, "erasure", metrics, panel_height=2.2, columns=2)
-    for panel, facet in panels:
-        _draw_boxes(panel, facet, rankings)
-    handles = [
-        Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
-        Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
-    ]
-    around(figure, y="share of items erased at the flip", handles=handles)
-    return figure
-
-
-def _draw_boxes(panel: Axes, facet: Facet, rankings: dict[str, Facts]) -> None:
-    judged = [f"removed_fraction_{name}" for name in rankings if name != "ascending"]
-    common = facet.rows[judged].notna().all(axis=1).to_numpy()
-    for place, (name, facts) in enumerate(rankings.items()):
-        values = facet.rows[f"removed_fraction_{name}"].to_numpy()
-        box(panel, values, place - 0.18, 0.3, facts.colour)
-        box(panel, values[common], place + 0.18, 0.3, FAINT)
-        panel.annotate(
-            f"{np.count_nonzero(~np.isnan(values)):,}",
-            (place, -0.055),
-            ha="center",
-            va="center",
-            fontsize=NOTE_SIZE,
-            color=FAINT,
-        )
-    panel.set_ylim(-0.1, 1.02)
-    panel.set_xlim(-0.6, len(rankings) - 0.4)
-    titles = [facts.title for facts in rankings.values()]
-    panel.set_xticks(range(len(rankings)), titles, rotation=35, ha="right")
-    title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
-
-
-def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Of the examples that can flip, the share that needs at most x items more than the optimum.
-
-    A line per ranking; the optimum is the smallest set that flips the decision.
-    """
-    rankings = rankings_in(results, "regret")
-    metrics = [f"regret_{name}" for name in rankings]
-    figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
-    largest = [facet.rows[metrics].max().max() for _, facet in panels]
-    most = int(np.nanmax([3, *largest]))
-    for panel, facet in panels:
-        _draw_regrets(panel, facet, rankings, most)
-    handles = [Line2D([], [], color=facts.colour, label=facts.title) for facts in rankings.values()]
-    around(
-        figure,
-        x="items more than the smallest flipping set",
-        y="share of examples",
-        handles=handles,
-    )
-    return figure
-
-
-def _draw_regrets(panel: Axes, facet: Facet, rankings: dict[str, Facts], most: int) -> None:
-    can_flip = facet.rows[facet.rows["never_flips"] == 0]
-    x = np.arange(most + 1)
-    for name, facts in rankings.items():
-        regret = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
-        share = np.searchsorted(regret, x, side="right") / max(1, len(can_flip))
-        panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
-    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
-    panel.set_xscale("log")
-    panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
-    panel.set_xticks([], minor=True)
-    panel.set_ylim(0, 1.02)
-    title(panel, counted(facet.title, len(can_flip)))
-
-
-def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Percent of the examples that the row's ranking flips with fewer items than the column's."""
-    titles = [facts.title for facts in rankings_in(results, "removed_count").values()]
-    panels = list(pair_table(results).groupby("data and model", sort=False))
-    figure, axes = grid(len(panels), panel_height=2.3, columns=2)
-    for panel, (name, rows) in zip(axes, panels, strict=True):
-        shares = np.full((len(titles), len(titles)), np.nan)
-        off_diagonal = ~np.eye(len(titles), dtype=bool)
-        shares[off_diagonal] = rows["needs fewer"]  # the table has them in this order
-        cells(
-            panel,
-            shares,
-            lambda share: f"{100 * share:.0f}",
-            size=6,
-            cmap="Blues",
-            vmin=0,
-            vmax=1.3,
-        )
-        panel.set_xticks(range(len(titles)), titles, rotation=35, ha="right")
-        panel.set_yticks(range(len(titles)), titles)
-        title(panel, counted(str(name), int(rows["n"].iloc[0])), 1.5 * 72)
-    around(figure, x="… than this one", y="this ranking needs fewer items …")
-    return figure
-
-
-# Its claims
 
 
 def _needs_more(first: str, second: str) -> Measure:
@@ -735,6 +522,219 @@ CLAIMS = (
         ),
     ),
 )
+
+
+# Tables
+
+RANKINGS = {"random": Facts("random", INK), "optimal": Facts("optimal", OPTIMUM)}
+"""Orders that are the probe's own and no importances."""
+
+
+def facts_of_ranking(name: str, results: pd.DataFrame) -> Facts:
+    """Title and colour of a ranking, an importance or one of the probe's own."""
+    return RANKINGS.get(name, facts_of(name, results, "erasure"))
+
+
+def rankings_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str, Facts]:
+    """The rankings of which the table has numbers of this kind, random first and optimal last."""
+    names = [
+        name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"
+    ]
+    names.sort(key=lambda name: {"random": 0, "optimal": 2}.get(name, 1))
+    return {name: facts_of_ranking(name, results) for name in names}
+
+
+def pair_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Every two rankings compared example by example, in shares of all `n` examples.
+
+    A ranking that never flips needs one item more than there are.
+
+    Returns:
+        A row per data set, model and pair: the first `needs fewer` (with Wilson's 95 % interval),
+        `tie`, `needs more`, `neither flips`; and the matched-pairs `rank-biserial` correlation of
+        the numbers needed (Kerby 2014), 1 where the first always needs fewer.
+    """
+    rankings = rankings_in(results, "removed_count")
+    if len(rankings) < 2:
+        return pd.DataFrame()
+    metrics = ["content_length", *(f"removed_count_{name}" for name in rankings)]
+    return facet_table(results, "erasure", metrics, partial(_pair_lines, rankings))
+
+
+def _pair_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    for first, second in permutations(rankings, 2):
+        yield {
+            "ranking": rankings[first].title,
+            "against": rankings[second].title,
+            **_compared(rows, first, second),
+        }
+
+
+def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, object]:
+    count = rows[f"removed_count_{first}"].to_numpy()
+    rival_count = rows[f"removed_count_{second}"].to_numpy()
+    neither = np.isnan(count) & np.isnan(rival_count)
+    more_than_any = rows["content_length"].to_numpy() + 1
+    needed = np.where(np.isnan(count), more_than_any, count)
+    rival_needed = np.where(np.isnan(rival_count), more_than_any, rival_count)
+
+    fewer, low, high = wilson((needed < rival_needed).sum(), len(rows))
+    return {
+        "needs fewer": fewer,
+        "low": low,
+        "high": high,
+        "tie": float(((needed == rival_needed) & ~neither).mean()),
+        "needs more": float((needed > rival_needed).mean()),
+        "neither flips": float(neither.mean()),
+        "rank-biserial": rank_biserial(rival_needed - needed),
+        "n": len(rows),
+    }
+
+
+def rank_table(results: pd.DataFrame) -> pd.DataFrame:
+    """What each ranking removes, with means and 95 % bootstrap intervals.
+
+    `share removed where it flips` is over the examples that this ranking flips (the paper's way:
+    other examples in every row), `share removed` over all that some set flips; `regret` over the
+    examples that the ranking flips.
+    """
+    rankings = rankings_in(results)
+    if not rankings:
+        return pd.DataFrame()
+    metrics = ["never_flips"]
+    for name in rankings:
+        metrics += [f"removed_fraction_{name}", f"regret_{name}"]
+    return facet_table(results, "erasure", metrics, partial(_rank_lines, rankings))
+
+
+def _rank_lines(rankings: dict[str, Facts], rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    if (rows["never_flips"] == 0).any():
+        for name, facts in rankings.items():
+            yield {"ranking": facts.title, **_removed(rows, name)}
+
+
+def _removed(rows: pd.DataFrame, name: str) -> dict[str, object]:
+    never = rows["never_flips"].to_numpy()
+    fraction = rows[f"removed_fraction_{name}"]
+    regret = rows[f"regret_{name}"].to_numpy()
+    if name == "optimal":
+        regret = np.where(never == 0, 0.0, np.nan)
+    return {
+        "n": int((never == 0).sum()),
+        "it flips": int(fraction.notna().sum()),
+        "share removed where it flips": fraction.mean(),
+        **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
+        **mean_in_columns("regret", regret, 0),
+    }
+
+
+# Figures
+
+
+def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the items erased until the decision flips, by ranking.
+
+    Left boxes: the examples that this ranking flips (the paper's). Right boxes: those that all
+    rankings flip but the control, which takes the lowest attention first. Quartiles, median,
+    whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
+
+    Serrano & Smith's figures 5 and 6.
+    """
+    rankings = rankings_in(results)
+    metrics = [f"removed_fraction_{name}" for name in rankings]
+    figure, panels = facet_grid(results, "erasure", metrics, panel_height=2.2, columns=2)
+    for panel, facet in panels:
+        _draw_boxes(panel, facet, rankings)
+    handles = [
+        Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
+        Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
+    ]
+    around(figure, y="share of items erased at the flip", handles=handles)
+    return figure
+
+
+def _draw_boxes(panel: Axes, facet: Facet, rankings: dict[str, Facts]) -> None:
+    judged = [f"removed_fraction_{name}" for name in rankings if name != "ascending"]
+    common = facet.rows[judged].notna().all(axis=1).to_numpy()
+    for place, (name, facts) in enumerate(rankings.items()):
+        values = facet.rows[f"removed_fraction_{name}"].to_numpy()
+        box(panel, values, place - 0.18, 0.3, facts.colour)
+        box(panel, values[common], place + 0.18, 0.3, FAINT)
+        panel.annotate(
+            f"{np.count_nonzero(~np.isnan(values)):,}",
+            (place, -0.055),
+            ha="center",
+            va="center",
+            fontsize=NOTE_SIZE,
+            color=FAINT,
+        )
+    panel.set_ylim(-0.1, 1.02)
+    panel.set_xlim(-0.6, len(rankings) - 0.4)
+    titles = [facts.title for facts in rankings.values()]
+    panel.set_xticks(range(len(rankings)), titles, rotation=35, ha="right")
+    title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
+
+
+def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Of the examples that can flip, the share that needs at most x items more than the optimum.
+
+    A line per ranking; the optimum is the smallest set that flips the decision.
+    """
+    rankings = rankings_in(results, "regret")
+    metrics = [f"regret_{name}" for name in rankings]
+    figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
+    largest = [facet.rows[metrics].max().max() for _, facet in panels]
+    most = int(np.nanmax([3, *largest]))
+    for panel, facet in panels:
+        _draw_regrets(panel, facet, rankings, most)
+    handles = [Line2D([], [], color=facts.colour, label=facts.title) for facts in rankings.values()]
+    around(
+        figure,
+        x="items more than the smallest flipping set",
+        y="share of examples",
+        handles=handles,
+    )
+    return figure
+
+
+def _draw_regrets(panel: Axes, facet: Facet, rankings: dict[str, Facts], most: int) -> None:
+    can_flip = facet.rows[facet.rows["never_flips"] == 0]
+    x = np.arange(most + 1)
+    for name, facts in rankings.items():
+        regret = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
+        share = np.searchsorted(regret, x, side="right") / max(1, len(can_flip))
+        panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
+    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
+    panel.set_xscale("log")
+    panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
+    panel.set_xticks([], minor=True)
+    panel.set_ylim(0, 1.02)
+    title(panel, counted(facet.title, len(can_flip)))
+
+
+def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Percent of the examples that the row's ranking flips with fewer items than the column's."""
+    titles = [facts.title for facts in rankings_in(results, "removed_count").values()]
+    panels = list(pair_table(results).groupby("data and model", sort=False))
+    figure, axes = grid(len(panels), panel_height=2.3, columns=2)
+    for panel, (name, rows) in zip(axes, panels, strict=True):
+        shares = np.full((len(titles), len(titles)), np.nan)
+        off_diagonal = ~np.eye(len(titles), dtype=bool)
+        shares[off_diagonal] = rows["needs fewer"]  # the table has them in this order
+        cells(
+            panel,
+            shares,
+            lambda share: f"{100 * share:.0f}",
+            size=6,
+            cmap="Blues",
+            vmin=0,
+            vmax=1.3,
+        )
+        panel.set_xticks(range(len(titles)), titles, rotation=35, ha="right")
+        panel.set_yticks(range(len(titles)), titles)
+        title(panel, counted(str(name), int(rows["n"].iloc[0])), 1.5 * 72)
+    around(figure, x="… than this one", y="this ranking needs fewer items …")
+    return figure
 
 
 def _pair_headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
