@@ -318,9 +318,11 @@ def _words_of_pieces(
         word_ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
 
         for piece, ((start, end), string) in enumerate(zip(offsets, sequence, strict=True)):
-            before = part.start > 0 and end <= part.start
-            after = prompt_follows and start >= text_end
-            if string != part.string or before or after:
+            if string != part.string:
+                continue
+            precedes_text = part.start > 0 and end <= part.start
+            follows_text = prompt_follows and start >= text_end
+            if precedes_text or follows_text:
                 continue
             first = max(start - part.start, 0)
             stop = min(end - part.start, len(text))
