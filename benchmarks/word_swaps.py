@@ -226,7 +226,7 @@ def placement(model: Model, data: Any, passes: int, draw: int) -> Evidence:
         outputs = {"outputs": model.predict_step(batch)}
         runner.on_test_batch_end(None, model, outputs, batch, start)
     columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
-    values = [np.concatenate(columns[metric].values)[None] for metric in PLACEMENT_METRICS]
+    values = [np.concatenate(columns[metric].value)[None] for metric in PLACEMENT_METRICS]
     return placement_of(*values)
 
 

@@ -298,7 +298,7 @@ def found_by(
     }
     said = put_to_test(claims, runner.rows[probe].table(identity).to_pandas())
     numbers = {
-        metric: np.concatenate(columns[2])
+        metric: np.concatenate(columns.value)
         for (metric, _), columns in runner.rows[probe].columns.items()
     }
     return numbers, {finding.claim.name: finding.verdict for finding in said}

@@ -73,7 +73,7 @@ class Condition:
 
         if isinstance(self.value, str):
             verdict = verdicts[self._full_name(verdicts, "verdict on")]
-            is_equal = self.value in (verdict, Verdict(verdict).answer)
+            is_equal = self.value in (verdict, Verdict.named(verdict).answer)
             return is_equal == (self.operator == "=="), verdict
         name = self._full_name(numbers, "number called")
         value = numbers[name]

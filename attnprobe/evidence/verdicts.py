@@ -101,6 +101,18 @@ class Verdict(StrEnum):
     NOT_MEANINGFUL = ("not meaningful", Answer.OPEN, Chip.POOR)
     NOT_TESTED = ("not tested", Answer.UNTESTED, Chip.UNSHOWN)
 
+    @classmethod
+    def named(cls, words: str) -> "Verdict":
+        """The verdict with these words, as files hold it.
+
+        Raises:
+            ValueError: if no verdict is called so.
+        """
+        for verdict in cls:
+            if verdict.value == words:
+                return verdict
+        raise ValueError(f"there is no verdict {words!r}: expected {', '.join(cls)}")
+
     @property
     def is_decided(self) -> bool:
         """Whether the verdict is a yes or a no."""

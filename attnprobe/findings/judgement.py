@@ -8,6 +8,7 @@ the cards of some runs. Its table, `findings.parquet`, is read back here, and no
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -375,8 +376,9 @@ def _plain(value: object) -> object:
 def _judgements_in(rows: pd.DataFrame) -> list[Judgement]:
     names = [field.name for field in fields(Judgement)]
     judgements = []
-    for record in rows[names].to_dict("records"):
-        record["verdict"] = Verdict(record["verdict"])
-        record["interval_verdict"] = Verdict(record["interval_verdict"])
+    records: list[dict[str, Any]] = rows[names].to_dict("records")  # type: ignore[assignment]
+    for record in records:
+        record["verdict"] = Verdict.named(record["verdict"])
+        record["interval_verdict"] = Verdict.named(record["interval_verdict"])
         judgements.append(Judgement(**record))
     return judgements

@@ -219,13 +219,26 @@ def violin(axes: Axes, values: np.ndarray, centre: float, height: float, colour:
         half = y / y.max() * height / 2
         axes.fill_between(x, centre - half, centre + half, color=colour, alpha=0.4, linewidth=0)
     else:
-        points = {"ms": 2.5, "mew": 0, "alpha": 0.6, "color": colour, "clip_on": False}
+        points: dict[str, Any] = {
+            "ms": 2.5,
+            "mew": 0,
+            "alpha": 0.6,
+            "color": colour,
+            "clip_on": False,
+        }
         axes.plot(values, np.full(len(values), centre), "o", **points)
 
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
-    bar = {"lw": 2.2, "color": colour, "solid_capstyle": "butt", "clip_on": False}
+    bar: dict[str, Any] = {"lw": 2.2, "color": colour, "solid_capstyle": "butt", "clip_on": False}
     axes.plot([low, high], [centre, centre], "-", **bar)
-    dot = {"ms": 3, "mfc": "white", "mec": colour, "mew": 0.9, "clip_on": False, "zorder": 4}
+    dot: dict[str, Any] = {
+        "ms": 3,
+        "mfc": "white",
+        "mec": colour,
+        "mew": 0.9,
+        "clip_on": False,
+        "zorder": 4,
+    }
     axes.plot([median], [centre], "o", **dot)
 
 
@@ -248,7 +261,7 @@ def box(axes: Axes, values: np.ndarray, centre: float, width: float, colour: str
     sides = [centre - width / 2, centre + width / 2]
     if len(values) >= FEWEST_IN_BOX:
         axes.plot([centre, centre], [bottom, top], "-", lw=0.8, color=colour, zorder=3)
-        inside = {"facecolor": "white", "edgecolor": colour, "lw": 0.9, "zorder": 4}
+        inside: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "lw": 0.9, "zorder": 4}
         axes.fill_between(sides, [low, low], [high, high], **inside)
-    line = {"lw": 1.6, "color": colour, "solid_capstyle": "butt", "zorder": 5}
+    line: dict[str, Any] = {"lw": 1.6, "color": colour, "solid_capstyle": "butt", "zorder": 5}
     axes.plot(sides, [median, median], "-", **line)

@@ -272,13 +272,14 @@ def write_table(
         path: of the file.
         schema: of the row groups; not needed for a whole table.
     """
-    is_whole = isinstance(table, pa.Table)
-    row_groups = [table] if is_whole else table
-    table_schema = table.schema if is_whole else schema
+    row_groups: Iterable[pa.Table] = table
+    if isinstance(table, pa.Table):
+        row_groups = [table]
+        schema = table.schema
 
     def write(temporary: Path) -> None:
         options: Any = {"compression": "zstd", "compression_level": 6, "write_page_checksum": True}
-        with pq.ParquetWriter(temporary, table_schema, **options) as writer:
+        with pq.ParquetWriter(temporary, schema, **options) as writer:
             for row_group in row_groups:
                 writer.write_table(row_group)
 

@@ -142,12 +142,13 @@ class Gates:
     """
 
     def __init__(self, network: nn.LSTM, words: Float[Tensor, "distinct embed"]) -> None:
-        bias = network.bias_ih_l0.detach() + network.bias_hh_l0.detach()
+        weights = {name: weight.detach() for name, weight in network.named_parameters()}
+        bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
         # rows i f g o; the factor 2 of g's argument goes into its weights
         factor = torch.ones_like(bias)
         factor[2 * network.hidden_size : 3 * network.hidden_size] = 2
-        input_weight = network.weight_ih_l0.detach() * factor.unsqueeze(1)
-        recurrent_weight = network.weight_hh_l0.detach() * 2 * factor.unsqueeze(1)
+        input_weight = weights["weight_ih_l0"] * factor.unsqueeze(1)
+        recurrent_weight = weights["weight_hh_l0"] * 2 * factor.unsqueeze(1)
         self.inputs = product_with(input_weight.t())(words.detach()).add_(bias * factor)
         self.recurrent = product_with(recurrent_weight.t())
 
