@@ -31,13 +31,20 @@ def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFuncti
 
 
 def crowded_names(package: Path) -> dict[str, list[str]]:
-    """Top-level functions and classes of one name in more than `MOST_PLACES` files, with these."""
+    """Public top-level functions and classes of one name in more than `MOST_PLACES` files.
+
+    A command's `main` is one idea wherever it stands.
+    """
     places = defaultdict(set)
     for path in sources(package):
         for node in tree_of(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 places[node.name].add(str(path.relative_to(package)))
-    return {name: sorted(files) for name, files in places.items() if len(files) > MOST_PLACES}
+    return {
+        name: sorted(files)
+        for name, files in places.items()
+        if len(files) > MOST_PLACES and not name.startswith("_") and name != "main"
+    }
 
 
 class Local(ast.NodeTransformer):
