@@ -1,5 +1,7 @@
 """Further attentions that are wrong, or half right, by construction."""
 
+from dataclasses import dataclass
+
 import torch
 
 from attnprobe.core.batch import Batch
@@ -8,69 +10,78 @@ from attnprobe.models.attention import Content, GivenAttention, Scores
 from attnprobe.models.controls import FocusedAttention
 
 
-class PlacedAttention(FocusedAttention):
-    """On the `last` word; on the first `other` word than those that decide, which tells nothing of
-    the label; or on the words that decide in every other text (`half`), where `one` does, or
-    `more`, each of which is enough, else on the first word."""
+def first_of(positions: Content) -> Content:
+    """The first position of each text that is True, alone."""
+    return positions & (positions.cumsum(-1) == 1)
 
-    def __init__(
-        self,
-        hidden_size: int,
-        query_size: int | None = None,
-        mass: float = 0.95,
-        where: str = "half",
-    ) -> None:
-        super().__init__(hidden_size, mass=mass)
-        self.where = where
+
+@dataclass(eq=False, repr=False)
+class PlacedAttention(FocusedAttention):
+    """On a place that says nothing of the label, in all texts or in some.
+
+    Attributes:
+        where: `last`: on the last word; `other`: on the first word that does not decide. On the
+            words that decide in every other text (`half`), in texts where one does (`one`), or
+            where several do, each of which is enough (`more`); else on the first word.
+    """
+
+    where: str = "half"
 
     def focus(self, batch: Batch) -> Content:
+        """The positions that the mass lies on."""
         assert batch.rationale is not None
-        reason = batch.rationale
         content = batch.content
-        count = batch.rationale.sum(-1, keepdim=True)
         if self.where == "last":
-            return content & (content.sum(-1, keepdim=True) == content.cumsum(-1))
+            return content & (content.cumsum(-1) == content.sum(-1, keepdim=True))
         if self.where == "other":
-            return content & ~reason & ((content & ~reason).cumsum(-1) == 1)
-        right = {
+            return first_of(content & ~batch.rationale)
+
+        count = batch.rationale.sum(-1, keepdim=True)
+        is_right = {
             "half": (batch.example_id % 2 == 0).unsqueeze(-1),
             "one": count == 1,
             "more": count > 1,
-        }[self.where]
-        return torch.where(right, reason, content & (content.cumsum(-1) == 1))
+        }
+        return torch.where(is_right[self.where], batch.rationale, first_of(content))
 
 
+@dataclass(eq=False, repr=False)
 class PairAttention(GivenAttention):
-    """On the two words that decide, by their order: 70 and 25 % say which of them comes first, 47.5
-    % each says nothing."""
+    """On the two words that decide by their order.
 
-    def __init__(
-        self,
-        hidden_size: int,
-        query_size: int | None = None,
-        first: float = 0.7,
-        second: float = 0.25,
-    ) -> None:
-        super().__init__(hidden_size)
-        self.first = first
-        self.second = second
+    70 and 25 % say which of them comes first; 47.5 % each say nothing.
+
+    Attributes:
+        first: weight of the earlier one.
+        second: weight of the later one.
+    """
+
+    first: float = 0.7
+    second: float = 0.25
 
     def given(self, batch: Batch) -> Scores:
+        """Both weights, and the rest evenly on all other words."""
         assert batch.rationale is not None
-        marked = batch.rationale & batch.content
-        others = batch.content & ~marked
-        place = marked.cumsum(-1)
-        weights = self.first * (marked & (place == 1)) + self.second * (marked & (place == 2))
-        return weights + others * ((1 - self.first - self.second) / others.sum(-1, keepdim=True))
+        deciding = batch.rationale & batch.content
+        rest = batch.content & ~deciding
+        place = deciding.cumsum(-1)
+        earlier = deciding & (place == 1)
+        later = deciding & (place == 2)
+        weights = self.first * earlier + self.second * later
+        return weights + rest * ((1 - self.first - self.second) / rest.sum(-1, keepdim=True))
 
 
 class LabelAttention(FocusedAttention):
     """On a word that says nothing, another one in each class, so that the weights carry the label.
-    It reads test labels."""
+
+    It reads test labels.
+    """
 
     def read_training_texts(self, data: TextDataModule) -> None:
+        """Look up the words: a full stop in class 0, `the` in class 1."""
         self.words = torch.tensor(data.vocabulary.encode([".", "the"]))
 
     def focus(self, batch: Batch) -> Content:
-        chosen = batch.content & (batch.ids == self.words[batch.labels].unsqueeze(-1))
-        return chosen & (chosen.cumsum(-1) == 1)
+        """The word's first place in each text."""
+        word = self.words[batch.labels].unsqueeze(-1)
+        return first_of(batch.content & (batch.ids == word))

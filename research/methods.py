@@ -21,8 +21,8 @@ from attnprobe.plots.grid import around, cells, grid, title
 from attnprobe.report.studies.drawing import draw
 from attnprobe.results.table import IMPORTANCES, read_results
 from research.calibration import study
-from research.calibration.records import FOLLOWS, SOLVED, answer_of
-from research.calibration.study import DATA, SINGLE_WORD, WITHOUT_CONTEXT, check_names
+from research.calibration.records import FOLLOWS, SOLVED, facts_of_run
+from research.calibration.study import DATA, check_names, is_learnable
 
 ENCODERS = study.ENCODERS | {
     "transformer": (
@@ -36,19 +36,24 @@ ENCODERS = study.ENCODERS | {
 AT_A_LOSS = 0.65
 """Where no text has its reason changed: accuracy (of two even classes) without the words that
 decide, up to which a model goes by them."""
-MEASURES = {
-    "auprc": ("auprc_rationale_", "auprc_chance"),
-    "precision": ("f1_rationale_", "rationale_share"),
-}
-"""Column → the metric of an importance, and what chance has of it."""
+MEASURES = {"auprc": "auprc_rationale_", "precision": "f1_rationale_"}
+"""Column → the metric, which an importance's name follows."""
 
 
 @dataclass(frozen=True)
 class Methods(Study):
     """Trains every encoder on every data set with every seed, and asks every importance for the
-    words that decide (Bastings et al. 2022). Only models that go by these words are counted
-    (`known_answer`). Replicates come one after the other, so that a study that is cut short is even
-    at any time. `settings` are shared by all."""
+    words that decide (Bastings et al. 2022).
+
+    Only models that go by these words are counted (`known_answer`). Replicates come one after the
+    other, so that a study that is cut short is even at any time.
+
+    Attributes:
+        encoders: of `ENCODERS`.
+        data: of the calibration's `DATA`.
+        settings: overrides that all members share.
+        importances: the methods.
+    """
 
     name: ClassVar[str] = "methods"
     encoders: Sequence[str] = tuple(ENCODERS)
@@ -61,82 +66,90 @@ class Methods(Study):
         check_names(self, encoders=ENCODERS, data=DATA)
         if not self.importances:
             raise UserError(
-                "importances=[…] is empty: expected the methods to compare, such as [attention,gradient]"
+                "importances=[…] is empty: expected the methods to compare, such as "
+                "[attention,gradient]"
             )
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
-        """One stage; methods that follow layers of self-attention are left out where the encoder
+        """One stage: none needs another. The command line's own seed and model play no part."""
+        yield [
+            self.member(encoder, data, each)
+            for each, data, encoder in product(self.seeds, self.data, self.encoders)
+            if is_learnable(data, encoder)
+        ]
+
+    def member(self, encoder: str, data: str, seed: int) -> Member:
+        """One training; methods that follow layers of self-attention are left out where the encoder
         has none."""
-        plain = [
+        importances = [
             name
             for name in self.importances
-            if not getattr(classes().get(name), "of_layers", False)
+            if encoder == "transformer" or not getattr(classes().get(name), "of_layers", False)
         ]
-        yield [
-            Member(
-                encoder,
-                one,
-                (
-                    *DATA[data],
-                    *self.settings,
-                    *ENCODERS[encoder],
-                    f"data.name={data}",
-                    f"model.name={encoder}",
-                    "probe=[known_answer,plausibility]",
-                    f"importances=[{','.join(self.importances if encoder == 'transformer' else plain)}]",
-                ),
-            )
-            for one, data, encoder in product(self.seeds, self.data, self.encoders)
-            if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
-        ]
+        overrides = (
+            *DATA[data],
+            *self.settings,
+            *ENCODERS[encoder],
+            f"data.name={data}",
+            f"model.name={encoder}",
+            "probe=[known_answer,plausibility]",
+            f"importances=[{','.join(importances)}]",
+        )
+        return Member(encoder, seed, overrides)
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """Means over models, with intervals; models that do not go by the known reason are counted and
-    left out."""
-    every = pd.concat(
-        [of_model(directory / one["directory"]) for one in content["members"]], ignore_index=True
-    )
-    solved = every[every["solved"]]
-    models = every.drop_duplicates("run_id")
-    rows = [
-        dict(zip(("data", "encoder", "method"), key, strict=True))
-        | {"models": len(own), "texts": int(own["texts"].sum())}
-        | numbers([own])
-        for key, own in solved.groupby(["data", "encoder", "method"], sort=False)
-    ]
-    table = pd.DataFrame(rows, columns=None if rows else ["data", "encoder", "method", "auprc"])
+    """Means over models, with intervals.
+
+    Models that do not go by the known reason are counted and left out.
+
+    Args:
+        directory: of the study.
+        content: of its study.json.
+    """
+    runs = [directory / member["directory"] for member in content["members"]]
+    scores = pd.concat([scores_of_model(run) for run in runs], ignore_index=True)
+    models = scores.drop_duplicates("run_id")
+    solved = scores[scores["solved"]]
+    by_data = scores_by_data(solved)
     together = overall(solved)
+
     count = int(models["solved"].sum())
-    out = (
-        models.groupby(["data", "encoder"], observed=True)["solved"]
-        .agg(["size", "sum"])
-        .reset_index()
+    by_cell = models.groupby(["data", "encoder"], observed=True)["solved"]
+    counts = by_cell.agg(["size", "sum"]).reset_index()
+    counts.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
+    figure = MethodScores(
+        "methods_auprc",
+        "Average precision of the words that decide, mean over the models that go by them; methods "
+        "by their mean.",
+        by_data,
     )
-    out.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
-    caption = "Average precision of the words that decide, mean over the models that go by them; methods by their mean."
     return StudyReading(
-        "Which method finds the words that decide?",
-        f"{len(models)} small models trained on data whose reason is known; {count} of them go by it (accuracy of at least "
-        f"{SOLVED:g}, and {FOLLOWS:g} with the reason changed, or at most {AT_A_LOSS:g} without it) and are counted, on the "
-        "texts that they decide rightly, and wrongly once the words that decide are taken out: of two classes a model may "
-        "know one by its words and the other by their absence, and then no word of the other's texts decides. AUPRC: average "
-        "precision of the words that decide in each method's ranking; precision at k: their share of as many top words as "
-        "there are. 1 is perfect; the line of random is chance. Means over models, with Student's 95 % interval over them; "
+        title="Which method finds the words that decide?",
+        about=f"{len(models)} small models trained on data whose reason is known; {count} of them "
+        f"go by it (accuracy of at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed, or "
+        f"at most {AT_A_LOSS:g} without it) and are counted, on the texts that they decide "
+        "rightly, and wrongly once the words that decide are taken out: of two classes a model may "
+        "know one by its words and the other by their absence, and then no word of the other's "
+        "texts decides. AUPRC: average precision of the words that decide in each method's "
+        "ranking; precision at k: their share of as many top words as there are. 1 is perfect; the "
+        "line of random is chance. Means over models, with Student's 95 % interval over them; "
         "milliseconds are a text's, on the machine of the study.",
-        ", ".join(dict.fromkeys(models["data"])),
-        ", ".join(dict.fromkeys(models["encoder"])),
-        directory,
-        runs=[directory / content["members"][0]["directory"]],
+        data=", ".join(dict.fromkeys(models["data"])),
+        model=", ".join(dict.fromkeys(models["encoder"])),
+        directory=directory,
+        runs=runs[:1],
         tables={
-            "All data sets together: mean over the data sets of which an encoder has models that count": together,
-            "AUPRC and precision at k of every method, by data set and encoder": table,
-            "Models": out,
+            "All data sets together: mean over the data sets of which an encoder has models that "
+            "count": together,
+            "AUPRC and precision at k of every method, by data set and encoder": by_data,
+            "Models": counts,
         },
-        figures=[MethodScores("methods_auprc", caption, table)],
+        figures=[figure],
         answer=answer(together),
         notes=[
-            f"{len(models) - count} of {len(models)} models do not go by the known reason and are left out."
+            f"{len(models) - count} of {len(models)} models do not go by the known reason and are "
+            "left out."
         ],
     )
 
@@ -146,67 +159,99 @@ def answer(together: pd.DataFrame) -> str:
     if together.empty:
         return "No model here goes by the known reason, so no method can be judged."
     means = together.groupby("method", sort=False)["auprc"].mean()
+    best = means.idxmax()
     beside = ", ".join(
-        f"{name} {means[name]:.2f}" for name in ("attention", "random") if name in means
+        f"{method} {means[method]:.2f}" for method in ("attention", "random") if method in means
     )
-    best = (
-        f"“{means.idxmax()}” finds the words that decide best: average precision {means.max():.2f}"
+    in_brackets = f" ({beside})" if beside else ""
+    return (
+        f"“{best}” finds the words that decide best: average precision {means[best]:.2f}"
+        f"{in_brackets}; 1 is perfect."
     )
-    return f"{best} ({beside}); 1 is perfect." if beside else f"{best}; 1 is perfect."
 
 
-def of_model(directory: Path) -> pd.DataFrame:
-    """A row per importance of one model, of the texts that are decided rightly, and wrongly without
-    the deciding words."""
-    known = answer_of(directory)
-    results = read_results(directory, probe="plausibility")
-    numbers = measured(directory, "plausibility")
-    decided = measured(directory, "known_answer")
-    needs = decided.index[(decided["correct"] == 1) & (decided["correct_without"] == 0)]
-    means = numbers.reindex(needs).mean()
-    told = results.attrs[IMPORTANCES].get("plausibility", {})
-    follows = known["accuracy_contradicted"]
-    by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
-    rows = pd.DataFrame(
-        {
-            "method": facts.title,
-            "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
-        }
-        | {column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()}
-        for name, facts in importances_in(results, "plausibility", "f1_rationale_").items()
+def scores_of_model(run: Path) -> pd.DataFrame:
+    """A row per importance of one model.
+
+    Scores are means over the texts that the model decides rightly, and wrongly without the words
+    that decide.
+    """
+    facts = facts_of_run(run)
+    decisions = measured(run, "known_answer")
+    needs_words = (decisions["correct"] == 1) & (decisions["correct_without"] == 0)
+    texts = decisions.index[needs_words]
+
+    numbers = measured(run, "plausibility")
+    means = numbers.reindex(texts).mean()
+    results = read_results(run, probe="plausibility")
+    importances = results.attrs[IMPORTANCES].get("plausibility", {})
+    rows = []
+    for name, importance in importances_in(results, "plausibility", "f1_rationale_").items():
+        seconds = importances.get(name, {}).get("seconds", np.nan)
+        row = {"method": importance.title, "ms": 1000 * seconds / len(numbers)}
+        row |= {column: means[f"{metric}{name}"] for column, metric in MEASURES.items()}
+        rows.append(row)
+    return pd.DataFrame(rows).assign(
+        data=facts["data"],
+        run_id=facts["run_id"],
+        seed=facts["seed"],
+        encoder=facts["model"],
+        solved=goes_by_reason(facts) and len(texts) > 0,
+        texts=len(texts),
     )
-    solved = bool(known["accuracy"] >= SOLVED and by_reason and len(needs))
-    own = {name: known[name] for name in ("data", "run_id", "seed")} | {"encoder": known["model"]}
-    return rows.assign(**own, solved=solved, texts=len(needs), chance=means["auprc_chance"])
 
 
-def overall(models: pd.DataFrame) -> pd.DataFrame:
-    """A row per encoder and method, best first. Each data set counts once, however many of its
-    models are counted."""
+def goes_by_reason(facts: dict[str, Any]) -> bool:
+    """Whether a model solves its task, and does so by the words that decide."""
+    if not facts["accuracy"] >= SOLVED:
+        return False
+    if np.isnan(facts["accuracy_contradicted"]):
+        return facts["accuracy_without"] <= AT_A_LOSS
+    return facts["accuracy_contradicted"] >= FOLLOWS
+
+
+def scores_by_data(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row per data set, encoder and method: means over models."""
+    rows = []
+    groups = scores.groupby(["data", "encoder", "method"], sort=False)
+    for (data, encoder, method), models in groups:
+        row = {"data": data, "encoder": encoder, "method": method}
+        row |= {"models": len(models), "texts": int(models["texts"].sum())}
+        rows.append(row | means_over_data([models]))
+    if not rows:
+        return pd.DataFrame(columns=["data", "encoder", "method", "auprc"])
+    return pd.DataFrame(rows)
+
+
+def overall(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row per encoder and method, best first.
+
+    Each data set counts once, however many of its models are counted.
+    """
     tables = []
-    for encoder, of_encoder in models.groupby("encoder", sort=False):
+    for encoder, models_of_encoder in scores.groupby("encoder", sort=False):
         rows = []
-        for method, own in of_encoder.groupby("method", sort=False):
-            by_data = [cell for _, cell in own.groupby("data", sort=False)]
-            line = {
-                "encoder": encoder,
-                "method": method,
-                "data sets": len(by_data),
-                "models": len(own),
-            }
-            rows.append(line | numbers(by_data))
+        for method, models in models_of_encoder.groupby("method", sort=False):
+            by_data = [models_of_data for _, models_of_data in models.groupby("data", sort=False)]
+            row = {"encoder": encoder, "method": method}
+            row |= {"data sets": len(by_data), "models": len(models)}
+            rows.append(row | means_over_data(by_data))
         tables.append(pd.DataFrame(rows).sort_values("auprc", ascending=False, kind="stable"))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
-    """Means over the data sets of the means over their models, with intervals over the models."""
-    found: dict[str, float] = {}
+def means_over_data(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
+    """Means over the data sets of the means over their models, with intervals over the models.
+
+    Args:
+        by_data: a row per model, a table per data set.
+    """
+    row: dict[str, float] = {}
     for column in MEASURES:
-        found |= in_columns(
-            column, student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1)
-        )
-    return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
+        values = [models[column].to_numpy() for models in by_data]
+        row |= in_columns(column, student(*values, low=0, high=1))
+    row["ms per text"] = float(np.mean([models["ms"].mean() for models in by_data]))
+    return row
 
 
 @dataclass(frozen=True)
@@ -219,24 +264,22 @@ class MethodScores(StudyFigure):
 @draw.register
 def draw_method_scores(figure: MethodScores) -> Figure:
     """Average precision, a panel per data set: methods by encoder."""
-    return heat(figure.scores)
-
-
-def heat(table: pd.DataFrame) -> Figure:
-    """Average precision, a panel per data set: methods by encoder."""
-    names, encoders = (list(dict.fromkeys(table[column])) for column in ("data", "encoder"))
-    order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index.tolist()
-    figure, axes = grid(max(1, len(names)), panel_height=0.6 + 0.16 * max(1, len(order)), columns=2)
-    for panel, data in zip(axes, names, strict=False):
-        wide = table[table["data"] == data].pivot_table(
+    scores = figure.scores
+    data_sets = list(dict.fromkeys(scores["data"]))
+    encoders = list(dict.fromkeys(scores["encoder"]))
+    means = scores.groupby("method")["auprc"].mean()
+    methods = means.sort_values(ascending=False).index.tolist()
+    height = 0.6 + 0.16 * max(1, len(methods))
+    drawn, panels = grid(max(1, len(data_sets)), panel_height=height, columns=2)
+    for panel, data in zip(panels, data_sets, strict=False):
+        matrix = scores[scores["data"] == data].pivot_table(
             index="method", columns="encoder", values="auprc", sort=False
         )
-        wide = wide.reindex(index=order, columns=encoders)  # the panels share both axes
-        cells(
-            panel, wide.to_numpy(), "{:.2f}".format, size=6, dark=0.6, cmap="Blues", vmin=0, vmax=1
-        )
+        matrix = matrix.reindex(index=methods, columns=encoders)  # the panels share both axes
+        image = {"cmap": "Blues", "vmin": 0, "vmax": 1}
+        cells(panel, matrix.to_numpy(), "{:.2f}".format, size=6, dark=0.6, **image)
         panel.set_xticks(range(len(encoders)), encoders)
-        panel.set_yticks(range(len(order)), order)
+        panel.set_yticks(range(len(methods)), methods)
         title(panel, str(data))
-    around(figure)
-    return figure
+    around(drawn)
+    return drawn

@@ -14,7 +14,10 @@ from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 class SanityChecks(Study):
     """Trains the command line's model on labels by a coin, then on its own, and puts the second to
     both tests of Adebayo et al. 2018: random weights (section 3.1) and random labels (section 3.4).
-    `probes`: of the second run, beside `sanity`."""
+
+    Attributes:
+        probes: of the second run, beside `sanity`.
+    """
 
     name: ClassVar[str] = "sanity"
     importances: Sequence[str] = ()
@@ -23,25 +26,35 @@ class SanityChecks(Study):
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The twin, then the run that is compared with it."""
         yield [Member("twin", seed, ("training=coin_flips", "probe=[]"))]
-        asked = (
+        overrides = (
             f"probe=[{','.join(['sanity', *self.probes])}]",
             f"importances=[{','.join(self.importances)}]",
+            f"probe.sanity.twin={quoted(str(done[0].directory))}",
         )
-        yield [
-            Member("base", seed, (*asked, f"probe.sanity.twin={quoted(str(done[0].directory))}"))
-        ]
+        yield [Member("base", seed, overrides)]
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """What was done; the numbers are in the examined run's tables."""
+    """What was done; the numbers are in the examined run's tables.
+
+    Args:
+        directory: of the study.
+        content: of its study.json.
+    """
     data = str(content["data"])
     model = str(content["model"])
     return StudyReading(
-        f"Sanity checks on {data}, {model}: does an importance depend on what the model has learnt?",
-        "The model was trained twice, on its labels and on labels by a coin. Every importance of the first is compared with "
-        "itself in the second, and in the first with weights made random from the output down (Adebayo et al. 2018).",
-        data,
-        model,
-        directory,
-        runs=[directory / one["directory"] for one in content["members"] if one["role"] == "base"],
+        title=f"Sanity checks on {data}, {model}: does an importance depend on what the model has "
+        "learnt?",
+        about="The model was trained twice, on its labels and on labels by a coin. Every "
+        "importance of the first is compared with itself in the second, and in the first with "
+        "weights made random from the output down (Adebayo et al. 2018).",
+        data=data,
+        model=model,
+        directory=directory,
+        runs=[
+            directory / member["directory"]
+            for member in content["members"]
+            if member["role"] == "base"
+        ],
     )

@@ -1,7 +1,7 @@
 """How often a test says yes of right and wrong attention, and how well it tells: tables of
 docs/results/calibration.md."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from attnprobe.evidence.statistics import clopper_pearson, in_columns
 from research.calibration.records import RIGHTNESS
 
 REPEATS = 1000
+"""Bootstrap samples of the models."""
 FALSE_ALARMS = 0.05
-"""Bootstrap samples of the models, and share of wrong attentions that a threshold may let pass
-where it is chosen."""
+"""Share of wrong attentions that a threshold may let pass where it is chosen."""
 KEY = ["version", "criterion", "level", "claim"]
 PUBLISHED = "published"
 CURRENT = "current"
@@ -47,170 +47,244 @@ NAMES = {
 def separations(
     answered: pd.DataFrame, by: Sequence[str] = ("encoder",), seed: int = 0
 ) -> pd.DataFrame:
-    """The AUC of each claim's number between right and wrong attention; bootstrap over models
-    within data and control."""
+    """How well each claim's number tells right attention from wrong.
+
+    Args:
+        answered: a row per model and claim (`records.collected`).
+        by: columns within whose values it is asked.
+        seed: of the bootstrap.
+
+    Returns:
+        A row per claim and `by`: the area under the curve as `AUC`, `AUC low`, `AUC high`, with a
+        bootstrap interval over models within data and control.
+    """
+    columns = [*KEY, *by]
+    is_known = answered["rightness_label"].isin(["right", "wrong"])
     rows = []
-    for key, part in answered[answered["rightness_label"].isin(["right", "wrong"])].groupby(
-        [*KEY, *by], observed=True
-    ):
+    for key, part in answered[is_known].groupby(columns, observed=True):
         is_right = (part["rightness_label"] == "right").to_numpy()
-        value = part["value"].to_numpy(np.float64)
         right = int(is_right.sum())
         wrong = int((~is_right).sum())
         if not right or not wrong:
             continue
+        row = dict(zip(columns, key, strict=True))
+        row |= {"right models": right, "wrong models": wrong}
+
+        # what is missing is lowest
+        values = np.nan_to_num(part["value"].to_numpy(np.float64), nan=-np.inf)
         draw = np.random.default_rng(seed)
-        cells = part.groupby(["data", "control", "rightness_label"], observed=True).indices.values()
-        value = np.nan_to_num(value, nan=-np.inf)  # what is missing is lowest
-        drawn = []
-        for chosen in [
-            np.arange(len(part)),
-            *(
-                np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
-                for _ in range(REPEATS)
-            ),
-        ]:
-            above = stats.rankdata(value[chosen])[is_right[chosen]].sum() - right * (right + 1) / 2
-            drawn.append(above / (right * wrong))
-        area = (drawn[0], *np.quantile(drawn[1:], [0.025, 0.975]))
-        row = dict(zip([*KEY, *by], key, strict=True)) | {
-            "right models": right,
-            "wrong models": wrong,
-        }
-        rows.append(row | in_columns("AUC", area))
-    return pd.DataFrame(rows, columns=None if rows else [*KEY, *by, "AUC", "AUC low", "AUC high"])
+        groups = part.groupby(["data", "control", "rightness_label"], observed=True)
+        cells = list(groups.indices.values())
+        areas = []
+        for _ in range(REPEATS):
+            sample = np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
+            areas.append(area_under_curve(values[sample], is_right[sample]))
+        low, high = np.quantile(areas, [0.025, 0.975])
+        rows.append(row | in_columns("AUC", (area_under_curve(values, is_right), low, high)))
+    return pd.DataFrame(rows, columns=None if rows else [*columns, "AUC", "AUC low", "AUC high"])
+
+
+def area_under_curve(values: np.ndarray, is_right: np.ndarray) -> float:
+    """How likely a right attention has the larger value than a wrong one, ties half: Mann and
+    Whitney's U by the number of pairs, 0 to 1."""
+    right = int(is_right.sum())
+    wrong = int((~is_right).sum())
+    above = stats.rankdata(values)[is_right].sum() - right * (right + 1) / 2
+    return above / (right * wrong)
 
 
 def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
-    """Thresholds that few wrong attentions of the other data sets exceed, and the shares that do of
-    the one left out."""
+    """Shares of models beyond a threshold that was chosen on other data.
+
+    For each data set the threshold is the value that few wrong attentions of the other data sets
+    exceed.
+
+    Args:
+        answered: a row per model and claim (`records.collected`).
+        by: columns within whose values it is asked.
+
+    Returns:
+        A row per claim and `by`: `thresholds`, and of `right` and `wrong` models their number and
+        the share beyond, with its exact interval.
+    """
+    columns = [*KEY, *by]
     rows = []
-    for key, part in answered.groupby([*KEY, *by], observed=True):
-        kinds = {label: part[part["rightness_label"] == label] for label in ("right", "wrong")}
-        beyond: dict[str, list[bool]] = {label: [] for label in kinds}
-        chosen = []
+    for key, part in answered.groupby(columns, observed=True):
+        thresholds = []
+        beyond: dict[str, list[bool]] = {"right": [], "wrong": []}
         for data in sorted(part["data"].unique()):
-            wrong = kinds["wrong"].loc[kinds["wrong"]["data"] != data, "value"].fillna(-np.inf)
+            is_elsewhere = part["data"] != data
+            is_wrong = part["rightness_label"] == "wrong"
+            wrong = part.loc[is_elsewhere & is_wrong, "value"].fillna(-np.inf)
             if not len(wrong):
                 continue
-            chosen.append(float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher")))
-            for label, own in kinds.items():
-                beyond[label] += (own.loc[own["data"] == data, "value"] > chosen[-1]).tolist()
+            threshold = float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher"))
+            thresholds.append(threshold)
+            for label, passes in beyond.items():
+                is_label = part["rightness_label"] == label
+                values = part.loc[~is_elsewhere & is_label, "value"]
+                passes += (values > threshold).tolist()
+
         if all(beyond.values()):
-            row: dict[str, Any] = dict(zip([*KEY, *by], key, strict=True))
-            row["thresholds"] = ", ".join(f"{one:.3f}" for one in chosen)
-            for label, passed in beyond.items():
-                row |= {f"{label} models": len(passed)} | in_columns(
-                    label, clopper_pearson(sum(passed), len(passed))
-                )
+            row: dict[str, Any] = dict(zip(columns, key, strict=True))
+            row["thresholds"] = ", ".join(f"{threshold:.3f}" for threshold in thresholds)
+            for label, passes in beyond.items():
+                row[f"{label} models"] = len(passes)
+                row |= in_columns(label, clopper_pearson(sum(passes), len(passes)))
             rows.append(row)
-    return pd.DataFrame(rows, columns=None if rows else [*KEY, *by])
+    return pd.DataFrame(rows, columns=None if rows else columns)
 
 
-def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:
-    """How many of the models, or of those decided, got a yes, with the exact 95 % interval of the
-    share in per cent."""
-    yes = int((met == 1).sum())
-    of = int(met.notna().sum()) if decided else len(met)
-    _, low, high = clopper_pearson(yes, of)
-    return f"{yes} of {of} [{100 * low:.0f}, {100 * high:.0f}]" if of else "–"
+# The tables of the page
+
+
+KINDS = ("right", "wrong", "meaningless")
+DASH = "–"
 
 
 def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Caption → table: the models, and of every test the share of yes, the AUC and thresholds from
-    other data."""
-    counts = (
-        models.groupby(["data", "encoder", "rightness_label"], observed=True)
-        .size()
-        .unstack(fill_value=0)
-    )
-    counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
-    cells: list[Any] = [(*key, *row) for key, *row in counts.itertuples()]
-    solved = models[models["rightness_label"].isin(["right", "between", "wrong"])].groupby(
-        "control", observed=True
-    )
-    controls = (
-        solved["rightness"]
-        .agg(["mean", "size", "min", "max"])
-        .sort_values("mean", ascending=False, kind="stable")
-    )
-    key = ["version", "claim"]
-    kinds = ("right", "wrong", "meaningless")
-    ends = ("", " low", " high")
-    separated = separations(answered.assign(all="all"), ("all",)).set_index(key)
-    left_out = held_out(answered.assign(all="all"), ("all",)).set_index(key)
-    of_encoder = separations(answered).set_index([*key, "encoder"])["AUC"].unstack()
-    yes: list[Any] = []
-    told: list[Any] = []
-    primary: dict[tuple[str, ...], list[Any]] = {("encoder",): [], ("data", "encoder"): []}
-    for test, name in NAMES.items():
-        part = answered[(answered["version"] == test[0]) & (answered["claim"] == test[1])]
-        if part.empty:
-            continue
-        asked = f"{part['criterion'].iloc[0]}, {part['level'].iloc[0]}"
-        bold = bool((part["primary"] == True).any())  # noqa: E712 (NaN is no)
-        of_kind = (part.loc[part["rightness_label"] == kind, "met"] for kind in kinds)
-        yes.append(
-            (f"**{name.removesuffix(' *')}** *" if bold else name, asked, *map(counted, of_kind))
-        )
-        for by, rows in primary.items() if bold else ():
-            for cell, own in part.groupby(list(by), observed=True):
-                both = [
-                    own.loc[own["rightness_label"] == kind, "met"] for kind in ("right", "wrong")
-                ]
-                if any(map(len, both)):
-                    shares = (
-                        counted(met, decided=decided) for met in both for decided in (False, True)
-                    )
-                    rows.append((name.strip("* "), *cell, *shares))
-        if test in separated.index:
-            auc, low, high = (separated[f"AUC{end}"].loc[[test]].item() for end in ends)
-            beyond = ["–", "–"]
-            for place, kind in enumerate(kinds[:2] if test in left_out.index else ()):
-                share, below, above = (
-                    100 * left_out[f"{kind}{end}"].loc[[test]].item() for end in ends
-                )
-                of = int(left_out[f"{kind} models"].loc[[test]].item())
-                beyond[place] = f"{share:.0f} % of {of} [{below:.0f}, {above:.0f}]"
-            of_each = [
-                f"{one:.2f}" if pd.notna(one) else "–"
-                for one in of_encoder.loc[[test]].to_numpy()[0]
-            ]
-            told.append((name, f"{auc:.2f} [{low:.2f}, {high:.2f}]", *of_each, *beyond))
-    heads = [f"{kind}: {of}" for kind in kinds[:2] for of in ("yes, of all", "of those decided")]
-    return {
-        caption: pd.DataFrame(rows, columns=columns).replace("_", " ", regex=True)
-        for caption, columns, rows in (
-            ("Models", ["data", "encoder", *RIGHTNESS], [*cells, ("all", "", *counts.sum())]),
-            (
-                "Rightness by control",
-                ["control", "models", "rightness, mean (range)"],
-                [
-                    (name, int(size), f"{mean:.2f} ({low:.2f} to {high:.2f})")
-                    for name, mean, size, low, high in controls.itertuples()
-                ],
-            ),
-            (
-                "Yes, of all models asked",
-                ["test", "criterion, level", *(f"{kind}: yes" for kind in kinds)],
-                yes,
-            ),
-            *(
-                (f"Primary claims by {' and '.join(by)}", ["primary claim", *by, *heads], rows)
-                for by, rows in primary.items()
-            ),
-            (
-                "Area under the curve",
-                ["test", "all", *of_encoder.columns, "threshold from other data: right", "wrong"],
-                told,
-            ),
-        )
+    other data.
+
+    Args:
+        models, answered: see `records.collected`.
+    """
+    tables = {
+        "Models": model_counts(models),
+        "Rightness by control": rightness_by_control(models),
+        "Yes, of all models asked": yes_table(answered),
+        "Primary claims by encoder": primary_table(answered, ["encoder"]),
+        "Primary claims by data and encoder": primary_table(answered, ["data", "encoder"]),
+        "Area under the curve": area_table(answered),
     }
+    return {caption: table.replace("_", " ", regex=True) for caption, table in tables.items()}
+
+
+def model_counts(models: pd.DataFrame) -> pd.DataFrame:
+    """How many models of each rightness, by data set and encoder, and of all."""
+    groups = models.groupby(["data", "encoder", "rightness_label"], observed=True)
+    counts = groups.size().unstack(fill_value=0)
+    counts = counts.reindex(columns=list(RIGHTNESS), fill_value=0)
+    rows: list[Any] = [(*key, *numbers) for key, *numbers in counts.itertuples()]
+    rows.append(("all", "", *counts.sum()))
+    return pd.DataFrame(rows, columns=["data", "encoder", *RIGHTNESS])
+
+
+def rightness_by_control(models: pd.DataFrame) -> pd.DataFrame:
+    """How right the attentions of each control are, of models that solve their task."""
+    solved = models[models["rightness_label"].isin(["right", "between", "wrong"])]
+    rightness = solved.groupby("control", observed=True)["rightness"]
+    summary = rightness.agg(["mean", "size", "min", "max"])
+    summary = summary.sort_values("mean", ascending=False, kind="stable")
+    rows = [
+        (control, int(size), f"{mean:.2f} ({low:.2f} to {high:.2f})")
+        for control, mean, size, low, high in summary.itertuples()
+    ]
+    return pd.DataFrame(rows, columns=["control", "models", "rightness, mean (range)"])
+
+
+def answers_by_test(
+    answered: pd.DataFrame,
+) -> Iterator[tuple[tuple[str, str], str, pd.DataFrame]]:
+    """(version, claim) of each test that was asked, its name, and its rows, in the order of
+    `NAMES`."""
+    for test, name in NAMES.items():
+        version, claim = test
+        rows = answered[(answered["version"] == version) & (answered["claim"] == claim)]
+        if not rows.empty:
+            yield test, name, rows
+
+
+def is_primary(rows: pd.DataFrame) -> bool:
+    """Whether the verdict on a criterion goes by this test."""
+    return bool((rows["primary"] == True).any())  # noqa: E712 (NaN is no)
+
+
+def yes_table(answered: pd.DataFrame) -> pd.DataFrame:
+    """How many models of each kind got a yes from each test; primary claims are bold."""
+    table = []
+    for _, name, rows in answers_by_test(answered):
+        label = f"**{name.removesuffix(' *')}** *" if is_primary(rows) else name
+        question = f"{rows['criterion'].iloc[0]}, {rows['level'].iloc[0]}"
+        counts = [counted(rows.loc[rows["rightness_label"] == kind, "met"]) for kind in KINDS]
+        table.append((label, question, *counts))
+    columns = ["test", "criterion, level", *(f"{kind}: yes" for kind in KINDS)]
+    return pd.DataFrame(table, columns=columns)
+
+
+def primary_table(answered: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """How many right and wrong attentions got a yes from each primary claim, of all and of those
+    decided."""
+    table = []
+    for _, name, rows in answers_by_test(answered):
+        if not is_primary(rows):
+            continue
+        for cell, models in rows.groupby(list(by), observed=True):
+            right = models.loc[models["rightness_label"] == "right", "met"]
+            wrong = models.loc[models["rightness_label"] == "wrong", "met"]
+            if right.empty and wrong.empty:
+                continue
+            counts = []
+            for met in (right, wrong):
+                counts += [counted(met), counted(met, decided=True)]
+            table.append((name.strip("* "), *cell, *counts))
+    headings = ["primary claim", *by]
+    for kind in ("right", "wrong"):
+        headings += [f"{kind}: yes, of all", f"{kind}: of those decided"]
+    return pd.DataFrame(table, columns=headings)
+
+
+def area_table(answered: pd.DataFrame) -> pd.DataFrame:
+    """Each test's area under the curve, in all and by encoder, and the shares of right and wrong
+    attentions beyond thresholds from other data."""
+    key = ["version", "claim"]
+    everything = answered.assign(all="all")
+    areas = separations(everything, ("all",)).set_index(key)
+    shares = held_out(everything, ("all",)).set_index(key)
+    by_encoder = separations(answered).set_index([*key, "encoder"])["AUC"].unstack()
+    table = []
+    for test, name, _ in answers_by_test(answered):
+        if test not in areas.index:
+            continue
+        area = areas.loc[[test]].iloc[0]
+        of_encoders = [
+            f"{value:.2f}" if pd.notna(value) else DASH
+            for value in by_encoder.loc[[test]].to_numpy()[0]
+        ]
+        passing = [DASH, DASH]
+        if test in shares.index:
+            row = shares.loc[[test]].iloc[0]
+            passing = [passing_share(row, kind) for kind in ("right", "wrong")]
+        in_all = f"{area['AUC']:.2f} [{area['AUC low']:.2f}, {area['AUC high']:.2f}]"
+        table.append((name, in_all, *of_encoders, *passing))
+    threshold = "threshold from other data: right"
+    columns = ["test", "all", *by_encoder.columns, threshold, "wrong"]
+    return pd.DataFrame(table, columns=columns)
+
+
+def passing_share(row: "pd.Series[Any]", kind: str) -> str:
+    """The share of models of a kind beyond the threshold, in per cent, from a row of `held_out`."""
+    share = f"{100 * row[kind]:.0f} % of {int(row[f'{kind} models'])}"
+    return f"{share} [{100 * row[f'{kind} low']:.0f}, {100 * row[f'{kind} high']:.0f}]"
+
+
+def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:
+    """How many models got a yes, with the exact 95 % interval of the share in per cent.
+
+    Args:
+        met: 1, 0, or NaN where the test did not decide.
+        decided: the share is of those that it decided.
+    """
+    yes = int((met == 1).sum())
+    count = int(met.notna().sum()) if decided else len(met)
+    if not count:
+        return DASH
+    _, low, high = clopper_pearson(yes, count)
+    return f"{yes} of {count} [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table without its index."""
-    head = f"| {' | '.join(map(str, table))} |\n|{'---|' * table.shape[1]}"
-    return "\n".join(
-        [head, *(f"| {' | '.join(map(str, row))} |" for row in table.to_numpy().tolist())]
-    )
+    """The table without its index, in Markdown."""
+    lines = [f"| {' | '.join(map(str, table))} |", f"|{'---|' * table.shape[1]}"]
+    lines += [f"| {' | '.join(map(str, row))} |" for row in table.to_numpy().tolist()]
+    return "\n".join(lines)

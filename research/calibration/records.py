@@ -2,18 +2,19 @@
 from its runs' tables."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
-from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
@@ -21,86 +22,131 @@ from attnprobe.results.files import damaged, read_sealed
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
+# The criteria as the papers have them
 
-def whole(share: np.ndarray) -> np.ndarray:
+
+@dataclass(frozen=True)
+class Published:
+    """A criterion as published, worded so that yes speaks for the attention.
+
+    Attributes:
+        probe: that has the metrics.
+        metrics: their values per text are the arguments of `value`.
+        value: the number of each text; the criterion is met where its mean is above `threshold`.
+    """
+
+    criterion: str
+    level: str
+    probe: str
+    metrics: tuple[str, ...]
+    value: Callable[..., np.ndarray]
+    threshold: float = 0.0
+
+
+def removed(share: np.ndarray) -> np.ndarray:
     """The share removed until the decision flips; an order that does not flip it has removed
     all."""
     return np.where(np.isnan(share), 1.0, share)
 
 
-TAU = "tau_attention_"
-SHARE = "removed_fraction_"
-PUBLISHED: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray], float]] = {
-    # Jain & Wallace 2019, 4.1 and 4.2; no attention farther than 0.4 nats keeps the prediction
-    "tau_with_gradient": ("agreement word", "correlation", (f"{TAU}gradient",), np.array, 0),
-    "tau_with_leave_one_out": (
-        "agreement word",
-        "correlation",
-        (f"{TAU}leave_one_out",),
-        np.array,
-        0,
+def no_far_attention(jsd: np.ndarray) -> np.ndarray:
+    """Whether no attention farther than 0.4 nats keeps the prediction; NaN where none is known."""
+    return np.where(np.isnan(jsd), np.nan, jsd <= 0.4)
+
+
+def sooner_than_random(
+    random: np.ndarray, attention: np.ndarray, never_flips: np.ndarray
+) -> np.ndarray:
+    """How much less attention's order removes; NaN where nothing flips the decision."""
+    return np.where(never_flips == 0, removed(random) - removed(attention), np.nan)
+
+
+def nearer_to_optimum(
+    attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
+) -> np.ndarray:
+    """How much less attention's order removes than half way from the smallest set to random; NaN
+    where nothing flips the decision."""
+    half_way = (removed(random) + removed(optimal)) / 2
+    return np.where(never_flips == 0, half_way - removed(attention), np.nan)
+
+
+PUBLISHED = {
+    # Jain & Wallace 2019, 4.1 and 4.2
+    "tau_with_gradient": Published(
+        "agreement", "word", "correlation", ("tau_attention_gradient",), np.array
     ),
-    "permutation_moves": ("exclusivity state", "permutation", ("median_tvd",), np.array, 0.05),
-    "no_far_adversary": (
-        "exclusivity state",
-        "adversarial",
-        ("optimum_jsd",),
-        lambda jsd: np.where(np.isnan(jsd), np.nan, jsd <= 0.4),
-        0.5,
+    "tau_with_leave_one_out": Published(
+        "agreement", "word", "correlation", ("tau_attention_leave_one_out",), np.array
+    ),
+    "permutation_moves": Published(
+        "exclusivity", "state", "permutation", ("median_tvd",), np.array, 0.05
+    ),
+    "no_far_adversary": Published(
+        "exclusivity", "state", "adversarial", ("optimum_jsd",), no_far_attention, 0.5
     ),
     # Serrano & Smith 2019, 4 and 5; Edin et al. 2025
-    "top_flips_more": (
-        "erasure state",
+    "top_flips_more": Published(
+        "erasure",
+        "state",
         "single_weight",
         ("flip_top_attention", "flip_random_attention"),
         np.subtract,
-        0,
     ),
-    "delta_js": ("erasure state", "single_weight", ("delta_js_attention",), np.array, 0),
-    "effects_in_order": ("erasure state", "single_weight", (f"{TAU}effect",), np.array, 0.5),
-    "sooner_than_random": (
-        "erasure state",
-        "erasure",
-        (f"{SHARE}random", f"{SHARE}attention", "never_flips"),
-        lambda later, earlier, never: np.where(never == 0, whole(later) - whole(earlier), np.nan),
-        0,
+    "delta_js": Published("erasure", "state", "single_weight", ("delta_js_attention",), np.array),
+    "effects_in_order": Published(
+        "erasure", "state", "single_weight", ("tau_attention_effect",), np.array, 0.5
     ),
-    "nearer_to_optimum": (
-        "erasure state",
+    "sooner_than_random": Published(
         "erasure",
-        (f"{SHARE}attention", f"{SHARE}random", f"{SHARE}optimal", "never_flips"),
-        lambda own, random, best, never: np.where(
-            never == 0, (whole(random) + whole(best)) / 2 - whole(own), np.nan
+        "state",
+        "erasure",
+        ("removed_fraction_random", "removed_fraction_attention", "never_flips"),
+        sooner_than_random,
+    ),
+    "nearer_to_optimum": Published(
+        "erasure",
+        "state",
+        "erasure",
+        (
+            "removed_fraction_attention",
+            "removed_fraction_random",
+            "removed_fraction_optimal",
+            "never_flips",
         ),
-        0,
+        nearer_to_optimum,
     ),
     # DeYoung et al. 2020, 4
-    "top_word_in_rationale": (
-        "plausibility word",
+    "top_word_in_rationale": Published(
+        "plausibility",
+        "word",
         "plausibility",
         ("top_in_rationale_attention", "rationale_share"),
         np.subtract,
-        0,
     ),
-    "mass_on_rationale": (
-        "plausibility word",
+    "mass_on_rationale": Published(
+        "plausibility",
+        "word",
         "plausibility",
         ("mass_in_rationale_attention", "rationale_share"),
         np.subtract,
-        0,
     ),
 }
-"""Criteria as published: of what is asked, probe, metrics, and the number whose mean is above a
-threshold where it is met. Every one is worded so that yes speaks for the attention."""
+
+# What is known of a model
+
+
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
 SOLVED = 0.95
+"""Accuracy from which a model may decide by the known reason."""
 FOLLOWS = 0.9
+"""Accuracy with the reason changed, from which it does."""
 LOST = 0.6
-"""Accuracy, and with the reason changed, from which a model decides by it; or that without it, up
-to which it does."""
+"""Accuracy without the reason, up to which it does, where no text has its reason changed."""
 RIGHT = 0.8
-WRONG = 0.05  # share of what an attention could reach beyond chance
+"""Share of what an attention could reach beyond chance, from which it is right."""
+WRONG = 0.05
+"""The same share, up to which it is wrong."""
 KNOWN = {
     "accuracy": "correct",
     "accuracy_contradicted": "correct_contradicted",
@@ -109,112 +155,181 @@ KNOWN = {
     "mass": "mass_on_rationale",
 }
 """What is known of a model: name here → metric of the probe."""
-MET = {Verdict.MEETS: 1.0, Verdict.FAILS: 0.0, Verdict.NO_DIFFERENCE: 0.0}
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 
-def answer_of(directory: Path) -> dict[str, Any]:
-    """Which run it is (`run_id data model seed`), and means of `known_answer` over its texts; NaN
-    for what was not asked."""
-    rows = read_results(directory, probe="known_answer")
-    numbers = measured(directory, "known_answer")
+def facts_of_run(run: Path) -> dict[str, Any]:
+    """Which run it is (`run_id data model seed`), and means of the probe known_answer over its
+    texts (`KNOWN`); NaN for what was not measured.
+
+    Raises:
+        DamagedRun: the probe has no number of any text.
+    """
+    rows = read_results(run, probe="known_answer")
+    numbers = measured(run, "known_answer")
     if numbers.empty:
-        raise damaged(
-            RunDirectory(directory) / table_file("known_answer"), "it has no number of any text"
-        )
-    identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
+        path = RunDirectory(run) / table_file("known_answer")
+        raise damaged(path, "it has no number of any text")
     means = numbers.mean()
-    known = {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
-    return identity | {"seed": int(rows["seed"].iloc[0])} | known
+    facts: dict[str, Any] = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
+    facts["seed"] = int(rows["seed"].iloc[0])
+    return facts | {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
 
 
-def published(name: str, numbers: pd.DataFrame) -> dict[str, Any]:
-    """The mean beside its threshold with its interval, and whether it is met: 1, 0, or NaN where
-    the interval has it inside; NaN everywhere without the probe's table."""
-    asked, probe, metrics, value, threshold = PUBLISHED[name]
-    criterion, level = asked.split()
-    wide = values_of(numbers[numbers["probe"] == probe], *metrics)
-    found = [np.nan] * 3
-    if wide is not None:
-        values = value(*(wide[metric].to_numpy() for metric in metrics))
-        found = [one - threshold for one in interval(np.asarray(values, np.float64))]
-    met = 1.0 if found[1] > 0 else 0.0 if found[2] <= 0 else np.nan
-    told = {"value": found[0], "low": found[1], "high": found[2], "met": met}
-    return {"version": "published", "criterion": criterion, "level": level, "claim": name} | told
+def facts_of_model(run: Path) -> dict[str, Any]:
+    """`facts_of_run`, with `encoder` and `control` for the model, and how right its attention
+    is: `rightness`, 0 for chance and 1 for all that can be reached, and `rightness_label`."""
+    facts = facts_of_run(run)
+    facts["encoder"], _, facts["control"] = facts.pop("model").partition("_")
+    facts["rightness"] = float("nan")
+    if facts["chance"] < 1:
+        facts["rightness"] = facts["mass"] / (1 - facts["chance"])
+    facts["rightness_label"] = rightness_label(facts)
+    return facts
 
 
-def answers(directory: Path) -> pd.DataFrame:
-    """What every test says of one model, a row each: as published and this version's claims; `met`:
-    1, 0, NaN not decided."""
-    numbers = read_results(directory)
-    rows: list[dict[str, Any]] = [published(name, numbers) for name in PUBLISHED]
+def rightness_label(facts: dict[str, Any]) -> str:
+    """One of `RIGHTNESS`, from a model's numbers."""
+    if facts["control"] in MEANINGLESS:
+        return "meaningless"
+    goes_by_reason = facts["accuracy_contradicted"] >= FOLLOWS
+    if np.isnan(facts["accuracy_contradicted"]):
+        goes_by_reason = facts["accuracy_without"] <= LOST
+    if not (facts["accuracy"] >= SOLVED and goes_by_reason):
+        return "not solved"
+    if facts["rightness"] >= RIGHT:
+        return "right"
+    if facts["rightness"] <= WRONG:
+        return "wrong"
+    return "between"
+
+
+# What the tests say of it
+
+
+MET = {Verdict.MEETS: 1.0, Verdict.FAILS: 0.0, Verdict.NO_DIFFERENCE: 0.0}
+"""Verdict → whether the claim is met; other verdicts are not decided."""
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """What one test says of one model.
+
+    Attributes:
+        version: `published`, or `current` for this version's claims.
+        value: of a published criterion minus its threshold.
+        met: 1 or 0; NaN: not decided.
+        primary: whether the verdict on the criterion goes by this claim.
+        state: the verdict in words.
+    """
+
+    version: str
+    criterion: str
+    level: str
+    claim: str
+    value: float
+    low: float
+    high: float
+    met: float
+    primary: bool | None = None
+    state: str | None = None
+
+
+def published_answer(name: str, numbers: pd.DataFrame) -> ClaimResult:
+    """The mean beside its threshold with its interval; NaN without the probe's table.
+
+    Args:
+        name: of `PUBLISHED`.
+        numbers: a run's long table.
+    """
+    test = PUBLISHED[name]
+    value = low = high = np.nan
+    columns = values_of(numbers[numbers["probe"] == test.probe], *test.metrics)
+    if columns is not None:
+        values = test.value(*(columns[metric].to_numpy() for metric in test.metrics))
+        value, low, high = interval(np.asarray(values, np.float64))
+        value -= test.threshold
+        low -= test.threshold
+        high -= test.threshold
+
+    met = np.nan
+    if low > 0:
+        met = 1.0
+    elif high <= 0:
+        met = 0.0
+    return ClaimResult("published", test.criterion, test.level, name, value, low, high, met)
+
+
+def answers(run: Path) -> pd.DataFrame:
+    """What every test says of one model, a `ClaimResult` per row: the criteria as published, and
+    this version's claims that speak for attention."""
+    numbers = read_results(run)
+    rows = [published_answer(name, numbers) for name in PUBLISHED]
     for reading in present(numbers_of(numbers)):
         for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
             claim = finding.claim
-            found = finding.evidence
-            if claim.speaks == "for":
-                told = {
-                    "primary": claim.primary,
-                    "value": found.value,
-                    "low": found.low,
-                    "high": found.high,
-                }
-                rows.append(
-                    {
-                        "version": "current",
-                        "criterion": claim.criterion,
-                        "level": claim.level,
-                        "claim": claim.name,
-                    }
-                    | told
-                    | {"met": MET.get(finding.verdict, np.nan), "state": finding.verdict}
-                )
-    return pd.DataFrame(rows)
+            if claim.speaks != "for":
+                continue
+            answer = ClaimResult(
+                version="current",
+                criterion=claim.criterion,
+                level=claim.level,
+                claim=claim.name,
+                value=finding.evidence.value,
+                low=finding.evidence.low,
+                high=finding.evidence.high,
+                met=MET.get(finding.verdict, np.nan),
+                primary=claim.primary,
+                state=finding.verdict,
+            )
+            rows.append(answer)
+    return pd.DataFrame([asdict(row) for row in rows])
 
 
 def models_in(places: Iterable[Path]) -> list[Path]:
-    """The models of studies, finished or cut short, by the studies' directories or what their runs
-    lie in (`output=…`)."""
+    """The models of calibration studies, finished or cut short.
+
+    Args:
+        places: the studies' directories, or what their runs lie in (`output=…`).
+
+    Raises:
+        UserError: a place has no such model, or one model is there twice.
+    """
     models: dict[str, Path] = {}
     for place in places:
-        if (place / STUDY).exists():
-            runs = [place / one["directory"] for one in read_sealed(place / STUDY)["members"]]
-        else:
-            runs = [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
-        manifests = {run: RunDirectory(run).manifest() for run in runs}
-        runs = [
-            run for run in runs if str(manifests[run].get("experiment")).startswith("calibration_")
-        ]
+        manifests = {run: RunDirectory(run).manifest() for run in runs_in(place)}
+        runs = {
+            run: manifest
+            for run, manifest in manifests.items()
+            if str(manifest.get("experiment")).startswith("calibration_")
+        }
         if not runs:
             raise UserError(
-                f"{place} holds no models of a study: expected the directory of a +experiment=calibration"
+                f"{place} holds no models of a study: expected the directory of a "
+                "+experiment=calibration"
             )
-        for run in runs:
-            known = models.setdefault(str(manifests[run]["run_id"]), run)
+        for run, manifest in runs.items():
+            known = models.setdefault(str(manifest["run_id"]), run)
             if known.resolve() != run.resolve():
                 raise UserError(f"{run} is the model of {known} again: name one of the two")
     return list(models.values())
 
 
-def collected(directories: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every model's facts with the rightness of its attention, and every test's answer about it
-    with these facts."""
+def runs_in(place: Path) -> list[Path]:
+    """The runs of a finished study, or the finished runs of one that was cut short."""
+    if (place / STUDY).exists():
+        return [place / member["directory"] for member in read_sealed(place / STUDY)["members"]]
+    return [path.parent for path in sorted(place.glob(f"*/*/{MANIFEST}"))]
+
+
+def collected(runs: Iterable[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every model's facts, and every test's answer about it with these facts."""
     facts = []
-    parts = []
-    for directory in directories:
-        one = answer_of(directory)
-        one["encoder"], _, one["control"] = one.pop("model").partition("_")
-        one["rightness"] = one["mass"] / (1 - one["chance"]) if one["chance"] < 1 else float("nan")
-        changed = one["accuracy_contradicted"]
-        label = "between"
-        follows = one["accuracy_without"] <= LOST if np.isnan(changed) else changed >= FOLLOWS
-        if one["control"] in MEANINGLESS or not (one["accuracy"] >= SOLVED and follows):
-            label = "meaningless" if one["control"] in MEANINGLESS else "not solved"
-        elif one["rightness"] >= RIGHT or one["rightness"] <= WRONG:
-            label = "right" if one["rightness"] >= RIGHT else "wrong"
-        facts.append(one | {"rightness_label": label})
-        parts.append(answers(directory).assign(**facts[-1]))
-    return pd.DataFrame(facts), pd.concat(parts, ignore_index=True)
+    tables = []
+    for run in runs:
+        facts.append(facts_of_model(run))
+        tables.append(answers(run).assign(**facts[-1]))
+    return pd.DataFrame(facts), pd.concat(tables, ignore_index=True)
 
 
 SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "asked", "claim"]
@@ -222,14 +337,19 @@ SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "ask
 
 
 def shipped(answered: pd.DataFrame) -> pd.DataFrame:
-    """What verdicts cite: per primary claim, encoder and rightness how many models were asked,
-    decided and said yes of. Which states decide where an attention with context is not on the
-    deciding words is unknown: these are left out."""
-    own = answered[(answered["version"] == "current") & (answered["primary"] == True)]  # noqa: E712 (NaN is no)
-    known = own["rightness_label"].isin(["right", "meaningless"])
-    own = own[(own["level"] == "word") | (own["encoder"] == "average") | known]
-    groups = own.groupby(
+    """What verdicts cite: how many models were asked, decided, and said yes of.
+
+    A row per primary claim, encoder and rightness. Which states decide where an attention with
+    context is not on the deciding words is unknown: these models are left out.
+    """
+    is_primary = answered["primary"] == True  # noqa: E712 (NaN is no)
+    primary = answered[(answered["version"] == "current") & is_primary]
+    states_are_known = (primary["encoder"] == "average") | primary["rightness_label"].isin(
+        ["right", "meaningless"]
+    )
+    primary = primary[(primary["level"] == "word") | states_are_known]
+    groups = primary.groupby(
         ["criterion", "level", "encoder", "rightness_label", "claim"], observed=True
-    )["met"]
-    table = groups.agg(models="count", meets="sum", asked="size").reset_index()
+    )
+    table = groups["met"].agg(models="count", meets="sum", asked="size").reset_index()
     return table.rename(columns={"rightness_label": "rightness"}).astype({"meets": int})[SHIPPED]

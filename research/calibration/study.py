@@ -68,12 +68,25 @@ ENCODERS: dict[str, tuple[str, ...]] = {
     "relay": ("model=relay",),
 }
 WITHOUT_CONTEXT = ("average",)
+"""Encoders that see one word at a time."""
 SINGLE_WORD = ("token", "word", "geco")
-"""Encoders that see one word at a time, and those of `DATA` that they are given."""
+"""Those of `DATA` that they can learn."""
+
+
+def is_learnable(data: str, encoder: str) -> bool:
+    """Whether an encoder sees what decides these texts."""
+    return encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
 
 
 def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
-    """Whether a study names one or more of what each setting knows, and seeds."""
+    """Check that a study names seeds, and in each of its settings one or more of what is known.
+
+    Args:
+        settings: setting → name → what it stands for.
+
+    Raises:
+        UserError: it does not.
+    """
     for setting, known in settings.items():
         names = getattr(study, setting)
         if not names or not set(names) <= set(known):
@@ -89,9 +102,17 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
 @dataclass(frozen=True)
 class Calibration(Study):
     """Trains every control with every encoder on every data set with every seed, small and alike,
-    and examines each with the probes; replicates come one after the other, so that a study that is
-    cut short is even at any time. `settings` are shared by all; those of `DATA`, `ENCODERS` and
-    `CONTROLS` come after them and win."""
+    and examines each with the probes.
+
+    Replicates come one after the other, so that a study that is cut short is even at any time.
+
+    Attributes:
+        controls: of `CONTROLS`.
+        encoders: of `ENCODERS`.
+        data: of `DATA`.
+        settings: overrides that all members share; those of `DATA`, `ENCODERS` and `CONTROLS` come
+            after them and win.
+    """
 
     name: ClassVar[str] = "calibration"
     controls: Sequence[str] = tuple(CONTROLS)
@@ -110,69 +131,84 @@ class Calibration(Study):
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage: none needs another. The command line's own seed and model play no part."""
-        of_files = [
-            one for one in self.settings if not one.startswith("data.source.")
-        ]  # a file has the rows it has
+        cells = product(self.seeds, self.data, self.encoders, self.controls)
         yield [
-            Member(
-                control,
-                one,
-                (
-                    *(of_files if data == "geco" else self.settings),
-                    *DATA[data],
-                    *ENCODERS[encoder],
-                    *CONTROLS[control],
-                    f"data.name={data}",
-                    f"model.name={encoder}_{control}",
-                    f"probe=[{','.join(self.probes)}]",
-                ),
-            )
-            for one, data, encoder, control in product(
-                self.seeds, self.data, self.encoders, self.controls
-            )
-            if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
+            self.member(control, encoder, data, each)
+            for each, data, encoder, control in cells
+            if is_learnable(data, encoder)
         ]
+
+    def member(self, control: str, encoder: str, data: str, seed: int) -> Member:
+        """One training."""
+        settings = list(self.settings)
+        if data == "geco":  # a file has the rows it has
+            settings = [each for each in settings if not each.startswith("data.source.")]
+        overrides = (
+            *settings,
+            *DATA[data],
+            *ENCODERS[encoder],
+            *CONTROLS[control],
+            f"data.name={data}",
+            f"model.name={encoder}_{control}",
+            f"probe=[{','.join(self.probes)}]",
+        )
+        return Member(control, seed, overrides)
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """The tables of `tables_of`, beside one model's own tests."""
-    models, answered = collected(directory / one["directory"] for one in content["members"])
-    # one model whose own tests are shown next to the rates
-    example = next(
-        (one for one in content["members"] if one["role"] == "learned"), content["members"][0]
-    )
-    shown = models[models["run_id"] == example["run_id"]].iloc[0]
-    separated = separations(answered)
+    """The tables of `tables_of`, beside one model's own tests.
+
+    Args:
+        directory: of the study.
+        content: of its study.json.
+    """
+    members = content["members"]
+    models, answered = collected(directory / member["directory"] for member in members)
+    learned = [member for member in members if member["role"] == "learned"]
+    example = learned[0] if learned else members[0]
+    facts = models[models["run_id"] == example["run_id"]].iloc[0]
     unsolved = int((models["rightness_label"] == "not solved").sum())
     return StudyReading(
-        "Calibration: which tests tell right attention from wrong?",
-        f"{len(models)} small models whose answer is known, each asked every test. An attention is right where it puts at "
-        f"least {RIGHT:g} of what can be reached beyond chance on the words that decide, wrong up to {WRONG:g}; it counts "
-        f"where the model's accuracy is at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed: {unsolved} did not get "
-        "there. Models that cannot have learnt anything (random weights, labels by a coin, a guesser) are meaningless. Yes "
-        "always speaks for the attention.",
-        str(shown["data"]),
-        f"{shown['encoder']}_{shown['control']}",
-        directory,
+        title="Calibration: which tests tell right attention from wrong?",
+        about=f"{len(models)} small models whose answer is known, each asked every test. An "
+        f"attention is right where it puts at least {RIGHT:g} of what can be reached beyond chance "
+        f"on the words that decide, wrong up to {WRONG:g}; it counts where the model's accuracy is "
+        f"at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed: {unsolved} did not get "
+        "there. Models that cannot have learnt anything (random weights, labels by a coin, a "
+        "guesser) are meaningless. Yes always speaks for the attention.",
+        data=str(facts["data"]),
+        model=f"{facts['encoder']}_{facts['control']}",
+        directory=directory,
         runs=[directory / example["directory"]],
-        tables={name: table for name, table in tables_of(models, answered).items() if len(table)},
-        answer=answer(separated),
+        tables={
+            caption: table for caption, table in tables_of(models, answered).items() if len(table)
+        },
+        answer=answer(separations(answered)),
         notes=[
-            f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."
+            f"{unsolved} of {len(models)} models did not solve their task and are left out of all "
+            "rates."
         ],
     )
 
 
 def answer(separated: pd.DataFrame) -> str:
     """How many tests of this version tell right attention from wrong in every kind of model, and
-    which does so best."""
-    own = separated[separated["version"] == "current"]
-    if own.empty:
-        return "No test can be judged: it takes models with right attention and models with wrong attention."
-    by_claim = own.groupby("claim")[["AUC", "AUC low"]].min()
-    best = by_claim.sort_values(["AUC low", "AUC"]).index[-1]
-    tell = int((by_claim["AUC low"] > 0.5).sum())
+    which does so best.
+
+    Args:
+        separated: the areas under the curve, by encoder (`separations`).
+    """
+    current = separated[separated["version"] == "current"]
+    if current.empty:
+        return (
+            "No test can be judged: it takes models with right attention and models with wrong "
+            "attention."
+        )
+    worst = current.groupby("claim")[["AUC", "AUC low"]].min()
+    best = worst.sort_values(["AUC low", "AUC"]).index[-1]
+    count = int((worst["AUC low"] > 0.5).sum())
     return (
-        f"{tell} of {len(by_claim)} tests tell right attention from wrong in every kind of model that was tried; “"
-        f"{best.replace('_', ' ')}” does so best (AUC {by_claim.loc[best, 'AUC']:.2f} or more; a coin has 0.50)."
+        f"{count} of {len(worst)} tests tell right attention from wrong in every kind of model "
+        f"that was tried; “{best.replace('_', ' ')}” does so best (AUC "
+        f"{worst.loc[best, 'AUC']:.2f} or more; a coin has 0.50)."
     )

@@ -10,7 +10,7 @@ from attnprobe.findings.studies.base import Done, read_study
 from attnprobe.report.publish import publish_study
 from attnprobe.results.table import read_results
 from attnprobe.runs.studies import carry_out_study
-from research.methods import heat, overall
+from research.methods import MethodScores, draw_method_scores, overall
 from tests.small_runs import composed
 
 TINY = (
@@ -90,7 +90,7 @@ def test_each_number_of_the_figure_stands_above_its_encoder():
             for data, encoder, value in cells
         ]
     )
-    figure = heat(table)
+    figure = draw_method_scores(MethodScores("methods", "", table))
     figure.canvas.draw()
     names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     shown = {

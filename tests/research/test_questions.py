@@ -11,18 +11,16 @@ from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import read_study
 from attnprobe.results.files import read_sealed
 from attnprobe.runs.studies import carry_out_study
-from research.questions import (
+from research.questions import Questions
+from research.questions.hypotheses import (
     BOUNDS,
     MARGINS,
     STATED,
-    Cell,
     Contrast,
-    Grid,
-    Questions,
     contrasts,
-    resampling,
     verdicts,
 )
+from research.questions.numbers import Cell, Grid, resampling
 from tests.small_runs import composed
 
 FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}
@@ -95,12 +93,10 @@ def test_margins_are_never_loosened_and_names_are_checked(changes, words):
 
 
 def interval(values):
-    found = Grid.__new__(Grid)
     cell = Cell("token", "lstm", 32, 1000, 1)
-    found.weights = resampling(*values.shape)
-    found.solved = {}
-    found.found = {("accuracy", cell, "learned"): np.stack([values, np.ones_like(values)], -1)}
-    return found.of("accuracy", cell, "learned")
+    parts = np.stack([values, np.ones_like(values)], -1)
+    grid = Grid({("accuracy", cell, "learned"): parts}, resampling(*values.shape))
+    return grid.number("accuracy", cell)
 
 
 def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
@@ -126,17 +122,15 @@ def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
 
 def planted(numbers, shape=(4, 2, 60)):
     """A grid in which (quantity, cell, attention) has these means, with a little noise."""
-    found = Grid.__new__(Grid)
     random = np.random.default_rng(1)
-    found.weights = resampling(*shape)
-    found.found = {}
+    parts = {}
     for key, mean in numbers.items():
         noise = random.normal(0, 0.01, shape)
-        found.found[key] = np.stack([mean + noise - noise.mean(), np.ones(shape)], -1)
-    found.solved = {
-        cell: np.ones(shape[:2], bool) for name, cell, kind in numbers if name == "accuracy"
+        parts[key] = np.stack([mean + noise - noise.mean(), np.ones(shape)], -1)
+    solved = {
+        cell: np.ones(shape[:2], bool) for quantity, cell, _ in numbers if quantity == "accuracy"
     }
-    return found
+    return Grid(parts, resampling(*shape), solved)
 
 
 def world(gain, off, leak, longer, wider):
@@ -194,14 +188,11 @@ def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many_and_holm_
     """0 of 200: at most 0.0183 by Clopper & Pearson; of a bootstrap of equal numbers nothing would
     be left."""
     number = np.zeros(2001)
-    said, value, low, high, _ = Contrast("equal", number, "within", 0.02, 200).judged()
-    assert (said, value) == ("holds", 0)
-    assert (
-        high
-        == -low
-        == pytest.approx(scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact").high)
-    )
-    assert Contrast("equal", number, "within", 0.02, 100).judged()[0] == "open"
+    decision = Contrast("equal", number, "within", 0.02, 200).decide()
+    assert (decision.verdict, decision.value) == ("holds", 0)
+    exact = scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact")
+    assert decision.high == -decision.low == pytest.approx(exact.high)
+    assert Contrast("equal", number, "within", 0.02, 100).decide().verdict == "open"
     weak = Contrast(
         "one", 0.022 + np.r_[0, np.random.default_rng(2).normal(0, 0.010, 2000)], "above", 0.0
     )
@@ -224,7 +215,8 @@ def test_a_tiny_study_is_sealed_before_it_begins_and_resumed(tmp_path):
     directory = carry_out_study(
         command, lambda overrides: composed(*overrides), on_plan=plans.append
     )
-    assert all(f"{name}: {statement}" in plans[0].words for name, (statement, _) in STATED.items())
+    for name, hypothesis in STATED.items():
+        assert f"{name}: {hypothesis.statement}" in plans[0].words
     assert "Q2a 0.1" in plans[0].words
     assert read_sealed(directory / "study.json")["plan"] == plans[0].words
     assert carry_out_study(command, lambda overrides: composed(*overrides)) == directory

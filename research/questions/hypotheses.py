@@ -1,0 +1,380 @@
+"""The hypotheses: what each says of which numbers, and what these numbers say of it."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.evidence.statistics import holm, p_value
+from research.questions.numbers import LEARNED, UNIFORM, Cell, Grid, Resampled
+
+BOUNDS = {"recall2": 0.750, "recall4": 0.604}
+"""The best accuracy of equal weights and an additive decoder: E[longest increasing subsequence] / m
+of a permutation."""
+MARGINS = {
+    "Q1a": 0.02,
+    "Q1b": 0.15,
+    "Q1b bound": 0.02,
+    "Q1c": 0.03,
+    "Q2a": 0.1,
+    "Q2b": 0.1,
+    "Q3 leak": 0.1,
+    "Q3 none": 0.02,
+    "Q4a length": 0.03,
+    "Q4a width": 0.02,
+    "Q4b": 0.01,
+}
+TO_EXCEED = ("Q1b", "Q1c", "Q2a", "Q3 leak", "Q4a length", "Q4b")
+"""Margins that a number has to exceed: the larger, the stricter. Of the others it is the other way
+round."""
+FAR = 0.4
+"""Nats of JSD that an adversary moves at least, in the mean."""
+
+HOLDS = "holds"
+REFUTED = "refuted"
+OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a contrast says: its verdict, the number with its interval, and the p of the verdict."""
+
+    verdict: str
+    value: float
+    low: float = np.nan
+    high: float = np.nan
+    p: float = np.nan
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One number against its margin.
+
+    Attributes:
+        side: where the number should be: `above` or `below` the margin, or `within` it on both
+            sides of 0.
+        texts: how many it is of.
+    """
+
+    label: str
+    number: Resampled
+    side: str
+    margin: float
+    texts: int = 0
+
+    def decide(self) -> Decision:
+        """Whether the whole interval is on the right side of the margin, or on the wrong one."""
+        value = float(self.number[0])
+        low, high = self.interval()
+        if np.isnan(value) or np.isnan(low):
+            return Decision(OPEN, value)
+        p_margin = p_value(value, low, high, self.margin)
+        p_other_side = p_value(value, low, high, -self.margin)
+        if self.side == "within":
+            holds = -self.margin < low and high < self.margin
+            is_refuted = low > self.margin or high < -self.margin
+            p = max(p_margin, p_other_side) if holds else min(p_margin, p_other_side)
+        else:
+            is_above = low > self.margin
+            is_below = high <= self.margin
+            holds = is_above if self.side == "above" else is_below
+            is_refuted = is_below if self.side == "above" else is_above
+            p = p_margin
+        verdict = OPEN
+        if holds:
+            verdict = HOLDS
+        elif is_refuted:
+            verdict = REFUTED
+        return Decision(verdict, value, low, high, p)
+
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the number; NaN where no resample has it."""
+        value = float(self.number[0])
+        if self.texts and np.ptp(self.number) < 1e-9:
+            # no text differs: as many may as 0 of so many still allow (Clopper & Pearson)
+            most = 1 - 0.025 ** (1 / self.texts)
+            return value - most, value + most
+        resamples = self.number[1:][np.isfinite(self.number[1:])]
+        if not len(resamples):
+            return np.nan, np.nan
+        low, high = np.quantile(resamples, [0.025, 0.975])
+        return low, high
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The numbers that hypotheses are about.
+
+    Attributes:
+        margins: by the names of `MARGINS`.
+        solved_only: models that did not solve their task are left out.
+    """
+
+    grid: Grid
+    margins: Mapping[str, float]
+    solved_only: bool = False
+
+    def contrast(self, label: str, number: Resampled, side: str, margin: str) -> list[Contrast]:
+        """A contrast with a margin of this name; none where the number is not known."""
+        if not np.isfinite(number[0]):
+            return []
+        texts = self.grid.weights.shape[1] * self.grid.weights.shape[3]
+        return [Contrast(label, number, side, self.margins[margin], texts)]
+
+    def number(self, quantity: str, cell: Cell, attention: str = LEARNED) -> Resampled:
+        """One quantity of a cell."""
+        return self.grid.number(quantity, cell, attention, solved_only=self.solved_only)
+
+    def advantage(self, cell: Cell) -> Resampled:
+        """Accuracy with learned minus with equal weights."""
+        return self.number("accuracy", cell) - self.number("accuracy", cell, UNIFORM)
+
+    def mean(self, quantity: str, cells: Sequence[Cell]) -> Resampled:
+        """The mean over cells."""
+        return mean_of([self.number(quantity, cell) for cell in cells])
+
+    def mean_change(
+        self, quantity: str, knob: str, before: Any, after: Any, **knobs: Any
+    ) -> Resampled:
+        """How much a quantity changes with a knob, mean over the cells that agree in all others.
+
+        Args:
+            knob: field of `Cell`, changed from `before` to `after`.
+            knobs: see `Grid.cells`.
+        """
+        changes = []
+        for cell in self.grid.cells(quantity, **{knob: before}, **knobs):
+            changed = cell._replace(**{knob: after})
+            changes.append(self.number(quantity, changed) - self.number(quantity, cell))
+        return mean_of(changes)
+
+    def smallest_change(self, cell: Cell) -> Resampled:
+        """The smallest TVD of the predictions, of the adversaries whose mean JSD is far."""
+        changes = [
+            self.grid.number("tvd", cell, weight)
+            for (quantity, adversary_cell, weight), parts in self.grid.parts.items()
+            if (quantity, adversary_cell) == ("far", cell)
+            and parts[..., 0].sum() >= FAR * parts[..., 1].sum()
+        ]
+        return min(changes, key=lambda change: float(change[0]), default=np.full(1, np.nan))
+
+
+def mean_of(numbers: Sequence[Resampled]) -> Resampled:
+    """The mean of the numbers that are known; NaN if none is."""
+    known = [number for number in numbers if np.isfinite(number[0])]
+    if not known:
+        return np.full(1, np.nan)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        return np.nanmean(known, 0)  # a resample may have none of them
+
+
+PLAIN = {"family": ("token", "twins", "majority5"), "width": 32, "texts": 1000, "length": 1}
+"""The cells in which words and states are compared."""
+
+
+def not_needed_without_a_question(effects: Effects) -> list[Contrast]:
+    """Q1a."""
+    contrasts = []
+    for cell in effects.grid.cells("accuracy", texts=4000):
+        if cell.family not in BOUNDS:
+            label = " ".join(map(str, cell))
+            contrasts += effects.contrast(label, effects.advantage(cell), "within", "Q1a")
+    return contrasts
+
+
+def needed_for_recall(effects: Effects) -> list[Contrast]:
+    """Q1b."""
+    contrasts = []
+    families = tuple(BOUNDS)
+    for cell in effects.grid.cells("accuracy", family=families, width=32, texts=1000, length=1):
+        label = f"{cell.family} {cell.encoder}"
+        contrasts += effects.contrast(label, effects.advantage(cell), "above", "Q1b")
+        excess = effects.number("accuracy", cell, UNIFORM) - BOUNDS[cell.family]
+        label += ", equal weights over their bound"
+        contrasts += effects.contrast(label, excess, "below", "Q1b bound")
+    return contrasts
+
+
+def saves_texts(effects: Effects) -> list[Contrast]:
+    """Q1c."""
+    contrasts = []
+    for cell in effects.grid.cells("accuracy", family="token", texts=250, length=4):
+        fall = effects.advantage(cell) - effects.advantage(cell._replace(texts=4000))
+        contrasts += effects.contrast(cell.encoder, fall, "above", "Q1c")
+    return contrasts
+
+
+def context_moves_it_off_the_word(effects: Effects) -> list[Contrast]:
+    """Q2a."""
+    without_context = effects.grid.cells("word", encoder="average", **PLAIN)
+    with_context = effects.grid.cells("word", encoder=("lstm", "transformer2"), **PLAIN)
+    lead = effects.mean("word", without_context) - effects.mean("word", with_context)
+    return effects.contrast("words, average minus LSTM and transformer", lead, "above", "Q2a")
+
+
+def but_not_off_the_states(effects: Effects) -> list[Contrast]:
+    """Q2b."""
+    contrasts = []
+    encoders = dict.fromkeys(cell.encoder for cell in effects.grid.cells("state", **PLAIN))
+    for encoder in encoders:
+        if encoder != "average":
+            change = effects.mean_change("state", "encoder", "average", encoder, **PLAIN)
+            label = f"states, {encoder} minus average"
+            contrasts += effects.contrast(label, change, "within", "Q2b")
+    return contrasts
+
+
+def transfer_follows_the_leak(effects: Effects) -> list[Contrast]:
+    """Q3."""
+    contrasts = []
+    for quantity, cell, attention in effects.grid.parts:
+        if quantity != "gain" or not attention.endswith(("_leak", "_none")):
+            continue
+        leaks = attention.endswith("_leak")
+        side = "above" if leaks else "below"
+        margin = "Q3 leak" if leaks else "Q3 none"
+        label = f"{attention.replace('_', ', ').replace('none', 'no leak')}: {cell.encoder}"
+        gain = effects.number("gain", cell, attention)
+        contrasts += effects.contrast(label, gain, side, margin)
+    return contrasts
+
+
+def length_eases_and_width_does_not(effects: Effects) -> list[Contrast]:
+    """Q4a: slopes of the farthest attention with the same prediction."""
+    by_length = effects.mean_change("jsd", "length", 1, 4) / 2  # two doublings
+    by_width = effects.mean_change("jsd", "width", 8, 128) / 4  # four doublings
+    return [
+        *effects.contrast("nats per doubling of length", by_length, "above", "Q4a length"),
+        *effects.contrast("nats per doubling of width", by_width, "within", "Q4a width"),
+    ]
+
+
+def width_eases_with_training(effects: Effects) -> list[Contrast]:
+    """Q4b."""
+    contrasts = []
+    for cell in effects.grid.solved:
+        if cell.width == 8:
+            wide = effects.smallest_change(cell._replace(width=128))
+            fall = effects.smallest_change(cell) - wide
+            label = f"{cell.family} {cell.encoder}, width 8 minus 128"
+            contrasts += effects.contrast(label, fall, "above", "Q4b")
+    return contrasts
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a hypothesis says, what refutes it, and its contrasts, all of which have to hold."""
+
+    statement: str
+    refuted_if: str
+    contrasts: Callable[[Effects], list[Contrast]]
+
+
+STATED = {
+    "Q1a": Hypothesis(
+        "without a question attention is not needed, given texts",
+        "learned minus equal weights is beyond the margin",
+        not_needed_without_a_question,
+    ),
+    "Q1b": Hypothesis(
+        "for recall from a question it is",
+        "the gain is below the margin, or equal weights are above their bound",
+        needed_for_recall,
+    ),
+    "Q1c": Hypothesis(
+        "it saves texts where evidence is rare",
+        "the gain falls by no more than the margin as texts are added",
+        saves_texts,
+    ),
+    "Q2a": Hypothesis(
+        "context moves attention off the word",
+        "rightness about words without context is not ahead by the margin",
+        context_moves_it_off_the_word,
+    ),
+    "Q2b": Hypothesis(
+        "but not off the states that know",
+        "rightness about states differs by the margin between encoders",
+        but_not_off_the_states,
+    ),
+    "Q3": Hypothesis(
+        "transfer follows what weights leak of the label, not rightness",
+        "a leaking attention does not gain, or another does",
+        transfer_follows_the_leak,
+    ),
+    "Q4a": Hypothesis(
+        "with frozen states length eases adversaries and width does not",
+        "the slopes are not so",
+        length_eases_and_width_does_not,
+    ),
+    "Q4b": Hypothesis(
+        "with training width eases them",
+        "the smallest change of the prediction falls by no more than the margin",
+        width_eases_with_training,
+    ),
+}
+
+
+def contrasts(
+    grid: Grid, margins: Mapping[str, float], *, solved_only: bool = False
+) -> dict[str, list[Contrast]]:
+    """Hypothesis → its contrasts, as far as their cells were run."""
+    effects = Effects(grid, margins, solved_only)
+    return {name: hypothesis.contrasts(effects) for name, hypothesis in STATED.items()}
+
+
+def verdicts(by_hypothesis: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
+    """A row per hypothesis: its verdict, and the contrast that decides it.
+
+    All contrasts have to hold (an intersection-union test, whose p is the largest); one that is
+    refuted refutes the hypothesis. p is adjusted by Holm over the hypotheses; from 0.05 on the
+    verdict is open.
+    """
+    rows = []
+    for name, several in by_hypothesis.items():
+        row: dict[str, Any] = {
+            "": name,
+            "hypothesis": STATED[name].statement,
+            "refuted if": STATED[name].refuted_if,
+            "contrasts": len(several),
+            "verdict": "not run",
+        }
+        rows.append(row | (deciding(several) if several else {}))
+    table = pd.DataFrame(rows)
+    if "p" in table:
+        table["p"] = holm(table["p"].tolist())
+        is_decided = table["verdict"].isin([HOLDS, REFUTED])
+        table.loc[~(table["p"] < 0.05) & is_decided, "verdict"] = OPEN
+    return table
+
+
+def deciding(several: Sequence[Contrast]) -> dict[str, Any]:
+    """The verdict of one hypothesis and the contrast that decides it: the one that is refuted most
+    surely, else the one that holds least surely."""
+    decisions = [contrast.decide() for contrast in several]
+    refuted = [number for number, decision in enumerate(decisions) if decision.verdict == REFUTED]
+    if refuted:
+        place = min(refuted, key=lambda number: decisions[number].p)
+        verdict = REFUTED
+        p = min(1.0, decisions[place].p * len(several))  # of so many that were looked at
+    else:
+        # one without a p is the least sure
+        place = max(
+            range(len(several)), key=lambda number: np.nan_to_num(decisions[number].p, nan=2.0)
+        )
+        all_hold = all(decision.verdict == HOLDS for decision in decisions)
+        verdict = HOLDS if all_hold else OPEN
+        p = decisions[place].p
+    contrast = several[place]
+    sign = {"above": ">", "below": "≤", "within": "±"}[contrast.side]
+    return {
+        "verdict": verdict,
+        "p": p,
+        "decided by": contrast.label,
+        "asked": f"{sign} {contrast.margin:g}",
+        "number": decisions[place].value,
+        "low": decisions[place].low,
+        "high": decisions[place].high,
+    }

@@ -1,0 +1,202 @@
+"""The numbers of every cell of the grid, resampled over draws of the data, seeds and texts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from attnprobe.evidence.statistics import RESAMPLES
+from attnprobe.findings.members import measured
+
+LEARNED = "learned"
+UNIFORM = "uniform"
+ALL_KNOW = 0.1
+"""By how much the attended states have to be ahead of a state at random, as a share of the most
+that a state knows: where all know alike, none is the wrong one to attend to."""
+SOLVED = 0.95
+"""Accuracy from which a task counts as solved."""
+BEST_STATE = "state_change_best"
+
+
+class Cell(NamedTuple):
+    """One cell of the grid.
+
+    Attributes:
+        width: of the encoder.
+        texts: for training.
+        length: how many times as long as they are drawn the texts are.
+    """
+
+    family: str
+    encoder: str
+    width: int
+    texts: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number per model and text.
+
+    Attributes:
+        probe: that has the metrics.
+        parts: the metrics' values → numerator and denominator; a number of a cell is the ratio of
+            their sums over texts.
+    """
+
+    probe: str
+    metrics: tuple[str, ...]
+    parts: Callable[..., tuple[Any, Any]]
+
+
+def as_mean(value: Any) -> tuple[Any, Any]:
+    """The parts of a mean."""
+    return value, 1.0
+
+
+QUANTITIES = {
+    "accuracy": Quantity("known_answer", ("correct",), as_mean),
+    "word": Quantity(
+        "known_answer",
+        ("mass_on_rationale", "chance"),
+        lambda mass, chance: (mass, 1 - chance),
+    ),
+    "state": Quantity(
+        "known_answer",
+        ("state_change_own", "state_change_null", BEST_STATE),
+        lambda own, null, best: (own - null, best - null),
+    ),
+    "jsd": Quantity("adversarial", ("optimum_jsd",), as_mean),
+    "gain": Quantity(
+        "readouts",
+        ("readout_words_attention", "readout_words_equal", "readout_weight"),
+        lambda attention, equal, weight: (weight * (attention - equal), 1.0),
+    ),
+    "far": Quantity("teacher", ("jsd",), as_mean),
+    "tvd": Quantity("teacher", ("tvd",), as_mean),
+}
+
+
+def quantities_of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
+    """Quantity → its numerator and denominator in one run, by text.
+
+    What the run was not asked is left out, and what its kind of model has no number of.
+    """
+    probes = dict.fromkeys(quantity.probe for quantity in QUANTITIES.values())
+    tables = {probe: measured(run, probe) for probe in probes}
+    quantities = {}
+    for name, quantity in QUANTITIES.items():
+        table = tables[quantity.probe]
+        if table.empty or not set(quantity.metrics) <= set(table):
+            continue
+        above, below = quantity.parts(*(table[metric] for metric in quantity.metrics))
+        parts = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
+        if name == "state" and parts["below"].sum() < ALL_KNOW * table[BEST_STATE].sum():
+            continue
+        quantities[name] = parts.to_numpy(np.float64)
+    return quantities
+
+
+Weights = Float[np.ndarray, "resamples draws seeds texts"]
+Resampled = Float[np.ndarray, " resamples"]
+"""A number, and after it what it is in each resample."""
+
+
+def resampling(draws: int, seeds: int, texts: int) -> Weights:
+    """How often each text counts in each resample of draws, of seeds and of texts within each draw;
+    in the first row all count once."""
+    random = np.random.default_rng(0)
+    weights = np.zeros((RESAMPLES + 1, draws, seeds, texts), np.float32)
+    weights[0] = 1
+    for resample in weights[1:]:
+        for draw in random.integers(0, draws, draws):
+            seed_counts = np.bincount(random.integers(0, seeds, seeds), minlength=seeds)
+            text_counts = np.bincount(random.integers(0, texts, texts), minlength=texts)
+            resample[draw] += np.outer(seed_counts, text_counts)
+    return weights
+
+
+@dataclass
+class Grid:
+    """The numbers of all members of a study, resampled together.
+
+    Attributes:
+        parts: (quantity, cell, attention or λ) → numerator and denominator of each text.
+        weights: see `resampling`.
+        solved: cell → which of its learned models solved their task.
+    """
+
+    parts: dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]]
+    weights: Weights
+    solved: dict[Cell, Bool[np.ndarray, "draws seeds"]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path, content: Mapping[str, Any]) -> "Grid":
+        """Read a study's members.
+
+        Args:
+            directory: of the study.
+            content: of its study.json.
+        """
+        draws = list(content["settings"]["draws"])
+        seeds = list(content["settings"]["seeds"])
+        parts: dict[tuple[str, Cell, str], np.ndarray] = {}
+        texts = 0
+        for member in content["members"]:
+            family, encoder, *numbers, attention, draw = member["role"].split("-")
+            cell = Cell(family, encoder, *map(int, numbers))
+            if member["parameter"] is not None:
+                attention = f"{member['parameter']:g}"
+            replicate = (draws.index(int(draw)), seeds.index(member["seed"]))
+            run = directory / member["directory"]
+            for quantity, values in quantities_of_run(run).items():
+                texts = max(texts, len(values))
+                empty = np.zeros((len(draws), len(seeds), texts, 2))
+                cell_parts = parts.setdefault((quantity, cell, attention), empty)
+                cell_parts[replicate][: len(values)] = values
+
+        solved = {
+            cell: values[..., 0].sum(-1) >= SOLVED * values[..., 1].sum(-1)
+            for (quantity, cell, attention), values in parts.items()
+            if (quantity, attention) == ("accuracy", LEARNED)
+        }
+        return cls(parts, resampling(len(draws), len(seeds), texts), solved)
+
+    def number(
+        self, quantity: str, cell: Cell, attention: str = LEARNED, *, solved_only: bool = False
+    ) -> Resampled:
+        """One quantity of a cell; NaN where it is not known.
+
+        Args:
+            solved_only: models that did not solve their task are left out.
+        """
+        parts = self.parts.get((quantity, cell, attention))
+        if parts is None:
+            return np.full(len(self.weights), np.nan)
+        if solved_only and cell in self.solved:
+            parts = parts * self.solved[cell][:, :, None, None]
+        sums = np.einsum("rdst,dstk->rk", self.weights[..., : parts.shape[2]], parts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return sums[:, 0] / np.where(sums[:, 1] == 0, np.nan, sums[:, 1])
+
+    def cells(self, quantity: str, **knobs: Any) -> list[Cell]:
+        """The cells with a learned model that has this quantity.
+
+        Args:
+            knobs: field of `Cell` → its value, or a tuple of several.
+        """
+
+        def matches(cell: Cell, knob: str) -> bool:
+            allowed = knobs[knob] if isinstance(knobs[knob], tuple) else (knobs[knob],)
+            return getattr(cell, knob) in allowed
+
+        return [
+            cell
+            for name, cell, attention in self.parts
+            if (name, attention) == (quantity, LEARNED)
+            and all(matches(cell, knob) for knob in knobs)
+        ]
