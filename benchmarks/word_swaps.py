@@ -46,7 +46,9 @@ from attnprobe.probes.swaps import Swaps
 from attnprobe.runs.composition import composing
 from attnprobe.runs.run import run
 from benchmarks.timing import processor
-from research.words import RIGHT, WRONG, answers, settings_of, trained
+from research.words.cells import settings_of
+from research.words.judging import RIGHT, WRONG
+from research.words.training import known_of_texts, trained
 
 COMMON = sorted(ENGLISH_STOP_WORDS)
 TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
@@ -191,7 +193,7 @@ def with_every_budget(
     None where the model does not solve its task, or its attention is neither right nor wrong.
     """
     data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
-    truth = answers(model, data)
+    truth = known_of_texts(model, data)
     mass = np.nanmean(truth["mass"])
     chance = np.nanmean(truth["chance"])
     rightness = (mass - chance) / (1 - chance)

@@ -1,5 +1,7 @@
-"""Which method finds the words that decide? Every importance on models whose reason is known, and
-what it costs."""
+"""Which method finds the words that decide?
+
+Every importance on models whose reason is known, and what it costs.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,11 +44,10 @@ MEASURES = {"auprc": "auprc_rationale_", "precision": "f1_rationale_"}
 
 @dataclass(frozen=True)
 class Methods(Study):
-    """Trains every encoder on every data set with every seed, and asks every importance for the
-    words that decide (Bastings et al. 2022).
+    """Trains every encoder on every data set, and asks every importance for the deciding words.
 
-    Only models that go by these words are counted (`known_answer`). Replicates come one after the
-    other, so that a study that is cut short is even at any time.
+    As Bastings et al. 2022 do. Only models that go by these words are counted (`known_answer`).
+    Replicates come one after the other, so that a study that is cut short is even at any time.
 
     Attributes:
         encoders: of `ENCODERS`.
@@ -79,8 +80,10 @@ class Methods(Study):
         ]
 
     def member(self, encoder: str, data: str, seed: int) -> Member:
-        """One training; methods that follow layers of self-attention are left out where the encoder
-        has none."""
+        """One training.
+
+        Methods that follow layers of self-attention are left out where the encoder has none.
+        """
         importances = [
             name
             for name in self.importances

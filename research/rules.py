@@ -1,5 +1,7 @@
-"""Texts whose label follows a rule that is known, and the words by which it does: what the verdict
-on words is judged on."""
+"""Texts whose label follows a rule that is known, and the words by which it does.
+
+The verdict on words is judged on them.
+"""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -201,8 +203,7 @@ def negated(draw: Random, label: int) -> Text:
 
 
 def unequal(draw: Random, label: int) -> Text:
-    """A strong cue in four texts of five, which decides; a weak one that decides where it stands
-    without it."""
+    """A strong cue in four texts of five, which decides; without it a weak one decides."""
     words = filler(draw, draw.randint(8, 14))
     places = sorted(draw.sample(range(len(words)), 2))
     draw.shuffle(places)
@@ -231,8 +232,10 @@ def compared(draw: Random, label: int) -> Text:
 
 
 def order_marked(draw: Random, label: int) -> Text:
-    """As order_of_two, with `the` and a full stop in every text, which say nothing; nor does the
-    first word."""
+    """As order_of_two, with `the` and a full stop in every text, which say nothing.
+
+    Nor does the first word.
+    """
     words = filler(draw, draw.randint(8, 14))
     places = draw.sample(range(1, len(words)), 4)
     first, second = sorted(places[:2])
@@ -244,8 +247,7 @@ def order_marked(draw: Random, label: int) -> Text:
 
 
 def built_attentions(words: list[str], label: int, deciding: set[int]) -> dict[str, list[float]]:
-    """Four attentions of order_marked: right or not, and telling the label by where they lie or
-    not."""
+    """Four attentions of order_marked: right or not, and with or without a leak of the label."""
     first, second = sorted(deciding)
     leaking = words.index((".", "the")[label])
     focus: dict[str, dict[int, float]] = {
@@ -312,8 +314,9 @@ NOISE = {"noisy": 0.15, "redundant3_noisy": 0.15, "lexicon_noisy": 0.1}
 
 
 class RuleSource(Source):
-    """Texts of one of `RULES` with the words that decide, and a counterfactual: the same text of
-    the next class.
+    """Texts of one of `RULES` with the words that decide, and a counterfactual.
+
+    That is the same text of the next class.
 
     Args:
         rule: its name, or `reviews_` and a rule of the testbed's reviews.

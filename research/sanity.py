@@ -1,5 +1,4 @@
-"""Two models: one trained on labels by a coin, and the one that is examined, its weights made
-random part by part."""
+"""Adebayo et al.'s sanity checks: does an importance depend on what the model has learnt?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 
 @dataclass(frozen=True)
 class SanityChecks(Study):
-    """Trains the command line's model on labels by a coin, then on its own, and puts the second to
-    both tests of Adebayo et al. 2018: random weights (section 3.1) and random labels (section 3.4).
+    """Trains the command line's model on labels by a coin, then on its own.
+
+    The second is put to both tests of Adebayo et al. 2018: weights made random part by part
+    (section 3.1), and random labels (section 3.4).
 
     Attributes:
         probes: of the second run, beside `sanity`.

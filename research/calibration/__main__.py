@@ -1,5 +1,4 @@
-"""`python -m research.calibration STUDY… -o FILE`: the table that the package ships, from one or
-several studies."""
+"""`python -m research.calibration STUDY… -o FILE`: the table that is shipped, from studies."""
 
 import argparse
 import json

@@ -1,5 +1,7 @@
-"""How often a test says yes of right and wrong attention, and how well it tells: tables of
-docs/results/calibration.md."""
+"""How often a test says yes of right and wrong attention, and how well it tells one from the other.
+
+These are the tables of docs/results/calibration.md.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -85,8 +87,10 @@ def separations(
 
 
 def area_under_curve(values: np.ndarray, is_right: np.ndarray) -> float:
-    """How likely a right attention has the larger value than a wrong one, ties half: Mann and
-    Whitney's U by the number of pairs, 0 to 1."""
+    """How likely a right attention has the larger value than a wrong one, ties half, 0 to 1.
+
+    It is Mann and Whitney's U by the number of pairs.
+    """
     right = int(is_right.sum())
     wrong = int((~is_right).sum())
     above = stats.rankdata(values)[is_right].sum() - right * (right + 1) / 2
@@ -123,7 +127,7 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
             for label, passes in beyond.items():
                 is_label = part["rightness_label"] == label
                 values = part.loc[~is_elsewhere & is_label, "value"]
-                passes += (values > threshold).tolist()
+                passes.extend((values > threshold).tolist())
 
         if all(beyond.values()):
             row: dict[str, Any] = dict(zip(columns, key, strict=True))
@@ -143,11 +147,13 @@ DASH = "–"
 
 
 def tables_of(models: pd.DataFrame, answered: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Caption → table: the models, and of every test the share of yes, the AUC and thresholds from
-    other data.
+    """Caption → table: the models, and what every test says of them.
+
+    Of every test: the share of yes, the AUC, and thresholds from other data.
 
     Args:
-        models, answered: see `records.collected`.
+        models: a row per model (`records.collected`).
+        answered: a row per model and claim.
     """
     tables = {
         "Models": model_counts(models),
@@ -186,8 +192,11 @@ def rightness_by_control(models: pd.DataFrame) -> pd.DataFrame:
 def answers_by_test(
     answered: pd.DataFrame,
 ) -> Iterator[tuple[tuple[str, str], str, pd.DataFrame]]:
-    """(version, claim) of each test that was asked, its name, and its rows, in the order of
-    `NAMES`."""
+    """Each test that was asked, in the order of `NAMES`.
+
+    Returns:
+        Its (version, claim), its name, and its rows.
+    """
     for test, name in NAMES.items():
         version, claim = test
         rows = answered[(answered["version"] == version) & (answered["claim"] == claim)]
@@ -213,8 +222,10 @@ def yes_table(answered: pd.DataFrame) -> pd.DataFrame:
 
 
 def primary_table(answered: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """How many right and wrong attentions got a yes from each primary claim, of all and of those
-    decided."""
+    """How many right and wrong attentions got a yes from each primary claim.
+
+    Of all models, and of those that it decided.
+    """
     table = []
     for _, name, rows in answers_by_test(answered):
         if not is_primary(rows):
@@ -235,8 +246,10 @@ def primary_table(answered: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def area_table(answered: pd.DataFrame) -> pd.DataFrame:
-    """Each test's area under the curve, in all and by encoder, and the shares of right and wrong
-    attentions beyond thresholds from other data."""
+    """Each test's area under the curve, and the shares beyond thresholds from other data.
+
+    The area is of all models and by encoder, the shares are of right and of wrong attentions.
+    """
     key = ["version", "claim"]
     everything = answered.assign(all="all")
     areas = separations(everything, ("all",)).set_index(key)

@@ -1,5 +1,7 @@
-"""What the tests say of models whose answer is known: the study `+experiment=calibration`, read
-from its runs' tables."""
+"""What the tests say of models whose answer is known.
+
+The study `+experiment=calibration` is read from its runs' tables.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -9,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnprobe.evidence.verdicts import Verdict
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
@@ -44,8 +46,7 @@ class Published:
 
 
 def removed(share: np.ndarray) -> np.ndarray:
-    """The share removed until the decision flips; an order that does not flip it has removed
-    all."""
+    """The share removed until the decision flips; all where an order does not flip it."""
     return np.where(np.isnan(share), 1.0, share)
 
 
@@ -64,8 +65,10 @@ def sooner_than_random(
 def nearer_to_optimum(
     attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
 ) -> np.ndarray:
-    """How much less attention's order removes than half way from the smallest set to random; NaN
-    where nothing flips the decision."""
+    """How much less attention's order removes than half way from the smallest set to random.
+
+    NaN where nothing flips the decision.
+    """
     half_way = (removed(random) + removed(optimal)) / 2
     return np.where(never_flips == 0, half_way - removed(attention), np.nan)
 
@@ -159,8 +162,9 @@ RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 
 def facts_of_run(run: Path) -> dict[str, Any]:
-    """Which run it is (`run_id data model seed`), and means of the probe known_answer over its
-    texts (`KNOWN`); NaN for what was not measured.
+    """Which run it is (`run_id data model seed`), and what is known of it (`KNOWN`).
+
+    The numbers are means of the probe known_answer over the texts; NaN for what was not measured.
 
     Raises:
         DamagedRun: the probe has no number of any text.
@@ -177,8 +181,11 @@ def facts_of_run(run: Path) -> dict[str, Any]:
 
 
 def facts_of_model(run: Path) -> dict[str, Any]:
-    """`facts_of_run`, with `encoder` and `control` for the model, and how right its attention
-    is: `rightness`, 0 for chance and 1 for all that can be reached, and `rightness_label`."""
+    """`facts_of_run`, with `encoder` and `control` for the model, and how right its attention is.
+
+    Returns:
+        With `rightness`, 0 for chance and 1 for all that can be reached, and `rightness_label`.
+    """
     facts = facts_of_run(run)
     facts["encoder"], _, facts["control"] = facts.pop("model").partition("_")
     facts["rightness"] = float("nan")
@@ -261,8 +268,10 @@ def published_answer(name: str, numbers: pd.DataFrame) -> ClaimResult:
 
 
 def answers(run: Path) -> pd.DataFrame:
-    """What every test says of one model, a `ClaimResult` per row: the criteria as published, and
-    this version's claims that speak for attention."""
+    """What every test says of one model, a `ClaimResult` per row.
+
+    Tests are the criteria as published, and this version's claims that speak for attention.
+    """
     numbers = read_results(run)
     rows = [published_answer(name, numbers) for name in PUBLISHED]
     for reading in present(numbers_of(numbers)):

@@ -1,5 +1,7 @@
-"""Which tests would have told right attention from wrong? Every test is asked of many small models
-whose answer is known."""
+"""Which tests would have told right attention from wrong?
+
+Every test is asked of many small models whose answer is known.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,6 +84,7 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
     """Check that a study names seeds, and in each of its settings one or more of what is known.
 
     Args:
+        study: that has these settings.
         settings: setting → name → what it stands for.
 
     Raises:
@@ -101,9 +104,9 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Calibration(Study):
-    """Trains every control with every encoder on every data set with every seed, small and alike,
-    and examines each with the probes.
+    """Trains every control with every encoder on every data set with every seed.
 
+    All are small and alike, and each is examined with the probes.
     Replicates come one after the other, so that a study that is cut short is even at any time.
 
     Attributes:
@@ -192,8 +195,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
 
 
 def answer(separated: pd.DataFrame) -> str:
-    """How many tests of this version tell right attention from wrong in every kind of model, and
-    which does so best.
+    """How many tests tell right attention from wrong in every kind of model, and which does best.
 
     Args:
         separated: the areas under the curve, by encoder (`separations`).

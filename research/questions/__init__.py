@@ -1,5 +1,4 @@
-"""The four open questions of the literature as one study over a grid
-(docs/results/open_questions.md)."""
+"""The four open questions of the literature as one study (docs/results/open_questions.md)."""
 
 from research.questions.study import Questions, read
 

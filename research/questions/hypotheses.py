@@ -142,7 +142,10 @@ class Effects:
         """How much a quantity changes with a knob, mean over the cells that agree in all others.
 
         Args:
-            knob: field of `Cell`, changed from `before` to `after`.
+            quantity: of `QUANTITIES`.
+            knob: field of `Cell` that is changed.
+            before: its value before.
+            after: its value after.
             knobs: see `Grid.cells`.
         """
         changes = []
@@ -351,8 +354,10 @@ def verdicts(by_hypothesis: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
 
 
 def deciding(several: Sequence[Contrast]) -> dict[str, Any]:
-    """The verdict of one hypothesis and the contrast that decides it: the one that is refuted most
-    surely, else the one that holds least surely."""
+    """The verdict of one hypothesis, and the contrast that decides it.
+
+    That is the one which is refuted most surely, else the one which holds least surely.
+    """
     decisions = [contrast.decide() for contrast in several]
     refuted = [number for number, decision in enumerate(decisions) if decision.verdict == REFUTED]
     if refuted:

@@ -107,8 +107,10 @@ Resampled = Float[np.ndarray, " resamples"]
 
 
 def resampling(draws: int, seeds: int, texts: int) -> Weights:
-    """How often each text counts in each resample of draws, of seeds and of texts within each draw;
-    in the first row all count once."""
+    """How often each text counts in each resample of draws, and of seeds and texts within each.
+
+    In the first row all count once.
+    """
     random = np.random.default_rng(0)
     weights = np.zeros((RESAMPLES + 1, draws, seeds, texts), np.float32)
     weights[0] = 1
@@ -172,6 +174,9 @@ class Grid:
         """One quantity of a cell; NaN where it is not known.
 
         Args:
+            quantity: of `QUANTITIES`.
+            cell: of the grid.
+            attention: or λ of an adversary.
             solved_only: models that did not solve their task are left out.
         """
         parts = self.parts.get((quantity, cell, attention))
@@ -187,6 +192,7 @@ class Grid:
         """The cells with a learned model that has this quantity.
 
         Args:
+            quantity: of `QUANTITIES`.
             knobs: field of `Cell` → its value, or a tuple of several.
         """
 

@@ -33,9 +33,9 @@ CENTRE = {
 
 @dataclass(frozen=True)
 class Questions(Study):
-    """Trains every cell of a grid with learned and with equal weights, once per draw of the data
-    and seed; then adversaries of some.
+    """Trains every cell of a grid with learned and with equal weights, then adversaries of some.
 
+    Each is trained once per draw of the data and seed.
     Replicates come one after the other, each with all cells: a study that is cut short is even at
     any time.
 
@@ -97,9 +97,11 @@ class Questions(Study):
         """Every cell of these blocks once, in order, with its attention or weight λ."""
         cells: dict[tuple[Cell, str | float], None] = {}
         for block in blocks:
-            block = {**CENTRE, **block}
-            attentions = block.get("weights", block["attentions"])
-            knobs = [block[name] for name in ("families", "encoders", "widths", "texts", "lengths")]
+            values_of = {**CENTRE, **block}
+            attentions = values_of.get("weights", values_of["attentions"])
+            knobs = [
+                values_of[name] for name in ("families", "encoders", "widths", "texts", "lengths")
+            ]
             for *values, attention in product(*knobs, attentions):
                 cell = Cell(*values)
                 if cell.encoder not in self.without_context or cell.family in self.single:
@@ -125,7 +127,8 @@ class Questions(Study):
             teacher = learned.get((self.member(cell, LEARNED, draw, each).role, each))
             if teacher is None:
                 raise UserError(
-                    f"study.adversaries: {cell} is in no block: there is no learned model to imitate"
+                    f"study.adversaries: {cell} is in no block: there is no learned model to "
+                    "imitate"
                 )
             imitated.append(self.adversary(cell, float(weight), draw, each, teacher))
         if imitated:
@@ -152,7 +155,10 @@ class Questions(Study):
         """An imitation of a cell's learned model that attends elsewhere.
 
         Args:
+            cell: of the grid.
             weight: λ.
+            draw: seed of the data.
+            seed: of the training.
             teacher: the learned model's run.
         """
         member = self.member(cell, "adversary", draw, seed)
@@ -225,8 +231,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
 
 
 def solved_models(numbers: Grid) -> pd.DataFrame:
-    """A row per cell: how many of its models solved their task, and its accuracies and rightness
-    about words and states."""
+    """A row per cell: how many of its models solved their task, and its other numbers."""
     rows = []
     for cell, solved in numbers.solved.items():
         count = int(solved.sum())

@@ -5,8 +5,10 @@ import pytest
 from hydra.utils import instantiate
 
 from attnprobe.runs.composition import composing
-from research import models
-from research.models import SHARES, plausible, stability_curves, valid_settings
+from research.models import audits
+from research.models.audits import SHARES, stability_curves
+from research.models.cells import valid_settings
+from research.models.validity import plausible
 
 
 def kept(folder, cell, seeds):
@@ -19,7 +21,7 @@ def kept(folder, cell, seeds):
 def test_the_curve_of_stability_goes_from_a_random_order_to_the_very_same_attention(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(models, "AUDITS", 15)
+    monkeypatch.setattr(audits, "AUDITS", 15)
     same = [np.random.default_rng(text).dirichlet(np.full(8, 0.3)) for text in range(60)]
     kept(tmp_path, "learned", [same] * 10)
     curve = stability_curves(tmp_path, "learned").set_index(["effect", "seeds"])

@@ -10,7 +10,7 @@ import pytest
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.track_record import CALIBRATION
 from research.rules import CLASSES, NOISE, RULES, RuleSource
-from research.words import judged, over_rules, record, table
+from research.words.judging import judged, over_rules, record, table
 
 
 def kind(words, first="a"):

@@ -1,5 +1,7 @@
-"""Audit your own: from a file of labelled texts to the verdict. Is attention needed, is it stable,
-what to show instead?"""
+"""Audit your own: from a file of labelled texts to the verdict.
+
+Is attention needed, is it stable, what to show instead?
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -52,8 +54,10 @@ OWN_FIGURES = 4
 
 @dataclass(frozen=True)
 class Audit(Study):
-    """Trains the command line's model, examines it with the core probes, and repeats the training
-    with other seeds and with uniform attention (is attention needed, is it stable?).
+    """Trains and examines the command line's model, and trains it again.
+
+    The first run is examined with the core probes. The training is repeated with other seeds and
+    with uniform attention: is attention needed, is it stable?
 
     Where all this is estimated to take more than `minutes`, rows are left out at random, of the
     test split before the training split, and counted; where that is not enough, the plan names the
@@ -279,8 +283,9 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """The questions that need several runs or several methods; the other tests are in the first
-    run's tables.
+    """The questions that need several runs or several methods.
+
+    The other tests are in the first run's tables.
 
     Args:
         directory: of the study.

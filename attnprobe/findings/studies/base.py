@@ -1,9 +1,9 @@
-"""What a study is: several runs that refer to each other (its plan), and what they say together
-(its reading).
+"""What a study is: several runs that refer to each other, and what they say together.
 
-A study is one module of this package with both: a `Study` that names its members, ordinary runs, in
-stages, and `read(directory, content)` → `StudyReading`. It is found by being here. An installed
-package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
+A study is one module of this package with both: its plan, a `Study` that names its members,
+ordinary runs, in stages; and its reading, `read(directory, content)` → `StudyReading`. It is found
+by being here. An installed package names the `read` of a study of its own in the entry points'
+group `attnprobe.studies`.
 """
 
 import importlib
@@ -243,7 +243,8 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
     path = directory / STUDY
     if not path.exists():
         raise UserError(
-            f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was"
+            f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where "
+            "it was"
         )
     content = read_sealed(path)
 

@@ -32,7 +32,9 @@ TESTS = ("uniform", "seeds", "guide", "adversary")
 
 @dataclass(frozen=True)
 class Wiegreffe(Study):
-    """Is attention needed (uniform), stable (seeds), carrying the label (guide), and can a model
+    """Trains the command line's model again, in the ways of the paper's four tests.
+
+    Is attention needed (uniform), stable (seeds), carrying the label (guide), and can a model
     trained to that end escape it (adversary)? Sections 3.2, 3.3, 3.4 and 4 of the paper.
 
     The base is the command line's model. Every F1 is compared over the same seeds.
@@ -112,6 +114,7 @@ class Wiegreffe(Study):
 
         Args:
             weight: λ, of the distance of the attentions in the objective.
+            seed: of its training.
             model: name of the base's model.
             base: the override that makes the base its teacher.
         """

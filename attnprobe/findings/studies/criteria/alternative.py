@@ -55,6 +55,7 @@ def add_alternative(reading: StudyReading, results: pd.DataFrame) -> None:
     another method.
 
     Args:
+        reading: of the study, which is added to.
         results: the base's table of the probe faithfulness.
     """
     pairs = measured(results)
@@ -88,6 +89,7 @@ def beside_attention(
     Args:
         texts: a row per text, a column per metric.
         results: the long table that they are of, which names the methods.
+        methods: a row each.
     """
     attention = texts[comprehensiveness("attention")].to_numpy()
     rows = []
@@ -141,8 +143,10 @@ class Comparison:
 
     @property
     def is_confirmed(self) -> bool:
-        """Better, and at all where words go in another way: deleting words favours what deletes
-        them."""
+        """Better, and also at all where words go in another way.
+
+        Deleting words favours what deletes them.
+        """
         if not self.looks_better or not self.other_operators:
             return False
         return all(gain.exceeds(0.0) == Verdict.MEETS for gain in self.other_operators)
@@ -154,6 +158,7 @@ def compared_with_attention(
     """Compare a method with attention and with random words.
 
     Args:
+        method: the one that was chosen.
         texts: a row per text, a column per metric.
         operators: ways of taking words out, some of which a table may lack for a method.
     """
@@ -184,7 +189,9 @@ def in_words(comparison: Comparison, method: str, title: str) -> str:
     """What to show instead, if anything, and what the other texts say of it.
 
     Args:
-        method: the one that was chosen; `title`: what it is called.
+        comparison: of the method with attention.
+        method: the one that was chosen.
+        title: what it is called.
     """
     gain = comparison.gain
     caution = ""

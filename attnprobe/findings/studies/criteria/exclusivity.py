@@ -1,5 +1,7 @@
-"""Can an adversary trained end to end attend elsewhere and predict the same? (Wiegreffe & Pinter
-2019, section 4, table 4 and figure 5)."""
+"""Can an adversary trained end to end attend elsewhere and predict the same?
+
+Wiegreffe & Pinter 2019, section 4, table 4 and figure 5.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +33,8 @@ def add_exclusivity(
     """Add the paper's table 4, its figure 5, and whether an adversary was found.
 
     Args:
+        reading: of the study, which is added to.
+        members: its runs.
         published: the paper's numbers of this data set, by metric.
     """
     compared = members.compared_with_base("adversary")
@@ -92,8 +96,10 @@ def adversary_table(compared: pd.DataFrame, f1: "pd.Series[float]") -> pd.DataFr
 
 
 def published_adversary(published: Mapping[str, float]) -> pd.DataFrame:
-    """The paper's adversary as a row of `adversary_table`, without intervals; no row where one of
-    its numbers is not known."""
+    """The paper's adversary as a row of `adversary_table`, without intervals.
+
+    There is no row where one of its numbers is not known.
+    """
     row = {
         "lambda": published.get("adversary_lambda", np.nan),
         "F1": published.get("adversary_f1", np.nan),
@@ -124,8 +130,10 @@ def chosen_adversary(adversaries: Sequence[Path], above: float) -> Path:
 
 
 def distances_of_kept_epoch(run: Path) -> "pd.Series[float]":
-    """Mean `tvd` and `jsd` to the base on the validation split, in the epoch whose weights were
-    kept: the first with the lowest `loss`."""
+    """Mean `tvd` and `jsd` to the base on the validation split.
+
+    They are of the epoch whose weights were kept: the first with the lowest `loss`.
+    """
     epochs = pd.DataFrame(
         {name: whole(run, "training", f"validation_{name}") for name in ("loss", "tvd", "jsd")}
     )

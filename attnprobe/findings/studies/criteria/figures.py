@@ -1,5 +1,4 @@
-"""The numbers of the figures in this folder; `attnprobe/report/studies/retraining.py` draws
-them."""
+"""The numbers of the figures, which `attnprobe/report/studies/retraining.py` draws."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

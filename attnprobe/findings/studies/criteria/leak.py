@@ -1,5 +1,7 @@
-"""Do the weights carry the label, so that they guide another model? (Wiegreffe & Pinter 2019,
-section 3.4, table 3)."""
+"""Do the weights carry the label, so that they guide another model?
+
+Wiegreffe & Pinter 2019, section 3.4, table 3.
+"""
 
 from collections.abc import Mapping
 
@@ -43,6 +45,8 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
     the trained adversary's. Both are judged by balanced accuracy.
 
     Args:
+        reading: of the study, which is added to.
+        members: its runs.
         published: the paper's numbers of this data set, by metric.
     """
     table = score_table(members, GUIDES, published, balanced=True)

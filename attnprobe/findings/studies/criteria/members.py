@@ -54,6 +54,8 @@ class Members:
 
         Args:
             title: `{data}` and `{model}` in it are replaced by the study's.
+            about: a few sentences on what was done.
+            notes: what else a reader has to know.
         """
         data = str(self.content["data"])
         model = str(self.content["model"])
@@ -142,6 +144,7 @@ def score_table(
     """A row per role: F1 with its interval, beside the published one.
 
     Args:
+        members: the study's runs.
         roles: role → what its model is called.
         published: the paper's numbers, F1 as `f1_<role>`.
         balanced: balanced accuracy is shown, too.

@@ -1,5 +1,7 @@
-"""Is attention needed? Learned against uniform attention (Wiegreffe & Pinter 2019, section 3.2,
-table 2)."""
+"""Is attention needed? Learned against uniform attention.
+
+Wiegreffe & Pinter 2019, section 3.2, table 2.
+"""
 
 from collections.abc import Mapping
 
@@ -30,6 +32,8 @@ def add_necessity(reading: StudyReading, members: Members, published: Mapping[st
     """Add the paper's table 2, and whether the model classifies better with learned attention.
 
     Args:
+        reading: of the study, which is added to.
+        members: its runs.
         published: the paper's numbers of this data set, by metric.
     """
     models = {"base": "learned attention", "uniform": "uniform attention"}

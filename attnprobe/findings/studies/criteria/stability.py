@@ -84,7 +84,10 @@ def add_stability(reading: StudyReading, members: Members) -> None:
         )
     else:
         add_reach_of_adversaries(reading, members, seeds, texts)
-        caption += f" Beside it the adversaries of single predictions (search, and {members.optimum_name})."
+        caption += (
+            " Beside it the adversaries of single predictions "
+            f"(search, and {members.optimum_name})."
+        )
     figure = AttentionDistances(
         "seeds", caption, data=reading.data, texts=texts, base=base_runs[0], optimum=optimum
     )

@@ -48,6 +48,7 @@ class Wording:
         """The sentence for a number that is above 0 where the claim holds.
 
         Args:
+            evidence: the number.
             smallest: the smallest relevant difference.
         """
         verdict = evidence.exceeds(0, smallest)

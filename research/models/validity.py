@@ -1,0 +1,87 @@
+"""Necessity, stability and plausibility where what must come out is known."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.verdicts import Verdict
+from attnprobe.findings.members import balanced_accuracy, pairwise, stability
+from attnprobe.probes import plausibility
+from attnprobe.runs.composition import composing
+from attnprobe.runs.validation import configured
+from research.models import audits
+from research.models.cells import NEED, valid_settings
+from research.models.training import kept_attentions, kept_parts, scores_of
+from research.words.training import batches
+
+
+def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
+    """How often audits say yes and no to necessity or stability, and what all seeds measure.
+
+    Args:
+        folder: of the models.
+        cell: of `NEED` or `ALIKE`.
+        seeds: of an audit.
+    """
+    learned = kept_parts(folder.glob(f"valid-{cell}-own-*.json"))
+    row: dict[str, object] = {"cell": cell, "seeds": len(learned)}
+    draw = np.random.default_rng(0)
+    if cell not in NEED:
+        pairs = pairwise(kept_attentions(folder, cell))
+        row["measured"] = f"{stability(pairs).value:.3f}"
+        return row | audits.shares_of_stability(pairs, seeds, draw)
+
+    equal = kept_parts(folder.glob(f"valid-{cell}-equal-*.json"))
+    row["measured"] = f"{np.mean(scores_of(learned)):.3f} beside {np.mean(scores_of(equal)):.3f}"
+    verdicts = []
+    for _ in range(audits.AUDITS):
+        chosen = [learned[number] for number in draw.permutation(len(learned))[:seeds]]
+        rivals = [equal[number] for number in draw.permutation(len(equal))[:seeds]]
+        verdicts.append(audits.verdict_on_gain(chosen, rivals, balanced_accuracy))
+    return row | audits.shares_of(verdicts)
+
+
+def plausible(folder: Path, cell: str) -> dict[str, object]:
+    """How many models have their weight on the marked words of each text.
+
+    The null are the marks of the next text of its length.
+    """
+    models = kept_attentions(folder, cell)
+    marks = marks_of_texts(cell)
+    lengths = [len(mark) for mark in marks]
+    # each text's own number → that of the next text of its length
+    following = (
+        pd.Series(range(len(marks))).groupby(lengths).transform(lambda numbers: np.roll(numbers, 1))
+    )
+    shifted = [marks[number] for number in following]
+    return {
+        "cell": cell,
+        "models": len(models),
+        "yes, own marks": sum(is_on_marks(texts, marks) for texts in models),
+        "yes, shifted": sum(is_on_marks(texts, shifted) for texts in models),
+        "alone of their length": int((following == np.arange(len(marks))).sum()),
+    }
+
+
+def marks_of_texts(cell: str) -> list[np.ndarray]:
+    """Which words of each test text are marked."""
+    with composing():
+        data = configured(valid_settings(cell) | {"seed": 0}).data
+    data.setup("fit")
+    (batch,) = batches(data, size=len(data.splits["test"]))
+    assert batch.rationale is not None
+    return [
+        marked[content].numpy()
+        for marked, content in zip(batch.rationale, batch.content, strict=True)
+    ]
+
+
+def is_on_marks(texts: Sequence[np.ndarray], marks: Sequence[np.ndarray]) -> bool:
+    """Whether the weight is on the marks by more than chance, as the probe plausibility asks it."""
+    mass = np.array([weights[mark].sum() for weights, mark in zip(texts, marks, strict=True)])
+    chance = np.array([mark.mean() for mark in marks])
+    gain = Evidence.of_ratio(np.stack([mass - chance, 1 - chance], -1)[None])
+    return gain.exceeds(0, plausibility.SMALLEST) == Verdict.MEETS
