@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from attnprobe.core.batch import Batch, Outputs
@@ -128,16 +129,19 @@ def state_rightness(states: dict[str, np.ndarray]) -> float | None:
     return float((attended - null) / (best - null))
 
 
+def table_of_probe(runner: ProbeRunner, probe: str) -> pd.DataFrame:
+    """What a probe measured, as a long table."""
+    identity: dict[str, Any] = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "")
+    return runner.rows[probe].table(identity | {"seed": 0, "probe": probe}).to_pandas()
+
+
 def numbers_of_probe(runner: ProbeRunner, probe: str) -> dict[str, np.ndarray]:
     """What a probe measured: metric → numbers of all texts."""
-    return {
-        metric: np.concatenate(columns[2])
-        for (metric, _), columns in runner.rows[probe].columns.items()
-    }
+    metrics = table_of_probe(runner, probe).groupby("metric", observed=True)
+    return {str(metric): rows["value"].to_numpy() for metric, rows in metrics}
 
 
 def verdicts_of_probe(runner: ProbeRunner, probe: str, claims: Sequence[Claim]) -> dict[str, str]:
     """Claim → what a probe's numbers say of it."""
-    identity: dict[str, Any] = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "")
-    table = runner.rows[probe].table(identity | {"seed": 0, "probe": probe}).to_pandas()
-    return {finding.claim.name: finding.verdict for finding in put_to_test(claims, table)}
+    findings = put_to_test(claims, table_of_probe(runner, probe))
+    return {finding.claim.name: finding.verdict for finding in findings}

@@ -1,8 +1,9 @@
 """Change one operator or number, or leave out one call, at a time and see whether a test notices.
 
-    python -m tests.mutants --sample 5                          5 mutants of every file named in
-    SUBJECTS python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one
-    line of it python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
+    5 mutants of every file named in SUBJECTS, all of one file, or some of one line of it:
+    python -m tests.mutants --sample 5
+    python -m tests.mutants attnprobe/exact/flipping.py
+    python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
 
 Each mutant runs in a copy of the tree, against the tests that SUBJECTS names for its file, until
 the first failure. Prints one line per mutant: killed, SURVIVED, or "too long" (than SECONDS: an
@@ -18,11 +19,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 900
-ALIKE = (
+SAME_NAME = (
     "exact/certified",
     "exact/erasure",
     "exact/farthest",
@@ -40,7 +43,7 @@ ALIKE = (
     "runs/validation",
 )
 """Files with a test that is called as they are."""
-OTHERS = {
+OTHER_TESTS = {
     "core/processes": "runs/launching/test_signals",
     "evidence/statistics": "evidence/test_statistics",
     "exact/checks": "exact/test_flipping exact/test_erasure exact/test_arguments",
@@ -63,9 +66,9 @@ OTHERS = {
 """Tests of files that are called otherwise, and further tests."""
 SUBJECTS = {
     f"attnprobe/{name}.py": [f"tests/{test}.py" for test in tests.split()]
-    for name, tests in OTHERS.items()
+    for name, tests in OTHER_TESTS.items()
 }
-for _name in ALIKE:
+for _name in SAME_NAME:
     _test = "/test_".join(_name.split("/"))
     SUBJECTS.setdefault(f"attnprobe/{_name}.py", []).insert(0, f"tests/{_test}.py")
 for _name in ("changed_states", "recombine", "recurrent", "removal"):
@@ -107,83 +110,99 @@ NAMES = {
 
 def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
     """What may take a node's place, each with the words for it."""
-    found: list[tuple[str, ast.AST]] = []
-
-    def offer(**changes: object) -> None:
-        other = copy.copy(node)
-        for name, value in changes.items():
-            setattr(other, name, value)
-        found.append((f"{ast.unparse(node)}  →  {ast.unparse(other)}", other))
-
-    if isinstance(node, ast.Expr):
-        if isinstance(node.value, ast.Call):
-            found.append((f"{ast.unparse(node)}  →  pass", ast.Pass()))
-    elif isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
-        offer(ops=[COMPARE[type(node.ops[0])](), *node.ops[1:]])
-    elif isinstance(node, ast.BinOp) and type(node.op) in BINARY:
-        offer(op=BINARY[type(node.op)]())
-    elif isinstance(node, ast.BoolOp):
-        offer(op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
-        pass  # −1 is nearly always an axis, and 1 the same axis
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert | ast.USub):
-        found.append((f"{ast.unparse(node)}  →  {ast.unparse(node.operand)}", node.operand))
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        offer(value=not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        offer(value=node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0)
-    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
-        offer(attr=NAMES[node.attr])
-    return found
+    return [
+        (f"{ast.unparse(node)}  →  {ast.unparse(mutation)}", mutation)
+        for mutation in replacements(node)
+    ]
 
 
-def mutants(source: str) -> list[tuple[int, str, str]]:
-    """(line, what changed, whole mutated source) for every place in the functions and constants of
-    a module."""
+def replacements(node: ast.AST) -> list[ast.AST]:
+    """The nodes that may take a node's place."""
+    match node:
+        case ast.Expr(value=ast.Call()):
+            return [ast.Pass()]
+        case ast.Compare(ops=[operator, *rest]) if type(operator) in COMPARE:
+            return [changed(node, ops=[COMPARE[type(operator)](), *rest])]
+        case ast.BinOp(op=operator) if type(operator) in BINARY:
+            return [changed(node, op=BINARY[type(operator)]())]
+        case ast.BoolOp(op=operator):
+            return [changed(node, op=ast.Or() if isinstance(operator, ast.And) else ast.And())]
+        case ast.UnaryOp(operand=ast.Constant()):
+            return []  # −1 is nearly always an axis, and 1 the same axis
+        case ast.UnaryOp(op=ast.Not() | ast.Invert() | ast.USub(), operand=operand):
+            return [operand]
+        case ast.Constant(value=bool(value)):
+            return [changed(node, value=not value)]
+        case ast.Constant(value=int(value)):
+            return [changed(node, value=value + 1)]
+        case ast.Constant(value=float(value)):
+            return [changed(node, value=value * 2 or 1.0)]
+        case ast.Attribute(attr=name) if name in NAMES:
+            return [changed(node, attr=NAMES[name])]
+    return []
+
+
+def changed(node: ast.AST, **fields: object) -> ast.AST:
+    """A copy of a node with other fields."""
+    copied = copy.copy(node)
+    for name, value in fields.items():
+        setattr(copied, name, value)
+    return copied
+
+
+@dataclass(frozen=True, order=True)
+class Mutant:
+    """A module with one change.
+
+    Attributes:
+        line: of the change.
+        words: what changed.
+        source: of the whole mutated module.
+    """
+
+    line: int
+    words: str
+    source: str = field(compare=False)
+
+
+def mutants(source: str) -> list[Mutant]:
+    """A mutant for every place in the functions and constants of a module."""
     tree = ast.parse(source)
-    # shapes are checked by another tool, and decorators say how a class is made
-    left_out: set[int] = set()
-    for node in ast.walk(tree):
-        parts = [
-            getattr(node, "annotation", None),
-            getattr(node, "returns", None),
-            *getattr(node, "decorator_list", []),
-        ]
-        left_out |= {id(one) for part in parts if part is not None for one in ast.walk(part)}
+    spared = annotations_and_decorators(tree)
     result = []
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
-            for index, child in enumerate(value if isinstance(value, list) else [value]):
-                if not isinstance(child, ast.expr | ast.Expr) or id(child) in left_out:
+            children = value if isinstance(value, list) else [value]
+            for place, child in enumerate(children):
+                if not isinstance(child, ast.expr | ast.Expr) or id(child) in spared:
                     continue
-                for words, other in mutations(child):
-                    whole = (
-                        [*value[:index], other, *value[index + 1 :]]
-                        if isinstance(value, list)
-                        else other
-                    )
-                    setattr(parent, name, whole)
-                    result.append(
-                        (child.lineno, words, ast.unparse(ast.fix_missing_locations(tree)))
-                    )
+                for words, mutation in mutations(child):
+                    mutated: object = mutation
+                    if isinstance(value, list):
+                        mutated = [*value[:place], mutation, *value[place + 1 :]]
+                    setattr(parent, name, mutated)
+                    text = ast.unparse(ast.fix_missing_locations(tree))
+                    result.append(Mutant(child.lineno, words, text))
                     setattr(parent, name, value)
-    return sorted(result, key=lambda mutant: mutant[:2])
+    return sorted(result)
+
+
+def annotations_and_decorators(tree: ast.AST) -> set[int]:
+    """The ids of their nodes: shapes are checked by another tool, and decorators say how a class is
+    made."""
+    roots: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        roots += [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        roots += getattr(node, "decorator_list", [])
+    return {id(node) for root in roots if root is not None for node in ast.walk(root)}
 
 
 def verdict(tree: Path, file: str, source: str) -> str:
     """Run the tests against a mutated file, in a process group of their own."""
     original = (tree / file).read_text(encoding="utf-8")
     (tree / file).write_text(source, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        *SUBJECTS[file],
-    ]
+    options = ["-q", "-x", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, *SUBJECTS[file]]
     with (tree / "output.txt").open("w") as output:
         running = subprocess.Popen(command, cwd=tree, stdout=output, stderr=output, process_group=0)
         try:
@@ -193,46 +212,63 @@ def verdict(tree: Path, file: str, source: str) -> str:
             running.wait()
             status = None
     (tree / file).write_text(original, encoding="utf-8")
-    return "too long" if status is None else "killed" if status else "SURVIVED"
+    if status is None:
+        return "too long"
+    return "killed" if status else "SURVIVED"
+
+
+def copied_tree(folder: Path) -> Path:
+    """A copy of all files that git knows, in a folder."""
+    tree = folder / "tree"
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listing.stdout.split("\0")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    made.add_argument("files", nargs="*", default=list(SUBJECTS), metavar="FILE[:LINE]")
+    made.add_argument(
+        "--sample", type=int, help="at most this many mutants of each file, drawn by --seed"
+    )
+    made.add_argument("--seed", type=int, default=0)
+    return made
+
+
+def verdicts_on_file(tree: Path, place: str, sample: int | None, seed: int) -> Iterator[str]:
+    """Print and yield the verdict on each mutant of `FILE[:LINE]`."""
+    file, _, line = place.partition(":")
+    source = (ROOT / file).read_text(encoding="utf-8")
+    if verdict(tree, file, source) != "SURVIVED":
+        output = (tree / "output.txt").read_text()
+        print(f"{file}: its tests fail without any mutant\n{output}", flush=True)
+        yield "without verdict"
+        return
+    drawn = [mutant for mutant in mutants(source) if line in ("", str(mutant.line))]
+    if sample and sample < len(drawn):
+        drawn = sorted(random.Random(seed).sample(drawn, sample))
+    for mutant in drawn:
+        word = verdict(tree, file, mutant.source)
+        print(f"{word:9} {file}:{mutant.line}  {mutant.words}", flush=True)
+        yield word
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("files", nargs="*", default=list(SUBJECTS), metavar="FILE[:LINE]")
-    parser.add_argument(
-        "--sample", type=int, help="at most this many mutants of each file, drawn by --seed"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = parser().parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     sys.dont_write_bytecode = True
     counts = {"killed": 0, "SURVIVED": 0, "too long": 0, "without verdict": 0}
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        listed = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout
-        for name in filter(None, listed.split("\0")):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
+        tree = copied_tree(Path(folder))
         os.environ["PYTHONPATH"] = str(tree)
-        for file, _, line_asked in (name.partition(":") for name in options.files):
-            whole = (ROOT / file).read_text(encoding="utf-8")
-            if verdict(tree, file, whole) != "SURVIVED":
-                print(
-                    f"{file}: its tests fail without any mutant\n{(tree / 'output.txt').read_text()}",
-                    flush=True,
-                )
-                counts["without verdict"] += 1
-                continue
-            drawn = [mutant for mutant in mutants(whole) if line_asked in ("", str(mutant[0]))]
-            if options.sample and options.sample < len(drawn):
-                drawn = sorted(random.Random(options.seed).sample(drawn, options.sample))
-            for line, words, source in drawn:
-                found = verdict(tree, file, source)
-                counts[found] += 1
-                print(f"{found:9} {file}:{line}  {words}", flush=True)
-    print(", ".join(f"{count} {name}" for name, count in counts.items()))
+        for place in options.files:
+            for word in verdicts_on_file(tree, place, options.sample, options.seed):
+                counts[word] += 1
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
     return int(counts["SURVIVED"] + counts["without verdict"] > 0)
 
 
