@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,12 +89,14 @@ STATUS = {
     "remove": 2,
     "error": 1,
 }
+PREPARED = ".attnprobe.new"
+"""A folder of what is prepared, and not true."""
 HYDRAS = "os.mkdir ."
 """The operation that Hydra does before the program's own first one."""
 
 TIMES = ("seconds", "finished", "plan", "words", "checksum")
 """Keys of JSON files that hold times, words about times, or a checksum of these."""
-TOLD = re.compile(
+TOLD_TIMES = re.compile(
     rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC|: about [\w .]+ on this machine|This test took [^<]*"
 )
 """When a page was made, as it says itself; how long its study was going to take, and how long its
@@ -105,34 +108,49 @@ of the tables by whoever reads them; a lock, which says nothing if nobody holds 
 removed or not."""
 
 
-def carried_out(
-    name: str, kinds: Sequence[str], points: int | None, part: int, parts: int, place: Path
-) -> Iterator[dict[str, Any]]:
-    """What comes of every kind of fault at every operation of a scenario, or at `points` of them;
-    of these every `parts`-th. Works in `place`."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fault.
+
+    Attributes:
+        at: number of the operation.
+        wrong: what is wrong with the files, and with what follows.
+        unclear: how the command's last words fell short.
+    """
+
+    scenario: str
+    kind: str
+    at: int
+    operation: str
+    wrong: list[str]
+    unclear: list[str]
+
+
+def outcomes_of(
+    name: str, kinds: Sequence[str], points: int | None, *, part: int, parts: int, place: Path
+) -> Iterator[Outcome]:
+    """What comes of every kind of fault at every operation of a scenario.
+
+    Args:
+        points: at this many operations, evenly spread; None: at every one.
+        part: of the faults every `parts`-th, beginning here.
+        place: a folder to work in.
+    """
     scenario = SCENARIOS[name]
-    ready = Prepared(scenario, place)
-    faults = []
-    count = len(ready.operations)
+    prepared = Prepared(scenario, place)
+    count = len(prepared.operations)
     step = max(1, count / (points or count))
+    faults = []
     for number, kind in enumerate(kinds):
-        if (
-            kind != "remove" or not scenario.before
-        ):  # else the same command would find nothing of what it goes by
-            shift = number / len(kinds) if step > 1 else 0  # the kinds at different places
-            faults += [
-                Fault(kind, int((at + shift) * step)) for at in range(min(points or count, count))
-            ]
+        if kind == "remove" and scenario.before:
+            continue  # the same command would find nothing of what it goes by
+        shift = number / len(kinds) if step > 1 else 0  # the kinds at different places
+        places = range(min(points or count, count))
+        faults += [Fault(kind, int((place_number + shift) * step)) for place_number in places]
     for fault in faults[part::parts]:
-        wrong, short = ready.disturbed(fault)
-        yield {
-            "scenario": name,
-            "kind": fault.kind,
-            "at": fault.at,
-            "operation": ready.operations[fault.at],
-            "wrong": wrong,
-            "unclear": short,
-        }
+        wrong, unclear_words = prepared.disturbed(fault)
+        operation = prepared.operations[fault.at]
+        yield Outcome(name, fault.kind, fault.at, operation, wrong, unclear_words)
 
 
 class Prepared:
@@ -151,39 +169,48 @@ class Prepared:
         self.after = place / "after"
         self.judged: dict[str, list[str]] = {}
         self.start.mkdir(parents=True)
-        for one in scenario.before:
-            undisturbed(one, self.start)
-        for folder in [self.start, *(one for one in self.start.rglob("*") if one.is_dir())]:
+        for command in scenario.before:
+            undisturbed(command, self.start)
+        folders = [path for path in self.start.rglob("*") if path.is_dir()]
+        for folder in [self.start, *folders]:
             (folder / "mine.txt").write_text("mine")
+
         copied(self.start, self.work)
         self.operations = undisturbed(scenario.disturbed, self.work).operations
         self.expected = {scenario.disturbed: [state(self.work)]}
         self.legitimate = counted(self.start) | counted(self.work)
-        for (
-            one
-        ) in scenario.otherwise:  # it may find what the disturbed command did, or nothing of it
-            self.expected[one] = []
+        for command in scenario.otherwise:
+            self.expected[command] = []
+            # it may find what the disturbed command did, or nothing of it
             for before in (self.start, self.work):
-                undisturbed(one, copied(before, self.after))
-                self.expected[one].append(measured(self.after))
+                undisturbed(command, copied(before, self.after))
+                self.expected[command].append(measured(self.after))
                 self.legitimate |= counted(self.after)
 
     def disturbed(self, fault: Fault) -> tuple[list[str], list[str]]:
-        """Disturb the command: what is wrong with what is there and with what follows, and how its
-        last words fell short."""
+        """Disturb the command.
+
+        Returns:
+            What is wrong with the files and with what follows, and how the command's last words
+            fell short.
+        """
         copied(self.start, self.work)
         ending = perform(self.scenario.disturbed, self.work, fault)
-        mine = [
-            path.relative_to(self.start)
-            for path in self.start.rglob("mine.txt")
-            if fault.kind != "remove"
-        ]
-        wrong = [f"deleted the user's {name}" for name in mine if not (self.work / name).exists()]
+        wrong = []
+        if fault.kind != "remove":
+            wrong += self.deleted()
         wrong += self.uncounted(self.work)
-        there = json.dumps(state(self.work, logs=True), sort_keys=True)
-        if there not in self.judged:
-            self.judged[there] = list(self.follow())
-        return wrong + self.judged[there], list(unclear(ending, fault, self.operations[fault.at]))
+        files = json.dumps(state(self.work, logs=True), sort_keys=True)
+        if files not in self.judged:
+            self.judged[files] = list(self.follow())
+        return wrong + self.judged[files], list(unclear(ending, fault, self.operations[fault.at]))
+
+    def deleted(self) -> Iterator[str]:
+        """The user's files that are gone."""
+        for path in self.start.rglob("mine.txt"):
+            name = path.relative_to(self.start)
+            if not (self.work / name).exists():
+                yield f"deleted the user's {name}"
 
     def follow(self) -> Iterator[str]:
         """What is wrong with what can be read, and after the commands that follow."""
@@ -191,18 +218,18 @@ class Prepared:
             ending = perform(("tests.faults.reading", self.scenario.reads), self.work)
             if ending.status != 0:
                 yield f"cannot be read: {ending.last_line}"
-        for one, expected in self.expected.items():
-            ending = perform(one, copied(self.work, self.after))
-            there = state(self.after) if one == self.scenario.disturbed else measured(self.after)
-            if one != self.scenario.disturbed:
+        for command, expected in self.expected.items():
+            ending = perform(command, copied(self.work, self.after))
+            if command == self.scenario.disturbed:
+                files = state(self.after)
+            else:
+                files = measured(self.after)
                 yield from self.uncounted(self.after)
-            if there not in expected:
-                differ = sorted(
-                    name
-                    for name in there.keys() | expected[0]
-                    if there.get(name) != expected[0].get(name)
-                )
-                yield f"{' '.join(one[-2:])}: status {ending.status}, not the files expected: {differ}: {ending.last_line}"
+            if files not in expected:
+                names = files.keys() | expected[0]
+                differ = sorted(name for name in names if files.get(name) != expected[0].get(name))
+                words = f"{' '.join(command[-2:])}: status {ending.status}"
+                yield f"{words}, not the files expected: {differ}: {ending.last_line}"
             elif ending.status not in (0, 2) or "Traceback" in ending.output:
                 yield f"again: right, but status {ending.status}: {ending.last_line}"
 
@@ -221,11 +248,13 @@ def copied(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def undisturbed(one: Command, folder: Path) -> Ending:
+def undisturbed(command: Command, folder: Path) -> Ending:
     """Run a command that nothing disturbs."""
-    ending = perform(one, folder)
+    ending = perform(command, folder)
     if ending.status != 0:
-        raise RuntimeError(f"{one} ended with status {ending.status} undisturbed:\n{ending.output}")
+        raise RuntimeError(
+            f"{command} ended with status {ending.status} undisturbed:\n{ending.output}"
+        )
     return ending
 
 
@@ -247,42 +276,41 @@ def unclear(ending: Ending, fault: Fault, operation: str = "") -> Iterator[str]:
 def state(folder: Path, logs: bool = False) -> dict[str, str]:
     """Digest of every file, by name: two folders with the same state have the same tables, byte for
     byte. Numbers of processes in names are left out, and times in manifests."""
-    found = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if (
-            not path.is_file()
-            or NO_MATTER.fullmatch(path.name)
-            or (name.startswith("runs/logs/") and not logs)
-        ):
+        if not path.is_file() or NO_MATTER.fullmatch(path.name):
+            continue
+        if name.startswith("runs/logs/") and not logs:
             continue
         content = path.read_bytes()
         if path.suffix == ".json":
             content = without_times(content)
         elif path.suffix == ".html":
-            content = TOLD.sub(b"", content)
-        found[NUMBER.sub(".N.partial", name)] = hashlib.sha256(content).hexdigest()
-    return found
+            content = TOLD_TIMES.sub(b"", content)
+        digests[NUMBER.sub(".N.partial", name)] = digest_of(content)
+    return digests
+
+
+def digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def measured(folder: Path) -> dict[str, str]:
     """The state of the tables, the examples and the weights: what another command may not
     change."""
-    there = state(folder)
-    return {
-        name: digest
-        for name, digest in there.items()
-        if name.endswith((".parquet", ".safetensors"))
-    }
+    kinds = (".parquet", ".safetensors")
+    return {name: digest for name, digest in state(folder).items() if name.endswith(kinds)}
 
 
 def without_times(content: bytes) -> bytes:
     """A JSON file without them; a damaged one as it is."""
+
+    def timeless(entries: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in entries.items() if key not in TIMES}
+
     try:
-        timeless = json.loads(
-            content, object_hook=lambda one: {key: one[key] for key in one if key not in TIMES}
-        )
-        return json.dumps(timeless, sort_keys=True).encode()
+        return json.dumps(json.loads(content, object_hook=timeless), sort_keys=True).encode()
     except ValueError:
         return content
 
@@ -290,28 +318,24 @@ def without_times(content: bytes) -> bytes:
 def counted(folder: Path) -> set[tuple[str, str, str]]:
     """What counts as measured: (table, its settings, digest of its file) of every table that a
     manifest lists."""
-    found = set()
+    tables = set()
     for manifest in folder.rglob("manifest.json"):
-        if manifest.parent.name == ".attnprobe.new":  # prepared, and not true
+        if manifest.parent.name == PREPARED:  # not true yet
             continue
         content = json.loads(manifest.read_bytes())
         for name, entry in content["tables"].items():
             path = manifest.parent / entry.get("file", f"tables/{name}.parquet")
-            prepared = (
-                manifest.parent / ".attnprobe.new" / path.relative_to(manifest.parent)
-            )  # true, and not moved yet
-            digests = [
-                hashlib.sha256(one.read_bytes()).hexdigest()
-                for one in (path, prepared)
-                if one.is_file()
-            ]
             listed = content.get("files", {}).get(f"tables/{name}.parquet", {}).get("sha256")
-            digest = listed if listed in digests else (digests or ["missing"])[0]
-            found.add(
-                (
-                    str(path.relative_to(folder)),
-                    json.dumps(entry["settings"], sort_keys=True),
-                    digest,
-                )
-            )
-    return found
+            settings = json.dumps(entry["settings"], sort_keys=True)
+            digest = counted_digest(manifest.parent, path, listed)
+            tables.add((str(path.relative_to(folder)), settings, digest))
+    return tables
+
+
+def counted_digest(run: Path, path: Path, listed: str | None) -> str:
+    """Of a table's file, in its place or true and not moved yet, the one that the manifest lists."""
+    prepared = run / PREPARED / path.relative_to(run)
+    digests = [digest_of(file.read_bytes()) for file in (path, prepared) if file.is_file()]
+    if listed is not None and listed in digests:
+        return listed
+    return digests[0] if digests else "missing"

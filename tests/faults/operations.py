@@ -1,5 +1,4 @@
-"""Every operation by which a process changes files, counted; at one of them a fault is made to
-happen.
+"""Every operation by which a process changes files, counted; at one of them a fault happens.
 
 Python tells an audit hook of the operations it does itself before it does them. pyarrow,
 safetensors and torch write from C++ and Rust; their Python entrances are wrapped, and so is fsync,
@@ -54,11 +53,8 @@ class Fault:
 
     def happen(self, number: int, name: str, output: Path) -> None:
         """Make it happen, if this is its operation."""
-        if (
-            self.kind == "full"
-            and number >= self.at
-            and name in ("open", "write", "os.mkdir", "os.fsync")
-        ):
+        needs_space = name in ("open", "write", "os.mkdir", "os.fsync")
+        if self.kind == "full" and number >= self.at and needs_space:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if number == self.at or (self.kind == "interrupt_twice" and number == self.at + 1):
             if self.kind in SIGNALS:
@@ -82,22 +78,22 @@ def watch(folder: Path, fault: Fault | None, tell: Callable[[str], None]) -> Non
     import safetensors.torch
     import torch.serialization
 
-    here = f"{folder.resolve()}{os.sep}"
+    root = f"{folder.resolve()}{os.sep}"
     count = 0
     inside = False
 
     def operation(name: str, path: Any) -> None:
         nonlocal count, inside
-        shown = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
-        if inside or (os.path.isabs(shown) and not shown.startswith(here)):
+        file = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+        if inside or (os.path.isabs(file) and not file.startswith(root)):
             return
         number = count
-        count = count + 1
+        count += 1
         inside = True
         try:
-            tell(f"{name} {shown.removeprefix(here)}")
+            tell(f"{name} {file.removeprefix(root)}")
             if fault is not None:
-                fault.happen(number, name, Path(here, "runs"))
+                fault.happen(number, name, Path(root, "runs"))
         finally:
             inside = False
 

@@ -1,5 +1,4 @@
-"""Commands in forks of one process that has imported everything: a start costs milliseconds, not
-seconds.
+"""Commands in forks of one process that has imported everything: each starts in milliseconds.
 
 Linux only: the harness becomes the parent of every orphan, so that it sees the last one end.
 """
@@ -14,7 +13,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from tests.faults.operations import Fault, watch
 
@@ -35,11 +34,11 @@ class Ending:
 
     @property
     def last_line(self) -> str:
-        lines = [line for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
+        hint = "Set the environment variable HYDRA_FULL_ERROR"
         lines = [
             line
-            for line in lines
-            if not line.startswith("Set the environment variable HYDRA_FULL_ERROR")
+            for line in self.output.replace("\r", "\n").splitlines()
+            if line.strip() and not line.startswith(hint)
         ]
         return lines[-1][:200] if lines else ""
 
@@ -55,27 +54,40 @@ def perform(command: tuple[str, ...], folder: Path, fault: Fault | None = None) 
     it started."""
     sys.stdout.flush()
     sys.stderr.flush()
-    with TemporaryFile() as said, TemporaryFile() as done:
-        if (pid := os.fork()) == 0:
-            run_within(command, folder, fault, said.fileno(), done.fileno())
-        ended: dict[int, int] = {}
+    with TemporaryFile() as output_file, TemporaryFile() as operation_file:
+        pid = os.fork()
+        if pid == 0:
+            run_within(command, folder, fault, output_file.fileno(), operation_file.fileno())
+        statuses: dict[int, int] = {}
         while True:  # orphans as well: they end with the command, or by themselves
             try:
                 child, status = os.waitpid(-1, 0)
             except ChildProcessError:
                 break
-            ended[child] = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        done.seek(0)
-        output, operations = (file.read().decode(errors="replace") for file in (said, done))
-    return Ending(ended[pid], output, operations.splitlines())
+            statuses[child] = os.waitstatus_to_exitcode(status)
+        output = whole_text(output_file)
+        operations = whole_text(operation_file)
+    return Ending(statuses[pid], output, operations.splitlines())
+
+
+def whole_text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def run_within(
-    command: tuple[str, ...], folder: Path, fault: Fault | None, said: int, done: int
+    command: tuple[str, ...],
+    folder: Path,
+    fault: Fault | None,
+    output_file: int,
+    operation_file: int,
 ) -> NoReturn:
     """In a forked child, as `python -m command…` does; what it says and does to files goes into
     open files."""
+
+    def tell(operation: str) -> None:
+        os.write(operation_file, f"{operation}\n".encode(errors="replace"))
+
     status = 1
     atexit._clear()  # what the parent does at its own end
     try:
@@ -84,22 +96,18 @@ def run_within(
         # a background shell ignores SIGINT, and so would its children
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), said, said)):
+        for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output_file, output_file)):
             os.dup2(file, number)
         os.chdir(folder)
-        watch(
-            folder,
-            fault,
-            lambda line: (os.write(done, f"{line}\n".encode(errors="replace")), None)[1],
-        )
+        watch(folder, fault, tell)
         if "+experiment=audit" in command:
             draw_nothing()
         sys.argv = list(command)
         sys.modules.pop(f"{command[0]}.__main__", None)
         runpy.run_module(command[0], run_name="__main__", alter_sys=True)
         status = 0
-    except SystemExit as ended:
-        status = int(ended.code or 0)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -28,20 +28,11 @@ ROOT = Path(__file__).parent.parent.parent
 def test_no_bad_moment(scenario, kinds):
     """Each fault at one operation: the run, a probe with its figures added, its probes measured
     again."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.faults",
-        "--points",
-        "1",
-        "--scenario",
-        scenario,
-        "--kind",
-        *kinds,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert ": 0 wrong, 0 unclear" in done.stdout
+    options = ["--points", "1", "--scenario", scenario, "--kind", *kinds]
+    command = [sys.executable, "-m", "tests.faults", *options]
+    campaign = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert campaign.returncode == 0, campaign.stdout + campaign.stderr
+    assert ": 0 wrong, 0 unclear" in campaign.stdout
 
 
 def test_what_is_prepared_and_not_true_does_not_count(tmp_path):
@@ -51,9 +42,8 @@ def test_what_is_prepared_and_not_true_does_not_count(tmp_path):
         (folder / "manifest.json").write_text('{"tables": {"a": {"settings": null}}}')
     assert {name for name, _, _ in counted(tmp_path)} == {"run/tables/a.parquet"}
     before = state(tmp_path)
-    (tmp_path / "run" / ".findings.parquet.17.partial").write_text(
-        "half"
-    )  # made of the tables by whoever reads them
+    # findings are made of the tables by whoever reads them
+    (tmp_path / "run" / ".findings.parquet.17.partial").write_text("half")
     assert state(tmp_path) == before
     (tmp_path / "run" / ".config.yaml.17.partial").write_text("half")
     assert state(tmp_path) != before
@@ -78,8 +68,9 @@ def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
     assert without_times(b"{half") == b"{half"
 
 
-def test_last_words_that_fall_short_are_found():
-    for kind, status, output, short in [
+@pytest.mark.parametrize(
+    ("kind", "status", "output", "falls_short"),
+    [
         ("terminate", 143, "attnprobe: ended by SIGTERM; …", False),
         ("interrupt", 130, "", True),
         ("terminate", 0, "attnprobe: ended by SIGTERM; …", True),
@@ -88,9 +79,8 @@ def test_last_words_that_fall_short_are_found():
         ("error", 1, "Traceback", False),
         ("error", 2, "attnprobe: planted", True),
         ("kill", -9, "", False),
-    ]:
-        assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short, (
-            kind,
-            status,
-            output,
-        )
+    ],
+)
+def test_last_words_that_fall_short_are_found(kind, status, output, falls_short):
+    reasons = list(unclear(Ending(status, output, []), Fault(kind, 0)))
+    assert bool(reasons) is falls_short
