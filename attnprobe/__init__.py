@@ -1,12 +1,18 @@
 """attnprobe: may I read this classifier's attention as an explanation?
 
 ```python
-import attnprobe attnprobe.read_results("runs")             # the numbers of all finished runs below
-a directory, as a DataFrame attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention,
-prediction of every test text attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier,
-ready for new text attnprobe.audit_tensors(attention, hidden=…)  # a model that was trained
-elsewhere attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact
-solvers, on plain tensors
+import attnprobe
+
+# the numbers of all finished runs below a directory, as a DataFrame
+attnprobe.read_results("runs")
+# tokens, attention, prediction of every test text
+attnprobe.read_examples("runs/sst/lstm_…")
+# a trained classifier, ready for new text
+attnprobe.load_run("runs/sst/lstm_…")
+# a model that was trained elsewhere
+attnprobe.audit_tensors(attention, hidden=…)
+# divergences, rank correlations and exact solvers, on plain tensors
+attnprobe.measures, attnprobe.exact
 ```
 """
 
@@ -52,8 +58,10 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: torch takes seconds, which --help and the report
-    need not wait for."""
+    """Import a public name when it is first used.
+
+    torch takes seconds, which --help and the report need not wait for.
+    """
     if name in ("exact", "measures"):
         return import_module(f"attnprobe.{name}")
     for home, names in HOMES.items():

@@ -68,8 +68,10 @@ def main() -> None:
 
 
 def _refuse_hydra_files(arguments: list[str]) -> None:
-    """Refuse a folder for Hydra's own files; null, which Lightning gives to a run's other
-    processes, writes none."""
+    """Refuse a folder for Hydra's own files.
+
+    null, which Lightning gives to a run's other processes, writes none.
+    """
     for argument in arguments:
         is_folder = argument.lstrip("+").startswith("hydra.output_subdir=")
         if is_folder and not argument.endswith("=null"):

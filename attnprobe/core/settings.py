@@ -356,7 +356,7 @@ def _union_type(members: tuple[Any, ...]) -> Any:
     types = [Object if _is_object(member) else setting_type(member) for member in members]
     if Any in types or set(types) <= {Object, NoneType}:
         return Any
-    return Union[tuple(types)]  # noqa: UP007
+    return Union[tuple(types)]  # noqa: UP007  of types that are known at run time only
 
 
 def _is_object(hint: Any) -> bool:

@@ -271,11 +271,11 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
     The global generators are left as they were.
     """
     number = generator.initial_seed()
-    state = np.random.get_state()  # noqa: NPY002 (the library's own)
+    state = np.random.get_state()  # noqa: NPY002  the libraries draw from numpy's global generator
     with torch.random.fork_rng(list(range(torch.cuda.device_count()))):
         torch.manual_seed(number)
-        np.random.seed(number % 2**32)  # noqa: NPY002
+        np.random.seed(number % 2**32)  # noqa: NPY002  as above
         try:
             yield
         finally:
-            np.random.set_state(state)  # noqa: NPY002
+            np.random.set_state(state)  # noqa: NPY002  as above

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from attnprobe.exact import farthest_attention, smallest_flipping_set, smallest_
 SOLVERS = [
     smallest_flipping_set,
     smallest_overtaking_sets,
-    lambda *x: farthest_attention(*x, epsilon=0.01),
+    partial(farthest_attention, epsilon=0.01),
 ]
 
 
@@ -55,10 +57,10 @@ def arguments():
     ],
 )
 def test_mistakes_name_what_came_and_what_was_expected(solve, place, change, message):
-    given = arguments()
-    given[place] = change(given[place])
+    tensors = arguments()
+    tensors[place] = change(tensors[place])
     with pytest.raises(UserError, match=message):
-        solve(*given)
+        solve(*tensors)
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
@@ -69,17 +71,24 @@ def test_what_stands_in_the_padding_never_matters(solve):
     broken = logits.clone()
     broken[:, 3] = torch.nan
     broken[:, 0] = torch.inf
-    for name, value in vars(solve(attention, broken, content)).items():
-        torch.testing.assert_close(
-            value, getattr(solve(attention, logits, content), name), rtol=0, atol=0
-        )
+    expected = vars(solve(attention, logits, content))
+    result = vars(solve(attention, broken, content))
+    torch.testing.assert_close(result, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
-def test_the_callers_tensors_stay_as_they_were_and_an_empty_batch_gives_empty_results(solve):
+def test_the_callers_tensors_stay_as_they_were(solve):
     before = arguments()
-    tensors = [x.clone() for x in before]
+    tensors = [tensor.clone() for tensor in before]
     tensors[0].requires_grad_()
-    assert not any(value.requires_grad for value in vars(solve(*tensors)).values())
-    assert all(torch.equal(x, y) for x, y in zip(before, tensors, strict=True))
-    assert all(len(value) == 0 for value in vars(solve(*(x[:0] for x in before))).values())
+
+    result = vars(solve(*tensors))
+
+    assert not any(value.requires_grad for value in result.values())
+    assert all(torch.equal(old, new) for old, new in zip(before, tensors, strict=True))
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_an_empty_batch_gives_empty_results(solve):
+    empty = [tensor[:0] for tensor in arguments()]
+    assert all(len(value) == 0 for value in vars(solve(*empty)).values())

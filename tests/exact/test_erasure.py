@@ -23,10 +23,9 @@ from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout, undecide
 def readout_of(attention, position_logits, content=None, *, linear=True):
     attention = torch.as_tensor(attention, dtype=torch.float64)
     content = torch.ones_like(attention).bool() if content is None else content
-    found = Readout(
-        attention, content, torch.arange(len(attention)), position_logits=position_logits.double()
-    )
-    return found if linear else Readout(attention, content, found.example_id, decode=found.logits)
+    ids = torch.arange(len(attention))
+    readout = Readout(attention, content, ids, position_logits=position_logits.double())
+    return readout if linear else Readout(attention, content, ids, decode=readout.logits)
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -35,46 +34,53 @@ def test_single_erasures_equal_the_published_loop(classes, question):
     batch = toy_batch([9, 4, 1, *[2, 3, 5] * 6], padding=2, question=question)
     classifier = undecided(toy_classifier(classes=classes, spread=8, question=question), batch)
     outputs, readout = toy_readout(classifier, batch)
-    found = erase_each(readout)
-    assert found.flips.nansum() > 0
+    result = erase_each(readout)
+    assert result.flips.nansum() > 0
     for row in range(21):
         query = None if outputs.query is None else outputs.query[[row]]
-        of_text = (one[row] for one in (outputs.hidden, readout.attention, batch.content))
+
+        def decode(attended, query=query):
+            return classifier.decoder(attended[None], query)[0]
+
         divergence, flips = reference.erase_singly(
-            lambda attended, query=query: classifier.decoder(attended[None], query)[0], *of_text
+            decode, outputs.hidden[row], readout.attention[row], batch.content[row]
         )
         # the textbook's form of the divergence adds 1e-10 against log 0
         torch.testing.assert_close(
-            found.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True
+            result.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True
         )
-        torch.testing.assert_close(found.flips[row], flips, equal_nan=True)
-    assert found.divergence[2].isnan().all()  # one word: nothing is left
+        torch.testing.assert_close(result.flips[row], flips, equal_nan=True)
+    assert result.divergence[2].isnan().all()  # one word: nothing is left
 
 
 def test_a_weight_of_nearly_one_costs_no_precision():
     rest = 1e-11
     logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [0.0, 2.0]]])
-    found = erase_each(readout_of([[1 - 3 * rest, rest, 2 * rest]], logits))
+    result = erase_each(readout_of([[1 - 3 * rest, rest, 2 * rest]], logits))
     # without the first: weights 1/3 and 2/3
     expected = torch.tensor([0.0, 5 / 3], dtype=torch.float64).softmax(-1)
     before = torch.tensor([9.0, 0.0], dtype=torch.float64).softmax(-1)
     torch.testing.assert_close(
-        found.divergence[0, 0], reference.divergence(before, expected), atol=1e-9, rtol=0
+        result.divergence[0, 0], reference.divergence(before, expected), atol=1e-9, rtol=0
     )
-    assert found.flips[0].tolist() == [1, 0, 0]
+    assert result.flips[0].tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("linear", [True, False])
-def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(linear):
+@pytest.mark.parametrize(
+    ("rest", "undefined"), [(0.0, True), (1e-33, True), (0.9e-12, True), (2e-12, False)]
+)
+def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(
+    rest, undefined, linear
+):
     """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would be a prediction out of
     nothing."""
     logits = torch.tensor([[[1.0, 0.0], [0.0, 3.0]]])
-    for rest, undefined in ((0.0, True), (1e-33, True), (0.9e-12, True), (2e-12, False)):
-        found = erase_each(readout_of([[1 - rest, rest]], logits, linear=linear))
-        assert found.divergence[0].isnan().tolist() == [undefined, False]
-        assert found.flips[0].isnan().tolist() == [undefined, False]
-        if not undefined:
-            assert found.flips[0].tolist() == [1, 0]
+    result = erase_each(readout_of([[1 - rest, rest]], logits, linear=linear))
+    assert result.divergence[0].isnan().tolist() == [undefined, False]
+    assert result.flips[0].isnan().tolist() == [undefined, False]
+    if not undefined:
+        assert result.flips[0].tolist() == [1, 0]
 
 
 def test_a_lead_is_rounding_by_the_largest_logit():
@@ -88,21 +94,25 @@ def test_divergences_are_never_negative_and_neither_padding_nor_batch_changes_an
     batch = toy_batch([20, 30, 9])
     padded = toy_batch([20, 30, 9], padding=7)
     classifier = undecided(toy_classifier(classes=3, spread=4), batch)
-    readout, wide = (toy_readout(classifier, one)[1] for one in (batch, padded))
-    found = erase_each(readout).divergence
+    _, readout = toy_readout(classifier, batch)
+    _, wide = toy_readout(classifier, padded)
+    divergence = erase_each(readout).divergence
     counts = erase_in_order(readout, readout.attention).count
-    assert ((found >= 0) & (found <= LN2)).sum() == 59
+    assert ((divergence >= 0) & (divergence <= LN2)).sum() == 59
     assert (counts > 0).any()
-    again = erase_each(wide).divergence[:, : found.shape[1]]
-    torch.testing.assert_close(again, found, atol=1e-12, rtol=0, equal_nan=True)
+    wide_divergence = erase_each(wide).divergence[:, : divergence.shape[1]]
+    torch.testing.assert_close(wide_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
     assert erase_in_order(wide, wide.attention).count.equal(counts)
     for row, length in enumerate((20, 30, 9)):
-        alone = toy_readout(classifier, rows_of(batch, [row]))[1]
-        one = erase_each(alone).divergence[0]
+        _, single = toy_readout(classifier, rows_of(batch, [row]))
         torch.testing.assert_close(
-            one, found[row, : length + 2], atol=1e-12, rtol=0, equal_nan=True
+            erase_each(single).divergence[0],
+            divergence[row, : length + 2],
+            atol=1e-12,
+            rtol=0,
+            equal_nan=True,
         )
-        assert int(erase_in_order(alone, alone.attention).count) == int(counts[row])
+        assert int(erase_in_order(single, single.attention).count) == int(counts[row])
 
 
 def random_readout(count, seq, classes, *, linear=True):
@@ -115,67 +125,68 @@ def test_erasures_in_order_equal_the_published_loop_on_hidden_states(classes):
     batch = toy_batch([12, 7, 1, 2, 9, 15], padding=1)
     classifier = undecided(toy_classifier(classes=classes, spread=4), batch)
     outputs, readout = toy_readout(classifier, batch)
-    found = erase_in_order(readout, readout.attention)
-    assert (found.count > 0).any()
-    for row in range(6):
-        order = (
-            readout.attention[row]
-            .argsort(descending=True)[: int(batch.content[row].sum())]
-            .tolist()
-        )
-        count = reference.erase_until_flip(
-            classifier.decoder, outputs.hidden[row], readout.attention[row], order
-        )
-        assert int(found.count[row]) == count
+    result = erase_in_order(readout, readout.attention)
+    assert (result.count > 0).any()
+    for row, weights in enumerate(readout.attention):
+        words = int(batch.content[row].sum())
+        order = weights.argsort(descending=True)[:words].tolist()
+        count = reference.erase_until_flip(classifier.decoder, outputs.hidden[row], weights, order)
+        assert int(result.count[row]) == count
         if count > 0:
-            assert float(found.mass[row]) == pytest.approx(
-                float(readout.attention[row, order[:count]].sum())
-            )
+            erased_mass = float(weights[order[:count]].sum())
+            assert float(result.mass[row]) == pytest.approx(erased_mass)
 
 
-def test_any_decoder_gives_the_same_as_a_linear_one():
-    readout, asked = (random_readout(80, 9, 3, linear=linear) for linear in (True, False))
-    for scores in (readout.attention, -readout.attention):
-        expected = erase_in_order(readout, scores)
-        found = erase_in_order(asked, scores)
-        assert (expected.count > 0).any()
-        assert found.count.equal(expected.count)
-        torch.testing.assert_close(found.mass, expected.mass, equal_nan=True)
-    expected = erase_each(readout)
-    found = erase_each(asked)
-    torch.testing.assert_close(found.divergence, expected.divergence, equal_nan=True)
-    torch.testing.assert_close(found.flips, expected.flips, equal_nan=True)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_any_decoder_gives_the_same_as_a_linear_one_in_order(sign):
+    linear = random_readout(80, 9, 3)
+    general = random_readout(80, 9, 3, linear=False)
+    expected = erase_in_order(linear, sign * linear.attention)
+    result = erase_in_order(general, sign * linear.attention)
+    assert (expected.count > 0).any()
+    assert result.count.equal(expected.count)
+    torch.testing.assert_close(result.mass, expected.mass, equal_nan=True)
+
+
+def test_any_decoder_gives_the_same_as_a_linear_one_for_single_erasures():
+    expected = erase_each(random_readout(80, 9, 3))
+    result = erase_each(random_readout(80, 9, 3, linear=False))
+    torch.testing.assert_close(result.divergence, expected.divergence, equal_nan=True)
+    torch.testing.assert_close(result.flips, expected.flips, equal_nan=True)
 
 
 def test_the_best_order_for_two_classes_is_the_optimum():
     readout = random_readout(200, 12, 2)
     margin = readout.position_logits[..., 0] - readout.position_logits[..., 1]
     sign = torch.where(decision(readout) == 0, 1, -1).unsqueeze(-1)
-    found = erase_in_order(readout, sign * readout.attention * margin)
+    result = erase_in_order(readout, sign * readout.attention * margin)
     best = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-    assert found.count.equal(best.size)
-    torch.testing.assert_close(
-        found.mass.nan_to_num(), torch.where(best.members, readout.attention, 0).sum(-1)
-    )
+    assert result.count.equal(best.size)
+    best_mass = torch.where(best.members, readout.attention, 0).sum(-1)
+    torch.testing.assert_close(result.mass.nan_to_num(), best_mass)
 
 
 @pytest.mark.parametrize("linear", [True, False])
-def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(linear):
-    def count(weights, margins):
-        logits = torch.stack([torch.zeros(1, len(weights)), torch.tensor([margins])], -1)
-        readout = readout_of([weights], logits, linear=linear)
-        return int(erase_in_order(readout, torch.arange(len(weights), 0, -1.0)[None]).count)
+@pytest.mark.parametrize(
+    ("weights", "margins", "count"),
+    [
+        ([1.0, 1e-33], [-1.0, 3.0], -1),
+        ([1.0, 0.9e-12], [-1.0, 1.0], -1),
+        ([1.0, 2e-12], [-1.0, 1.0], 1),
+        # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last
+        # 0.3 against
+        ([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0], -1),
+        ([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0], 2),
+    ],
+)
+def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(weights, margins, count, linear):
+    logits = torch.stack([torch.zeros(1, len(weights)), torch.tensor([margins])], -1)
+    readout = readout_of([weights], logits, linear=linear)
+    first_to_last = torch.arange(len(weights), 0, -1.0)[None]
+    assert int(erase_in_order(readout, first_to_last).count) == count
 
-    assert count([1.0, 1e-33], [-1.0, 3.0]) == -1
-    assert count([1.0, 0.9e-12], [-1.0, 1.0]) == -1
-    assert count([1.0, 2e-12], [-1.0, 1.0]) == 1
-    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last 0.3
-    # against
-    assert count([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0]) == -1
-    assert count([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0]) == 2
 
-
-def by_brute_force(margins):
+def smallest_size_by_brute_force(margins):
     count = margins.shape[1]
     for size in range(count):
         for erased in itertools.combinations(range(count), size):
@@ -185,36 +196,46 @@ def by_brute_force(margins):
 
 
 @pytest.mark.parametrize(("rivals", "count"), [(1, 6), (2, 7), (3, 8), (4, 9), (9, 8)])
-@pytest.mark.parametrize("whole", [False, True])
-def test_winning_sets_equal_brute_force_over_all_sets(rivals, count, whole):
-    draw = np.random.default_rng([rivals, count, whole])
+@pytest.mark.parametrize("integers", [False, True])
+def test_winning_sets_equal_brute_force_over_all_sets(rivals, count, integers):
+    draw = np.random.default_rng([rivals, count, integers])
     sizes = []
     for _ in range(60):
         weight = draw.dirichlet(np.full(count, 0.5))
         margins = draw.normal(0.2, 1, (rivals, count)) * weight
-        if whole:  # ties and zeros, exact in binary
+        if integers:  # ties and zeros, exact in binary
             margins = draw.integers(-3, 5, (rivals, count)).astype(float)
-        found = smallest_winning_set(margins)
-        truth = by_brute_force(margins)
+        result = smallest_winning_set(margins)
+        truth = smallest_size_by_brute_force(margins)
         # sums of exactly 0 satisfy the solver and not us: there the bounds may stay apart
-        assert found.size == found.bound or whole
-        assert found.size == truth or (found.size == -1 != found.bound)
-        assert found.bound <= truth or truth == -1
+        assert result.size == result.bound or integers
+        assert result.size == truth or (result.size == -1 != result.bound)
+        assert result.bound <= truth or truth == -1
         sorting = smallest_winning_set(margins, nodes=0)  # without a search the bounds hold
         assert sorting.bound <= truth or truth == -1
         assert truth <= sorting.size or sorting.size == -1
-        sizes.append(found.size)
+        sizes.append(result.size)
     assert len(set(sizes)) > 2
 
 
-def test_the_smallest_winning_sets_of_small_problems_are_those_found_by_hand():
-    # alone, either rival is beaten by erasing one position; both together only by erasing two
-    assert smallest_winning_set(np.array([[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]])) == WinningSet(2, 2)
-    # sums that have to be above a bound of their own: 3 is not above 3
-    assert smallest_winning_set(np.ones((2, 3)), least=np.array([0.0, 3.0])) == WinningSet(-1, -1)
-    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, which erasing the last position breaks
-    tie = np.array([[0.1, 0.2, -0.3]])
-    assert smallest_winning_set(tie, least=1e-12) == WinningSet(1, 1)
-    assert smallest_winning_set(tie) == WinningSet(0, 0)
-    # each rival can be beaten, but never by the same position
-    assert smallest_winning_set(np.array([[1.0, -2.0], [-2.0, 1.0]])) == WinningSet(-1, -1)
+# 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, which erasing the last position breaks
+TIE = [[0.1, 0.2, -0.3]]
+
+
+@pytest.mark.parametrize(
+    ("margins", "least", "smallest"),
+    [
+        # alone, either rival is beaten by erasing one position; both together only by erasing two
+        ([[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]], 0.0, WinningSet(2, 2)),
+        # sums that have to be above a bound of their own: 3 is not above 3
+        (np.ones((2, 3)), np.array([0.0, 3.0]), WinningSet(-1, -1)),
+        (TIE, 1e-12, WinningSet(1, 1)),
+        (TIE, 0.0, WinningSet(0, 0)),
+        # each rival can be beaten, but never by the same position
+        ([[1.0, -2.0], [-2.0, 1.0]], 0.0, WinningSet(-1, -1)),
+    ],
+)
+def test_the_smallest_winning_sets_of_small_problems_are_those_found_by_hand(
+    margins, least, smallest
+):
+    assert smallest_winning_set(np.array(margins), least=least) == smallest

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from attnprobe.core.batch import Batch, Outputs
 
 # imported for what they register
-from attnprobe.importance.leave_one_out import convolutional as _convolutional  # noqa: F401
-from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
+from attnprobe.importance.leave_one_out import convolutional as _convolutional  # noqa: F401  above
+from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401  above
 from attnprobe.importance.leave_one_out.changed_states import (
     Affine,
     ChangedStates,
