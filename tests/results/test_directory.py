@@ -81,7 +81,7 @@ def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
     (tmp_path / "d").rename(tmp_path / os.fsdecode(b"d\xff"))
     with pytest.warns(DamagedRunWarning) as caught:
         assert find_runs(tmp_path) == [tmp_path / "b"]
-    (message,) = [str(one.message) for one in caught]
+    (message,) = [str(warning.message) for warning in caught]
     assert message.count("a.parquet is damaged: it is missing") == 2
     assert "is not UTF-8: rename it" in message
     assert len(read_examples(tmp_path / "b")) == 2
@@ -91,29 +91,36 @@ def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
         read_examples(tmp_path / "b", split="../tables/a")
 
 
+def write_mine(directory, names):
+    """The user's files of these names, each with the content "mine"."""
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("mine")
+
+
 def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
     place = tmp_path / "paper"
-    for name in (
-        "config.yaml",
-        "figures/paper.pdf",
-        "checkpoints/a",
-        "manifest.json",
-        ".a.9.partial",
-    ):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("mine")
+    names = ["config.yaml", "figures/paper.pdf", "checkpoints/a", "manifest.json", ".a.9.partial"]
+    write_mine(place, names)
     before = content_of(place)
+
     run = OwnRunDirectory(place)
     with pytest.raises(UserError, match="is not empty and is not a run of attnprobe"):
         run.refuse_foreign()
     run.discard()
+
     assert content_of(place) == before
+
+
+def test_a_run_that_was_killed_while_its_mark_was_written_goes_on(tmp_path):
     killed = OwnRunDirectory(tmp_path / "killed while its mark was written")
     killed.path.mkdir()
     (killed.path / f".{MARKER}.123.partial").write_text("{")
     (killed.path / LOCK).write_text("process 7 on this machine")
+
     killed.refuse_foreign()
     killed.mark()
+
     assert {path.name for path in killed.path.iterdir()} == {MARKER, LOCK}
 
 
@@ -133,7 +140,9 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
     run, files = begun(tmp_path / "run", "tables/a.parquet")
     assert not (run / "tables").exists()
     assert run.file("tables/a.parquet").read_text() == "new"
+
     run.finish({"tables": {"a": {}}}, files)
+
     assert RunDirectory(run.path).verify()["files"].keys() == {
         "config.yaml",
         "model.safetensors",
@@ -147,7 +156,9 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
         "tables",
         "training.json",
     }
-    # what was prepared and never true goes with the next command
+
+
+def test_what_was_prepared_and_never_true_goes_with_the_next_command(tmp_path):
     run, _ = begun(tmp_path / "killed", "tables/a.parquet")
     (run.folder(CHECKPOINTS) / "epoch=1.ckpt").write_text("")
     (run.folder(CHECKPOINTS) / "mine.txt").write_text("mine")
@@ -170,12 +181,6 @@ MINE = (
 )
 
 
-def with_mine(directory):
-    for name in MINE:
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text("mine")
-
-
 def test_only_what_the_run_wrote_is_removed(tmp_path):
     run, files = begun(
         tmp_path / "run", "tables/a.parquet", "tables/b.parquet", "training/metrics.csv"
@@ -183,59 +188,62 @@ def test_only_what_the_run_wrote_is_removed(tmp_path):
     run.finish({}, files)
     (run / "tables/b.parquet").write_text("mine now")
     (run / "training/metrics.csv").unlink()
-    with_mine(run.path)
+    write_mine(run.path, MINE)
+
     run.discard()
+
     assert set(content_of(run.path)) == {MARKER, "tables/b.parquet", *MINE}
     run.refuse_foreign()  # it is still the run's own
 
 
-def test_a_mark_and_lists_of_a_stranger_remove_and_replace_no_file_of_the_users(tmp_path, capsys):
-    """An archive with a mark, a manifest and prepared files is unpacked where the user has files of
-    such names."""
-    stranger, files = begun(tmp_path / "stranger", *(name for name in MINE if is_run_name(name)))
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_a_strangers_mark_and_lists_remove_and_replace_no_file_of_the_users(
+    tmp_path, capsys, has_manifest
+):
+    """A stranger's archive of a run is unpacked where the user has files of the same names."""
+    archived = tmp_path / "archived"
+    stranger, files = begun(archived, *(name for name in MINE if is_run_name(name)))
     stranger.finish({}, files)
-    again = OwnRunDirectory(stranger.path)
-    again.place("tables/mine.parquet").write_text("the stranger's")
-    for manifest in ("manifest.json", None):
-        place = tmp_path / f"run of {manifest}"
-        shutil.copytree(stranger.path, place)
-        with_mine(place)
-        if manifest is None:
-            (place / "manifest.json").unlink()
-        run = OwnRunDirectory(place)
-        run.mark()
-        run.clear()
-        begun(place, "tables/mine.parquet")[0].finish({}, {})
-        kept = {name: place / name for name in MINE} | {
-            "tables/mine.parquet": place / "tables/mine.parquet.kept"
-        }
-        assert {path.read_text() for path in kept.values()} == {"mine"}
-        told = capsys.readouterr().err
-        assert (
-            "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept"
-            in told
-        )
+    OwnRunDirectory(archived).place("tables/mine.parquet").write_text("the stranger's")
+    place = tmp_path / "run"
+    shutil.copytree(archived, place)
+    if not has_manifest:
+        (place / "manifest.json").unlink()
+    write_mine(place, MINE)
+
+    run = OwnRunDirectory(place)
+    run.mark()
+    run.clear()
+    rerun, _ = begun(place, "tables/mine.parquet")
+    rerun.finish({}, {})
+
+    moved = {"tables/mine.parquet": "tables/mine.parquet.kept"}
+    assert {(place / moved.get(name, name)).read_text() for name in MINE} == {"mine"}
+    message = "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept"
+    assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("at", range(9))
+@pytest.mark.parametrize("removals", range(9))
 def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(
-    tmp_path, monkeypatch, at
+    tmp_path, monkeypatch, removals
 ):
     run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet")
     run.finish({}, files)
-    left = [at]
     unlink = Path.unlink
+    removed = []
 
-    def killed(path, **named):
-        if not left[0]:
+    def unlink_until_killed(path, **options):
+        if len(removed) == removals:
             raise KeyboardInterrupt
-        left[0] -= "partial" not in path.name
-        unlink(path, **named)
+        if "partial" not in path.name:
+            removed.append(path)
+        unlink(path, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", killed)
+        patched.setattr(Path, "unlink", unlink_until_killed)
         with contextlib.suppress(KeyboardInterrupt):
             run.clear()
+
     OwnRunDirectory(run.path).clear()
     assert {path.name for path in run.path.iterdir()} == {MARKER}
 
@@ -247,29 +255,27 @@ def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(
 def test_nothing_is_written_through_a_link(tmp_path, name):
     run, files = begun(tmp_path / "run", "tables/a.parquet")
     run.finish({}, files)
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs/a.parquet").write_text("mine")
-    kept = run.path / name
-    if kept.exists():
-        os.rename(kept, tmp_path / "away")
-    kept.parent.mkdir(exist_ok=True)
-    kept.symlink_to(
-        tmp_path / "theirs"
-        if not name.endswith(("json", "parquet"))
-        else tmp_path / "theirs/a.parquet"
-    )
+    theirs = tmp_path / "theirs"
+    write_mine(theirs, ["a.parquet"])
+    link = run.path / name
+    if link.exists():
+        os.rename(link, tmp_path / "away")
+    link.parent.mkdir(exist_ok=True)
+    is_file = name.endswith(("json", "parquet"))
+    link.symlink_to(theirs / "a.parquet" if is_file else theirs)
 
     def measured_again():
-        again = OwnRunDirectory(run.path)
-        again.mark()
-        again.place("tables/a.parquet").write_text("new")
-        again.finish({}, files)
+        rerun = OwnRunDirectory(run.path)
+        rerun.mark()
+        rerun.place("tables/a.parquet").write_text("new")
+        rerun.finish({}, files)
 
     with pytest.raises(UserError):
         measured_again()
     OwnRunDirectory(run.path).discard()
-    assert content_of(tmp_path / "theirs") == {"a.parquet": b"mine"}
-    assert kept.is_symlink()
+
+    assert content_of(theirs) == {"a.parquet": b"mine"}
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])

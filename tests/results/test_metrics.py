@@ -44,11 +44,18 @@ METRICS = (
     ],
 )
 def test_the_most_literal_declaration_that_fits_is_meant(name, expected):
-    found = declared(name, METRICS)
-    assert (found and found.name) == expected
+    declaration = declared(name, METRICS)
+    if expected is None:
+        assert declaration is None
+    else:
+        assert declaration.name == expected
 
 
-def written(tmp_path, *values):
+BOUNDED = [Metric("tvd", TVD), Metric("jsd", JSD)]
+
+
+def extremes_of(tmp_path, *values):
+    """The least and the greatest of these values of tvd, as its table's file records them."""
     rows = Rows()
     for number, value in enumerate(values):
         rows.add("tvd", np.array([number]), np.array([value]))
@@ -56,19 +63,27 @@ def written(tmp_path, *values):
     return rows.write(tmp_path / "mine.parquet", IDENTITY).extremes
 
 
-def test_numbers_in_their_range_are_silent_and_others_named(tmp_path):
-    both = [Metric("tvd", TVD), Metric("jsd", JSD)]
-    assert written(tmp_path, 0.5, np.nan, 0.25, 0.75, 0.5, 0.1) == {"tvd": (0.1, 0.75), "jsd": None}
-    warn_of_undeclared("mine", written(tmp_path, 0.0, 1.0 + 1e-12, np.nan), both)
-    warn_of_undeclared(
-        "mine", written(tmp_path, 7.0), []
-    )  # a probe that declares nothing is not checked
-    for value in (-0.25, 1.25, math.inf):
-        with pytest.warns(
-            UndeclaredNumber, match=r"mine yields tvd from .* and declares TVD, 0 to 1"
-        ):
-            warn_of_undeclared("mine", written(tmp_path, 0.5, value), both)
-    with pytest.warns(
-        UndeclaredNumber, match="mine yields jsd, which its `metrics` do not declare"
-    ):
-        warn_of_undeclared("mine", written(tmp_path, 0.5), both[:1])
+def test_a_tables_extremes_pass_over_nan(tmp_path):
+    extremes = extremes_of(tmp_path, 0.5, np.nan, 0.25, 0.75, 0.5, 0.1)
+    assert extremes == {"tvd": (0.1, 0.75), "jsd": None}
+
+
+def test_numbers_in_their_range_are_silent(tmp_path):
+    warn_of_undeclared("mine", extremes_of(tmp_path, 0.0, 1.0 + 1e-12, np.nan), BOUNDED)
+
+
+def test_a_probe_that_declares_nothing_is_not_checked(tmp_path):
+    warn_of_undeclared("mine", extremes_of(tmp_path, 7.0), [])
+
+
+@pytest.mark.parametrize("value", [-0.25, 1.25, math.inf])
+def test_a_number_outside_its_range_is_named(tmp_path, value):
+    message = r"mine yields tvd from .* and declares TVD, 0 to 1"
+    with pytest.warns(UndeclaredNumber, match=message):
+        warn_of_undeclared("mine", extremes_of(tmp_path, 0.5, value), BOUNDED)
+
+
+def test_an_undeclared_metric_is_named(tmp_path):
+    message = "mine yields jsd, which its `metrics` do not declare"
+    with pytest.warns(UndeclaredNumber, match=message):
+        warn_of_undeclared("mine", extremes_of(tmp_path, 0.5), BOUNDED[:1])

@@ -40,34 +40,35 @@ def two(make_run, tmp_path):
 def test_what_is_read_is_what_the_whole_table_holds(two, metrics, stepped, ids, expected):
     whole = read_results(two)
     stored = read_numbers(two)
-    found = stored.rows("adversarial", metrics, stepped=stepped, example_ids=ids)
-    assert set(found["metric"].unique()) == expected
+    from_files = stored.rows("adversarial", metrics, stepped=stepped, example_ids=ids)
+    assert set(from_files["metric"].unique()) == expected
+
+    from_memory = numbers_of(whole).rows("adversarial", metrics, stepped=stepped, example_ids=ids)
+    pd.testing.assert_frame_equal(ordered(from_files), ordered(from_memory))
+
     rows = whole[(whole["probe"] == "adversarial") & whole["metric"].isin(expected)]
-    plain = rows[rows["step"].isna()]
-    with_step = rows[rows["step"].notna()]
-    if ids is not None:
-        with_step = with_step[with_step["example_id"].isin(ids)]
-    parts = ([plain] if metrics else []) + ([with_step] if stepped else [])
-    pd.testing.assert_frame_equal(ordered(found), ordered(pd.concat(parts)))
-    held = numbers_of(whole).rows("adversarial", metrics, stepped=stepped, example_ids=ids)
-    pd.testing.assert_frame_equal(ordered(found), ordered(held))
+    parts = []
+    if metrics:
+        parts.append(rows[rows["step"].isna()])
+    if stepped:
+        with_step = rows[rows["step"].notna()]
+        if ids is not None:
+            with_step = with_step[with_step["example_id"].isin(ids)]
+        parts.append(with_step)
+    pd.testing.assert_frame_equal(ordered(from_files), ordered(pd.concat(parts)))
 
 
 def test_both_kinds_know_what_there_is(two):
     whole = numbers_of(read_results(two))
     stored = read_numbers(two)
-    assert (
-        set(stored.probes)
-        == set(whole.probes)
-        == {"performance", "permutation", "adversarial", "erasure"}
-    )
+    probes = {"performance", "permutation", "adversarial", "erasure"}
+    assert set(stored.probes) == probes
+    assert set(whole.probes) == probes
     for probe in stored.probes:
         assert stored.metrics(probe) == whole.metrics(probe)
-    assert [(one["run_id"], one["data"], one["seed"]) for one in stored.runs] == [
-        ("a", "sst", 0),
-        ("b", "imdb", 3),
-    ]
-    assert {one["run_id"] for one in whole.runs} == {"a", "b"}
+    identities = [(run["run_id"], run["data"], run["seed"]) for run in stored.runs]
+    assert identities == [("a", "sst", 0), ("b", "imdb", 3)]
+    assert {run["run_id"] for run in whole.runs} == {"a", "b"}
     assert stored.split == "test"
     assert stored.rows("gradient").empty
     assert stored.metrics("gradient") == []
@@ -75,38 +76,36 @@ def test_both_kinds_know_what_there_is(two):
 
 def test_several_runs_together_are_those_one_by_one(two):
     runs = [RunDirectory(two / name) for name in ("a", "b")]
-    together = Numbers.together([Numbers.of([run]) for run in runs])
-    pd.testing.assert_frame_equal(together.rows("erasure"), read_numbers(two).rows("erasure"))
-    values = [numbers.rows("adversarial")["value"] for numbers in (together, Numbers.of(runs))]
-    np.testing.assert_array_equal(*values)
+    merged = Numbers.together([Numbers.of([run]) for run in runs])
+    pd.testing.assert_frame_equal(merged.rows("erasure"), read_numbers(two).rows("erasure"))
+    np.testing.assert_array_equal(
+        merged.rows("adversarial")["value"], Numbers.of(runs).rows("adversarial")["value"]
+    )
 
 
 WIDE = [*RUN, "example_id"]
+TEXTS = {name: str for name in RUN if name != "seed"}
 
 
-@pytest.mark.parametrize("part", ["a", ""])
-def test_a_wide_table_is_the_pivot_of_all_rows(make_run, tmp_path, part):
+@pytest.mark.parametrize("source", ["whole table", "rows of the probe"])
+@pytest.mark.parametrize(("part", "examples"), [("a", 9), ("", 28)])
+def test_a_wide_table_is_the_pivot_of_all_rows(make_run, tmp_path, part, examples, source):
     for name, count, data in (("a", 9, "sst"), ("b", 7, "imdb"), ("c", 12, "sst")):
         make_run(name, count=count, data=data, probes=("performance", "erasure"))
-    place = tmp_path / part
-    results = read_results(place)
-    numbers = read_numbers(place)
-    metrics = [
-        *(name for name in numbers.metrics("erasure") if name.startswith("removed_")),
-        "no_such_metric",
-    ]
+    results = read_results(tmp_path / part)
+    numbers = read_numbers(tmp_path / part)
+    removed = [name for name in numbers.metrics("erasure") if name.startswith("removed_")]
+    metrics = [*removed, "no_such_metric"]
     assert len(metrics) > 4
-    rows = results[
-        results["metric"].isin(metrics) & results["step"].isna() & (results["example_id"] >= 0)
-    ]
-    rows = rows.astype({name: str for name in (*RUN, "metric") if name != "seed"})
-    wide = rows.pivot(index=WIDE, columns="metric", values="value").reset_index()
-    expected = wide.reindex(columns=[*WIDE, *metrics]).sort_values(WIDE, ignore_index=True)
-    assert len(expected) == (9 if part else 28)
-    for source in (results, numbers.rows("erasure", stepped=("*",))):
-        found = per_example(source, "erasure", metrics).astype(
-            {name: str for name in RUN if name != "seed"}
-        )
-        found = found.sort_values(WIDE, ignore_index=True)
-        pd.testing.assert_frame_equal(found, expected, check_names=False, check_dtype=False)
-        assert metrics_there(source, "erasure") == set(numbers.metrics("erasure"))
+
+    table = results if source == "whole table" else numbers.rows("erasure", stepped=("*",))
+    wide = per_example(table, "erasure", metrics).astype(TEXTS)
+
+    is_example = results["step"].isna() & (results["example_id"] >= 0)
+    rows = results[results["metric"].isin(metrics) & is_example].astype(TEXTS | {"metric": str})
+    pivot = rows.pivot(index=WIDE, columns="metric", values="value").reset_index()
+    expected = pivot.reindex(columns=[*WIDE, *metrics]).sort_values(WIDE, ignore_index=True)
+    assert len(expected) == examples
+    wide = wide.sort_values(WIDE, ignore_index=True)
+    pd.testing.assert_frame_equal(wide, expected, check_names=False, check_dtype=False)
+    assert metrics_there(table, "erasure") == set(numbers.metrics("erasure"))

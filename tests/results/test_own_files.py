@@ -14,91 +14,108 @@ from tests.invented_runs import invented_run
 OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
 
 
+def target_in_folder(path):
+    return OwnFolder(path.parent) / path.name
+
+
+@pytest.mark.parametrize("place_for", [own_target, target_in_folder])
 @pytest.mark.parametrize("kind", ["file", "empty file", "link", "folder", "pipe"])
-def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind):
+def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind, place_for):
     path = tmp_path / "numbers.csv"
     behind = tmp_path / "elsewhere"
     behind.write_text(OURS, encoding="utf-8")
-    {
+    create = {
         "file": lambda: path.write_text("notes about attnprobe", encoding="utf-8"),
         "empty file": path.touch,
         "link": lambda: path.symlink_to(behind),
         "folder": path.mkdir,
         "pipe": lambda: os.mkfifo(path),
-    }[kind]()
+    }
+    create[kind]()
     before = path.lstat()
-    for write in (own_target, lambda path: OwnFolder(path.parent) / path.name):
-        with pytest.raises(
-            UserError, match=r"numbers\.csv is there and attnprobe did not write it: .*Move it away"
-        ):
-            write(path)
+    message = r"numbers\.csv is there and attnprobe did not write it: .*Move it away"
+    with pytest.raises(UserError, match=message):
+        place_for(path)
     assert path.lstat() == before
     assert behind.read_text(encoding="utf-8") == OURS
 
 
-def test_what_is_ours_is_replaced_and_a_folder_knows_what_the_last_call_wrote(tmp_path):
+def test_a_page_of_ours_is_replaced(tmp_path):
     page = tmp_path / "page.html"
     write_text(OURS, own_target(page))
     assert own_target(page) == page
+
+
+def test_a_folder_knows_what_the_last_call_wrote(tmp_path):
     for names in (["a.csv", "b.csv"], ["b.csv"]):
         folder = OwnFolder(tmp_path / "files")
         for name in names:
             write_text(name, folder / name)
         folder.close()
-    again = OwnFolder(tmp_path / "files")
-    assert (again.known, again.last) == ({"a.csv", "b.csv"}, ["b.csv"])
+    reopened = OwnFolder(tmp_path / "files")
+    assert reopened.known == {"a.csv", "b.csv"}
+    assert reopened.last == ["b.csv"]
+
+
+def test_a_link_to_our_folder_is_no_folder(tmp_path):
+    OwnFolder(tmp_path / "files").close()
     (tmp_path / "link").symlink_to(tmp_path / "files")
     with pytest.raises(UserError, match="is no folder"):
         OwnFolder(tmp_path / "link")
+
+
+def test_a_folder_whose_list_is_damaged_is_refused(tmp_path):
+    OwnFolder(tmp_path / "files").close()
     (tmp_path / "files" / LISTED).write_text("{}", encoding="utf-8")
     with pytest.raises(UserError):
         OwnFolder(tmp_path / "files")
 
 
 def test_what_was_changed_since_the_list_was_closed_is_left_as_it_is(tmp_path):
-    def written(name, text, *, closes=True):
+    def write(name, text, *, closes=True):
         folder = OwnFolder(tmp_path / "files")
         write_text(text, folder / name)
         if closes:
             folder.close()
 
-    written("a.tex", "first")
-    written("b.tex", "second")
-    written(
-        "a.tex", "third", closes=False
-    )  # killed: nobody knows whose it is, and the next call goes on
-    written("a.tex", "fourth")
-    (tmp_path / "files" / "a.tex").write_text("edited", encoding="utf-8")
+    write("a.tex", "first")
+    write("b.tex", "second")
+    # killed: nobody knows whose it is, and the next call goes on
+    write("a.tex", "third", closes=False)
+    write("a.tex", "fourth")
+    table = tmp_path / "files" / "a.tex"
+    table.write_text("edited", encoding="utf-8")
+
     for name in ("a.tex", "b.tex"):
-        with pytest.raises(
-            UserError, match=r"a\.tex was changed since attnprobe wrote it: it was left as it is"
-        ):
-            written(name, "fifth")
-    assert (tmp_path / "files" / "a.tex").read_text(encoding="utf-8") == "edited"
-    (tmp_path / "files" / "a.tex").unlink()
-    written("a.tex", "sixth")
+        message = r"a\.tex was changed since attnprobe wrote it: it was left as it is"
+        with pytest.raises(UserError, match=message):
+            write(name, "fifth")
+    assert table.read_text(encoding="utf-8") == "edited"
+
+    table.unlink()
+    write("a.tex", "sixth")
 
 
 def test_an_archive_of_a_run_whose_name_has_two_lines_can_be_checked(tmp_path, capsys):
-    invented_run(tmp_path / "runs", probes=("performance",)).rename(tmp_path / "a\nb")
-    main(
-        [
-            "report",
-            str(tmp_path / "a\nb"),
-            "-o",
-            str(tmp_path / "p.html"),
-            "--archive",
-            str(tmp_path / "p.zip"),
-        ]
-    )
-    with zipfile.ZipFile(tmp_path / "p.zip") as zipped:
-        sums = dict(
-            reversed(line.split("  ")) for line in zipped.read("SHA256SUMS").decode().splitlines()
-        )
-        assert all(
-            hashlib.sha256(zipped.read(name)).hexdigest() == digest for name, digest in sums.items()
-        )
-        assert {"runs/a_b/manifest.json", "runs/a_b/config.yaml"} <= {*sums}
+    run = tmp_path / "a\nb"
+    invented_run(tmp_path / "runs", probes=("performance",)).rename(run)
+    page = tmp_path / "p.html"
+    archive = tmp_path / "p.zip"
+
+    main(["report", str(run), "-o", str(page), "--archive", str(archive)])
+
+    with zipfile.ZipFile(archive) as zipped:
+        lines = zipped.read("SHA256SUMS").decode().splitlines()
+        sums = {}
+        for line in lines:
+            digest, name = line.split("  ")
+            sums[name] = digest
+        computed = {name: hashlib.sha256(zipped.read(name)).hexdigest() for name in sums}
+    assert computed == sums
+    assert {"runs/a_b/manifest.json", "runs/a_b/config.yaml"} <= sums.keys()
+
+
+def test_runs_whose_names_would_be_equal_in_an_archive_are_numbered(tmp_path):
     names = numbered_names([tmp_path / "a\nb", tmp_path / "a\\b", tmp_path / "c"])
     assert list(names.values()) == ["1-a_b", "2-a_b", "c"]
 
@@ -110,9 +127,11 @@ def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsy
     for _ in range(2):
         main(["report", str(run), "-o", str(page), "--archive", str(archive)])
     assert capsys.readouterr().out.count("archive: ") == 2
-    own = tmp_path / "page_files" / "mine.txt"
-    for path, text in ((own, "mine"), (archive, "no archive"), (page, "no page")):
-        path.write_text(text, encoding="utf-8")
+
+    mine = tmp_path / "page_files" / "mine.txt"
+    mine.write_text("mine", encoding="utf-8")
+    archive.write_text("no archive", encoding="utf-8")
+    page.write_text("no page", encoding="utf-8")
     for arguments in (
         ["-o", str(page)],
         ["-o", str(tmp_path / "new.html"), "--archive", str(archive)],
@@ -121,8 +140,6 @@ def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsy
             main(["report", str(run), *arguments])
         assert ended.value.code == 2
         assert "attnprobe did not write it" in capsys.readouterr().err
-    assert [path.read_text(encoding="utf-8") for path in (own, archive, page)] == [
-        "mine",
-        "no archive",
-        "no page",
-    ]
+    assert mine.read_text(encoding="utf-8") == "mine"
+    assert archive.read_text(encoding="utf-8") == "no archive"
+    assert page.read_text(encoding="utf-8") == "no page"
