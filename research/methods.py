@@ -162,7 +162,7 @@ def answer(together: pd.DataFrame) -> str:
     if together.empty:
         return "No model here goes by the known reason, so no method can be judged."
     means = together.groupby("method", sort=False)["auprc"].mean()
-    best = means.idxmax()
+    best = str(means.idxmax())
     beside = ", ".join(
         f"{method} {means[method]:.2f}" for method in ("attention", "random") if method in means
     )

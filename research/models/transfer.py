@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,7 +20,7 @@ def transfer_table(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("guide-*.json")):
         facts = json.loads(path.read_text())
         _, attention, draw, seed = path.stem.split("-")
-        row = {"attention": attention, "draw": draw, "seed": seed}
+        row: dict[str, Any] = {"attention": attention, "draw": draw, "seed": seed}
         row["score"] = scores_of(kept_parts([path]))[0]
         row["read-out"] = facts["readout_words_attention"] - facts["readout_words_equal"]
         rows.append(row)

@@ -38,7 +38,7 @@ def draw_advantages(figure: Advantages) -> Figure:
         places = [sizes.index(texts) for texts in line["texts"]]
         colour = f"C{families.index(family)}"
         (handle,) = panel.plot(places, line["gain"], "o-", ms=3, lw=1, color=colour, label=family)
-        handles.setdefault(family, handle)
+        handles.setdefault(str(family), handle)
     for panel, encoder in zip(panels, encoders, strict=False):
         panel.set_xticks(range(len(sizes)), list(map(str, sizes)))
         title(panel, encoder)

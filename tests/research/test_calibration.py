@@ -37,13 +37,13 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
     directory = carry_out_study(command, composed_of)
     assert carry_out_study(command, composed_of) == directory  # nothing is trained twice
     members = read_sealed(directory / "study.json")["members"]
-    assert [f"{one['role']} {one['seed']}" for one in members] == [
+    assert [f"{member['role']} {member['seed']}" for member in members] == [
         "learned 0",
         "first 0",
         "learned 1",
         "first 1",
     ]
-    models, answered = collected(directory / one["directory"] for one in members)
+    models, answered = collected(directory / member["directory"] for member in members)
     assert set(models["encoder"]) == {"average"}
     learned = models[models["control"] == "learned"]
     assert learned[["accuracy", "rightness"]].min().gt([0.9, 0.5]).all()
@@ -85,7 +85,7 @@ def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     )
     reading = read_study(directory)
     members = read_sealed(directory / "study.json")["members"]
-    models, answered = collected(directory / one["directory"] for one in members)
+    models, answered = collected(directory / member["directory"] for member in members)
     assert len(models) == 36
     labels = models.groupby("control")["rightness_label"].agg(set)
     assert labels["rationale"] == {"right"}
@@ -98,17 +98,32 @@ def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
     assert len(reading.tables) >= 3
 
 
-def test_what_takes_more_to_learn_has_it_a_file_is_given_no_sizes_and_no_context_is_asked_for_where_none_is_read():
-    settings = ["data.source.train_size=1000", "training.epochs=6"]
-    data = ["token", "order", "geco"]
-    encoders = ["average", "lstm"]
-    (stage,) = Calibration(
-        seeds=[0], encoders=encoders, data=data, controls=["learned"], settings=settings
-    ).stages(0, "", [])
-    cells = {
-        tuple(one.partition("=")[2] for one in member.overrides[-3:-1]): member.overrides
+SETTINGS = ["data.source.train_size=1000", "training.epochs=6"]
+
+
+@pytest.fixture
+def cells():
+    """(data, model) → the overrides of its run, in order."""
+    study = Calibration(
+        seeds=[0],
+        encoders=["average", "lstm"],
+        data=["token", "order", "geco"],
+        controls=["learned"],
+        settings=SETTINGS,
+    )
+    (stage,) = study.stages(0, "", [])
+    return {
+        tuple(name.partition("=")[2] for name in member.overrides[-3:-1]): member.overrides
         for member in stage
     }
+
+
+def last_of(overrides, setting):
+    """The one that wins."""
+    return [override for override in overrides if override.startswith(f"{setting}=")][-1]
+
+
+def test_no_context_is_asked_for_where_none_is_read(cells):
     assert list(cells) == [
         ("token", "average_learned"),
         ("token", "lstm_learned"),
@@ -117,13 +132,20 @@ def test_what_takes_more_to_learn_has_it_a_file_is_given_no_sizes_and_no_context
         ("geco", "lstm_learned"),
     ]
 
-    def last(data, name):
-        return [one for one in cells[data, "lstm_learned"] if one.startswith(f"{name}=")][-1:]
 
-    assert last("token", "data.source.train_size") + last("token", "training.epochs") == settings
-    assert last("order", "data.source.train_size") == ["data.source.train_size=4000"]
-    assert last("order", "training.epochs") == ["training.epochs=10"]
-    assert not [one for one in cells["geco", "lstm_learned"] if one.startswith("data.source.")]
+@pytest.mark.parametrize(
+    ("data", "train_size", "epochs"), [("token", 1000, 6), ("order", 4000, 10)]
+)
+def test_what_takes_more_to_learn_has_it(cells, data, train_size, epochs):
+    overrides = cells[data, "lstm_learned"]
+    size = f"data.source.train_size={train_size}"
+    assert last_of(overrides, "data.source.train_size") == size
+    assert last_of(overrides, "training.epochs") == f"training.epochs={epochs}"
+
+
+def test_a_file_is_given_no_sizes(cells):
+    overrides = cells["geco", "lstm_learned"]
+    assert not [override for override in overrides if override.startswith("data.source.")]
 
 
 @pytest.mark.parametrize(

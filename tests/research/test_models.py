@@ -11,11 +11,10 @@ from research.models.cells import valid_settings
 from research.models.validity import plausible
 
 
-def kept(folder, cell, seeds):
-    for seed, texts in enumerate(seeds):
-        (folder / f"valid-{cell}-own-{seed}.json").write_text(
-            json.dumps({"weights": [list(one) for one in texts]})
-        )
+def write_attentions(folder, cell, models):
+    for seed, texts in enumerate(models):
+        facts = {"weights": [weights.tolist() for weights in texts]}
+        (folder / f"valid-{cell}-own-{seed}.json").write_text(json.dumps(facts))
 
 
 def test_the_curve_of_stability_goes_from_a_random_order_to_the_very_same_attention(
@@ -23,7 +22,7 @@ def test_the_curve_of_stability_goes_from_a_random_order_to_the_very_same_attent
 ):
     monkeypatch.setattr(audits, "AUDITS", 15)
     same = [np.random.default_rng(text).dirichlet(np.full(8, 0.3)) for text in range(60)]
-    kept(tmp_path, "learned", [same] * 10)
+    write_attentions(tmp_path, "learned", [same] * 10)
     curve = stability_curves(tmp_path, "learned").set_index(["effect", "seeds"])
     assert curve["yes"].loc[0.0].max() == 0
     assert curve["yes"].loc[1.0].min() == 1
@@ -42,9 +41,9 @@ def test_weight_on_the_marks_is_none_on_those_of_another_text(tmp_path):
     even = [np.full(len(mark), 1 / len(mark)) for mark in marks]
     share = np.linspace(0.5, 1, len(marks))
     right = [
-        own * mark / mark.sum() + (1 - own) * alike
-        for own, mark, alike in zip(share, marks, even, strict=True)
+        mass * mark / mark.sum() + (1 - mass) * rest
+        for mass, mark, rest in zip(share, marks, even, strict=True)
     ]
-    kept(tmp_path, "learned", [right, even])
-    found = plausible(tmp_path, "learned")
-    assert (found["models"], found["yes, own marks"], found["yes, shifted"]) == (2, 1, 0)
+    write_attentions(tmp_path, "learned", [right, even])
+    counts = plausible(tmp_path, "learned")
+    assert (counts["models"], counts["yes, own marks"], counts["yes, shifted"]) == (2, 1, 0)

@@ -42,13 +42,13 @@ def study(**changes):
 
 
 def test_a_grid_is_the_union_of_its_blocks_less_what_an_encoder_cannot_represent():
-    both = study(
+    union = study(
         blocks=[
             *study().blocks,
             {"families": ["token"], "encoders": ["lstm"], "texts": [1000, 250]},
         ]
     )
-    cells = both.cells(both.blocks)
+    cells = union.cells(union.blocks)
     expected = {
         (family, encoder, 32, texts, 1, attention)
         for family, encoder, texts, attention in itertools.product(
@@ -61,8 +61,8 @@ def test_a_grid_is_the_union_of_its_blocks_less_what_an_encoder_cannot_represent
     assert {(*cell, attention) for cell, attention in cells} == expected
     (stage,) = study(draws=[3, 4], seeds=[7]).stages(0, "lstm", [])
     assert len(stage) == 12
-    assert {one.seed for one in stage} == {7}
-    lstm = next(one for one in stage if one.role == "order-lstm-32-1000-1-uniform-4")
+    assert {member.seed for member in stage} == {7}
+    (lstm,) = [member for member in stage if member.role == "order-lstm-32-1000-1-uniform-4"]
     assert {"model.width=16", "data.source.seed=4", "model/attention=uniform"} <= set(
         lstm.overrides
     )
@@ -92,7 +92,7 @@ def test_margins_are_never_loosened_and_names_are_checked(changes, words):
         study(**changes)
 
 
-def interval(values):
+def resampled(values):
     cell = Cell("token", "lstm", 32, 1000, 1)
     parts = np.stack([values, np.ones_like(values)], -1)
     grid = Grid({("accuracy", cell, "learned"): parts}, resampling(*values.shape))
@@ -104,20 +104,20 @@ def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
     nothing spreads."""
     random = np.random.default_rng(0)
     shape = (5, 4, 50)
-    of_draws, of_seeds, of_texts = (
-        random.normal(size=size) for size in ((5, 1, 1), (5, 4, 1), (5, 1, 50))
-    )
-    of_seeds -= of_seeds.mean(1, keepdims=True)
-    of_texts -= of_texts.mean(2, keepdims=True)
+    draws = random.normal(size=(5, 1, 1))
+    seeds = random.normal(size=(5, 4, 1))
+    texts = random.normal(size=(5, 1, 50))
+    seeds -= seeds.mean(1, keepdims=True)
+    texts -= texts.mean(2, keepdims=True)
     for values, variance in (
-        (of_draws, of_draws.var() / 5),
-        (of_seeds, of_seeds.var(1).mean() / 4 / 5),
-        (of_texts, of_texts.var(2).mean() / 50 / 5),
+        (draws, draws.var() / 5),
+        (seeds, seeds.var(1).mean() / 4 / 5),
+        (texts, texts.var(2).mean() / 50 / 5),
     ):
-        number = interval(np.broadcast_to(values, shape).copy())
+        number = resampled(np.broadcast_to(values, shape).copy())
         assert number[0] == pytest.approx(values.mean())
         assert number[1:].var() == pytest.approx(variance, rel=0.25)
-    assert np.ptp(interval(np.full(shape, 0.5))) < 1e-6
+    assert np.ptp(resampled(np.full(shape, 0.5))) < 1e-6
 
 
 def planted(numbers, shape=(4, 2, 60)):
@@ -136,55 +136,63 @@ def planted(numbers, shape=(4, 2, 60)):
 def world(gain, off, leak, longer, wider):
     """All numbers that the hypotheses are about, of a world in which these effects are as large as
     said."""
-    made = {}
+    means = {}
     for family, encoder in itertools.product(
         ("token", "twins", "majority5"), ("average", "lstm", "transformer2")
     ):
         cell = Cell(family, encoder, 32, 1000, 1)
-        made["word", cell, "learned"] = 0.9 - (0 if encoder == "average" else off)
-        made["state", cell, "learned"] = 0.8
-    for texts, more in ((250, gain), (4000, 0.0)):
+        means["word", cell, "learned"] = 0.9 - (0 if encoder == "average" else off)
+        means["state", cell, "learned"] = 0.8
+    for texts, advantage in ((250, gain), (4000, 0.0)):
         for length in (1, 4):
             cell = Cell("token", "average", 32, texts, length)
-            made["accuracy", cell, "learned"] = 0.99
-            made["accuracy", cell, "uniform"] = 0.99 - more
+            means["accuracy", cell, "learned"] = 0.99
+            means["accuracy", cell, "uniform"] = 0.99 - advantage
     for family, bound in (("recall2", 0.75), ("recall4", 0.604)):
         cell = Cell(family, "lstm", 32, 1000, 1)
-        made["accuracy", cell, "learned"], made["accuracy", cell, "uniform"] = bound + gain, bound
+        means["accuracy", cell, "learned"] = bound + gain
+        means["accuracy", cell, "uniform"] = bound
     for kind in ("right_leak", "right_none", "wrong_leak", "wrong_none"):
-        made["gain", Cell("order", "lstm", 32, 1000, 1), kind] = (
+        means["gain", Cell("order", "lstm", 32, 1000, 1), kind] = (
             leak if kind.endswith("leak") else 0.0
         )
     for width, length in ((32, 1), (32, 4), (8, 1), (128, 1)):
         cell = Cell("order", "lstm", width, 1000, length)
-        made["jsd", cell, "learned"] = 0.3 + longer * np.log2(length)
-        made["accuracy", cell, "learned"] = 0.99
+        means["jsd", cell, "learned"] = 0.3 + longer * np.log2(length)
+        means["accuracy", cell, "learned"] = 0.99
         for weight, far in (("0.005", 0.2), ("0.03", 0.5)):
-            made["far", cell, weight] = far
-            made["tvd", cell, weight] = 0.1 - (wider if width == 128 else 0)
-    return made
+            means["far", cell, weight] = far
+            means["tvd", cell, weight] = 0.1 - (wider if width == 128 else 0)
+    return means
+
+
+EFFECTS = {"gain": 0.25, "off": 0.4, "leak": 0.3, "longer": 0.1, "wider": 0.05}
+
+
+def verdicts_on(grid, **settings):
+    table = verdicts(contrasts(grid, MARGINS, **settings))
+    return table.set_index("")["verdict"].to_dict()
 
 
 def test_planted_effects_are_found_and_their_absence_refutes():
-    found = planted(world(gain=0.25, off=0.4, leak=0.3, longer=0.1, wider=0.05))
-    assert verdicts(contrasts(found, MARGINS)).set_index("")["verdict"].to_dict() == dict.fromkeys(
-        STATED, "holds"
-    )
-    nothing = verdicts(
-        contrasts(planted(world(gain=0, off=0, leak=0, longer=0, wider=0)), MARGINS)
-    ).set_index("")
+    grid = planted(world(**EFFECTS))
+    assert verdicts_on(grid) == dict.fromkeys(STATED, "holds")
+    nothing = planted(world(**dict.fromkeys(EFFECTS, 0)))
     expected = dict.fromkeys(STATED, "refuted") | {"Q1a": "holds", "Q2b": "holds"}
-    assert nothing["verdict"].to_dict() == expected
-    assert verdicts(contrasts(planted({}), MARGINS))["verdict"].eq("not run").all()
-    # models that did not solve their task are left out on request
-    found.solved = {cell: np.zeros_like(one) for cell, one in found.solved.items()}
-    assert (
-        verdicts(contrasts(found, MARGINS, solved_only=True)).set_index("")["verdict"]["Q1a"]
-        == "not run"
-    )
+    assert verdicts_on(nothing) == expected
 
 
-def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many_and_holm_can_leave_one_open():
+def test_without_numbers_no_hypothesis_was_run():
+    assert verdicts_on(planted({})) == dict.fromkeys(STATED, "not run")
+
+
+def test_models_that_did_not_solve_their_task_are_left_out_on_request():
+    grid = planted(world(**EFFECTS))
+    grid.solved = {cell: np.zeros_like(solved) for cell, solved in grid.solved.items()}
+    assert verdicts_on(grid, solved_only=True)["Q1a"] == "not run"
+
+
+def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many():
     """0 of 200: at most 0.0183 by Clopper & Pearson; of a bootstrap of equal numbers nothing would
     be left."""
     number = np.zeros(2001)
@@ -193,9 +201,11 @@ def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many_and_holm_
     exact = scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact")
     assert decision.high == -decision.low == pytest.approx(exact.high)
     assert Contrast("equal", number, "within", 0.02, 100).decide().verdict == "open"
-    weak = Contrast(
-        "one", 0.022 + np.r_[0, np.random.default_rng(2).normal(0, 0.010, 2000)], "above", 0.0
-    )
+
+
+def test_holm_can_leave_a_hypothesis_open():
+    noise = np.r_[0, np.random.default_rng(2).normal(0, 0.010, 2000)]
+    weak = Contrast("weak", 0.022 + noise, "above", 0.0)
     assert verdicts({"Q1c": [weak]})["verdict"].tolist() == ["holds"]
     assert set(verdicts({name: [weak] for name in STATED})["verdict"]) == {"open"}
 
@@ -232,20 +242,24 @@ def best_accuracy(g):
     """Of equal weights under score = f(text) + g(question), over all texts: keys are answered
     together, for some f, where their own values are a matching of the largest weight."""
     keys = range(len(g))
-    subsets = [own for size in range(len(g), 0, -1) for own in itertools.combinations(keys, size)]
+    subsets = [
+        subset for size in range(len(g), 0, -1) for subset in itertools.combinations(keys, size)
+    ]
 
-    def matched(own, text):
-        right = sum(g[key, text[key]] for key in own)
-        others = itertools.permutations([text[key] for key in own])
-        return all(
-            sum(g[key, value] for key, value in zip(own, one, strict=True)) <= right + 1e-9
-            for one in others
-        )
+    def weight(subset, values):
+        return sum(g[key, value] for key, value in zip(subset, values, strict=True))
 
-    texts = list(itertools.permutations(keys))
-    return np.mean(
-        [next(len(own) for own in subsets if matched(own, text)) for text in texts]
-    ) / len(g)
+    def is_matching(subset, text):
+        values = [text[key] for key in subset]
+        right = weight(subset, values)
+        orders = itertools.permutations(values)
+        return all(weight(subset, order) <= right + 1e-9 for order in orders)
+
+    texts = itertools.permutations(keys)
+    answered = [
+        next(len(subset) for subset in subsets if is_matching(subset, text)) for text in texts
+    ]
+    return np.mean(answered) / len(g)
 
 
 @pytest.mark.parametrize(("family", "keys"), [("recall2", 2), ("recall4", 4)])

@@ -52,26 +52,23 @@ def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished
         "guide_base": 2,
         "guide_adversary": 2,
     }
-    manifests = {
-        row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()
-    }
     base = runs[runs["role"] == "base"].iloc[0]["run_id"]
     adversaries = {
         finished / row.directory: row.run_id
         for row in runs[runs["role"] == "adversary"].itertuples()
     }
     chosen = adversaries[chosen_adversary(list(adversaries), 0.4)]
-    expected = {
+    teachers = {
         "uniform": None,
         "guide_uniform": None,
         "guide_trained": None,
         "guide_adversary": chosen,
     }
     for row in runs.itertuples():
-        teacher = manifests[row.run_id]["teacher"]
-        wanted = expected.get(row.role, None if row.run_id == base else base)
-        assert (teacher and teacher["run_id"]) == wanted, row.role
-        assert manifests[row.run_id]["experiment"] == f"wiegreffe_{row.role}"
+        manifest = RunDirectory(finished / row.directory).manifest()
+        teacher = teachers.get(row.role, None if row.run_id == base else base)
+        assert (manifest["teacher"] and manifest["teacher"]["run_id"]) == teacher, row.role
+        assert manifest["experiment"] == f"wiegreffe_{row.role}"
 
 
 @pytest.mark.slow
@@ -81,9 +78,10 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path
     shutil.copytree(finished.parents[1], output)
     copied = output / "testbed" / finished.name
     shutil.rmtree(copied)
-    kept = {path: path.stat().st_mtime_ns for path in output.rglob("manifest.json")}
-    for path in sorted(kept)[::3]:  # as if killed before these were done
+    times = {path: path.stat().st_mtime_ns for path in sorted(output.rglob("manifest.json"))}
+    for path in list(times)[::3]:  # as if killed before these were done
         shutil.rmtree(path.parent)
+        del times[path]
     again = carry_out_study(command(output), compose)
     assert again.name == finished.name
     write_study(read_study(again))
@@ -91,66 +89,54 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path
     assert len(tables) == 4
     for table in tables:
         assert (again / "tables" / table.name).read_bytes() == table.read_bytes()
-    untouched = [path for path in sorted(kept) if path not in sorted(kept)[::3]]
-    assert all(path.stat().st_mtime_ns == kept[path] for path in untouched)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
 def test_teacher_auto_finds_or_trains_the_base(tmp_path, capsys):
-    given = [
-        *SMALL,
-        *TINY,
-        "training=adversary",
-        "probe=[teacher]",
-        f"output={tmp_path}",
-        "teacher=auto",
-    ]
-    first = with_teacher(given, compose)
+    settings = [*SMALL, *TINY, "training=adversary", "probe=[teacher]", f"output={tmp_path}"]
+    command_line = [*settings, "teacher=auto"]
+    first = with_teacher(command_line, compose)
     directory = first[-1].removeprefix("teacher=")
     assert "teacher: " in capsys.readouterr().out
-    assert (
-        RunDirectory(directory).manifest()["training"]["training"]["recipe"]["selection_metric"]
-        == "roc_auc"
-    )
+    recipe = RunDirectory(directory).manifest()["training"]["training"]["recipe"]
+    assert recipe["selection_metric"] == "roc_auc"
     manifest = tmp_path / directory / "manifest.json"
     before = manifest.stat().st_mtime_ns
-    assert with_teacher(given, compose) == first  # found this time
+    assert with_teacher(command_line, compose) == first  # found this time
     assert manifest.stat().st_mtime_ns == before
     adversary = run(composed(*first))
     assert RunDirectory(adversary).manifest()["teacher"]["directory"] == directory
-    named = [*given[:-1], f"teacher={directory}"]
+    named = [*settings, f"teacher={directory}"]
     assert with_teacher(named, compose) == named
 
 
 def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, finished):
     base = finished / members(finished).iloc[0]["directory"]
-    common = [
-        *SMALL,
-        *TINY,
-        "training=adversary",
-        "probe=[teacher]",
-        f"teacher={base}",
-        f"output={tmp_path}",
-    ]
+    adversary = ("training=adversary", "probe=[teacher]", f"teacher={base}")
+    common = [*SMALL, *TINY, *adversary, f"output={tmp_path}"]
     with pytest.raises(UserError, match="another split: 60 examples in train there, 70 here"):
         run(composed(*common, "data.source.train_size=70"))
     with pytest.raises(UserError, match=r"another tokenisation: .* and 5 here"):
         run(composed(*common, "data.max_tokens=5"))
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_an_adversary_needs_a_teacher_that_is_there(tmp_path):
+    settings = (*SMALL, "training=adversary", f"output={tmp_path}")
     with pytest.raises(UserError, match="teacher=None: name a finished run"):
-        run(composed(*SMALL, "training=adversary", f"output={tmp_path}"))
+        run(composed(*settings))
     with pytest.raises(UserError, match="does not exist"):
-        run(
-            composed(
-                *SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"
-            )
-        )
+        run(composed(*settings, f"teacher={tmp_path / 'no'}"))
 
 
-def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
-    whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
-    for settings, message in (
+WHOLE_MODEL = "attnprobe.models.pretrained.model.PretrainedClassifier"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
         (
-            {"seeds": (1,), "weights": (0.1,), "model_class": whole},
+            {"seeds": (1,), "weights": (0.1,), "model_class": WHOLE_MODEL},
             "guide and adversary train models of three stages",
         ),
         (
@@ -159,12 +145,17 @@ def test_mistakes_are_named_and_a_whole_model_has_two_of_the_four_tests():
         ),
         ({"tests": ["seeds"]}, r"study\.seeds is empty"),
         ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
-    ):
-        with pytest.raises(UserError, match=message):
-            Wiegreffe(**settings)
-    study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
-    stages = study.stages(0, "bert", done := [])
-    done += [Done(one, Path("base")) for one in next(stages)]
-    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == [
-        "model.given=uniform"
-    ] * 2
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(settings, message):
+    with pytest.raises(UserError, match=message):
+        Wiegreffe(**settings)
+
+
+def test_a_whole_model_has_two_of_the_four_tests():
+    study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=WHOLE_MODEL)
+    done = []
+    stages = study.stages(0, "bert", done)
+    done += [Done(member, Path("base")) for member in next(stages)]
+    uniform = [member.overrides[0] for member in next(stages) if member.role == "uniform"]
+    assert uniform == ["model.given=uniform"] * 2
