@@ -460,14 +460,14 @@ def _region_of(
     content_logits = logits[is_content]
     mass = float(alpha.sum())
     counts = is_content | (weights > 0)
-    own = weights[counts] @ logits[counts]
+    model_logits = weights[counts] @ logits[counts]
     mean = alpha @ content_logits / mass if mass > 0 else content_logits.mean(0)
     return Region(
         alpha=alpha,
         shift=content_logits - mean,
         mass=mass,
         epsilon=epsilon,
-        own=log_softmax(own) if exclusive else own,
+        model_scores=log_softmax(model_logits) if exclusive else model_logits,
         exclusive=exclusive,
     )
 

@@ -231,8 +231,8 @@ def _flips_by_asking(
         kept_mass = mass[:, last, None]
         is_defined = kept_mass >= LEAST_MASS
         renormalised = weights / torch.where(is_defined, kept_mass, 1)
-        kept = torch.where((place <= last) & is_defined, renormalised, 0)
-        logits = readout.logits(torch.zeros_like(kept).scatter(-1, backwards, kept))
+        remaining = torch.where((place <= last) & is_defined, renormalised, 0)
+        logits = readout.logits(torch.zeros_like(remaining).scatter(-1, backwards, remaining))
         flips[:, last] = overtaken(logits, chosen) & is_defined.squeeze(-1)
         if flips.any(-1).all():
             break
@@ -309,9 +309,9 @@ def smallest_winning_set(
             if programme.most < 1:
                 return WinningSet(-1, -1)
             bound = max(bound, count - programme.most)
-        kept = programme.kept
-        if kept.any() and (margins[:, kept].sum(1) > thresholds[:, 0]).all():
-            sizes.append(int((~kept).sum()))
+        positions = programme.positions
+        if positions.any() and (margins[:, positions].sum(1) > thresholds[:, 0]).all():
+            sizes.append(int((~positions).sum()))
 
     # single positions of next to no weight are within the solver's tolerance, and easily looked at
     if nodes and bound == count - 1 and not sizes:
@@ -331,8 +331,8 @@ def _erasures_until_ahead(
     −1 where it never is.
     """
     order = np.argsort(scores, kind="stable")
-    kept = np.cumsum(margins[:, order[::-1]], axis=1)[:, ::-1]
-    is_ahead = (kept > thresholds).all(0)
+    remaining_sum = np.cumsum(margins[:, order[::-1]], axis=1)[:, ::-1]
+    is_ahead = (remaining_sum > thresholds).all(0)
     return int(is_ahead.argmax()) if is_ahead.any() else -1
 
 
@@ -342,11 +342,11 @@ class _MostKept:
 
     Attributes:
         most: no more positions than these can be kept; 0 where none can.
-        kept: the positions of its best solution; none where it has none.
+        positions: those of its best solution; none where it has none.
     """
 
     most: int
-    kept: Bool[np.ndarray, "seq"]
+    positions: Bool[np.ndarray, "seq"]
 
 
 def _most_kept(relative: Float[np.ndarray, "rivals seq"], margin: float, nodes: int) -> _MostKept:
@@ -371,5 +371,5 @@ def _most_kept(relative: Float[np.ndarray, "rivals seq"], margin: float, nodes: 
         most = count
     else:
         most = int(np.floor(-result.mip_dual_bound + 1e-6))
-    kept = np.zeros(count, bool) if result.x is None else result.x > 0.5
-    return _MostKept(most, kept)
+    positions = np.zeros(count, bool) if result.x is None else result.x > 0.5
+    return _MostKept(most, positions)

@@ -192,20 +192,20 @@ def _share_of_first(pair: "_Pairs", reach: Weights, limit: PerText) -> PerText:
 
 
 def _margin_interval(
-    own: PerText, reach: Weights, content: Content, epsilon: float
+    model_margin: PerText, reach: Weights, content: Content, epsilon: float
 ) -> tuple[PerText, PerText]:
     """The least and the greatest margin that keep the prediction within ε.
 
     Infinite where that end is out of reach.
 
     Args:
-        own: the margin under the model's attention.
+        model_margin: the margin under the model's attention.
         reach: the margin with all of the mass on one position.
         content: where that is possible.
         epsilon: the largest allowed change of the probability.
     """
-    p = own.sigmoid()
-    q = (-own).sigmoid()  # q is not 1 − p: it keeps its digits where p rounds to 1
+    p = model_margin.sigmoid()
+    q = (-model_margin).sigmoid()  # q is not 1 − p: it keeps its digits where p rounds to 1
     inside = max(epsilon - TVD_MARGIN, 0)
     # a logarithm of 0 or less means that this end is out of reach
     lo = (p - inside).clamp(min=0).log() - (q + inside).log()
@@ -214,9 +214,9 @@ def _margin_interval(
     # margin in by as much; else at ε = 0 a text whose positions all have the same margin would have
     # no vertex.
     largest = torch.where(content, reach.abs(), 0).amax(-1).clamp(min=1e-3)
-    rounding = 64 * torch.finfo(own.dtype).eps * largest
-    return torch.minimum(lo + rounding, own - rounding), torch.maximum(
-        hi - rounding, own + rounding
+    rounding = 64 * torch.finfo(model_margin.dtype).eps * largest
+    return torch.minimum(lo + rounding, model_margin - rounding), torch.maximum(
+        hi - rounding, model_margin + rounding
     )
 
 

@@ -164,10 +164,10 @@ def _most_kept(
 
     0 where none can be kept.
     """
-    kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
+    kept_sum = fixed - ordered.cumsum(-1)  # kept_sum[m]: all but the m + 1 last to go are gone
     number = torch.arange(1, ordered.shape[-1] + 1, device=ordered.device)
     # keeping all content is not an erasure; keeping none of it leaves `fixed`
-    overtakes = (kept > threshold) & (number < length)
+    overtakes = (kept_sum > threshold) & (number < length)
     return torch.where(overtakes, number, 0).amax(-1)
 
 

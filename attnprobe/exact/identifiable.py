@@ -98,13 +98,13 @@ def weight_ranges(
     device = attention.device
     text = _checked(attention, values, mask, positions, words)
     member = text.membership()
-    own = text.weights.mean(0) @ member
-    low = np.full_like(own, np.nan)
-    high = np.full_like(own, np.nan)
-    low[text.queried] = own[text.queried]
-    high[text.queried] = own[text.queried]
-    lowest = np.tile(own, (len(own), 1))
-    highest = np.tile(own, (len(own), 1))
+    mean_weights = text.weights.mean(0) @ member
+    low = np.full_like(mean_weights, np.nan)
+    high = np.full_like(mean_weights, np.nan)
+    low[text.queried] = mean_weights[text.queried]
+    high[text.queried] = mean_weights[text.queried]
+    lowest = np.tile(mean_weights, (len(mean_weights), 1))
+    highest = np.tile(mean_weights, (len(mean_weights), 1))
 
     polytope = _Polytope(text.weights, text.values)
     unique = polytope.is_a_point()
@@ -112,9 +112,9 @@ def weight_ranges(
         has_pieces = member[:, text.queried].any(0)
         for word in text.queried[has_pieces]:
             minimum, lowest[word] = polytope.least(member[:, word], member)
-            low[word] = min(own[word], max(minimum, 0))
+            low[word] = min(mean_weights[word], max(minimum, 0))
             negated_maximum, highest[word] = polytope.least(-member[:, word], member)
-            high[word] = max(own[word], min(-negated_maximum, 1))
+            high[word] = max(mean_weights[word], min(-negated_maximum, 1))
     return WeightRanges(
         low=torch.from_numpy(low).to(device),
         high=torch.from_numpy(high).to(device),

@@ -70,7 +70,7 @@ class Region:
             mass, Σ a_t shift_t is the difference between its logits and the model's.
         mass: total weight of the content positions.
         epsilon: greatest allowed total variation distance; of labels, greatest mean change.
-        own: the model's log probabilities; of labels, its logits.
+        model_scores: the model's log probabilities; of labels, its logits.
         exclusive: whether one class is right; otherwise labels, each a sigmoid of its own logit.
     """
 
@@ -78,7 +78,7 @@ class Region:
     shift: Float[np.ndarray, "seq classes"]
     mass: float
     epsilon: float
-    own: Float[np.ndarray, "classes"]
+    model_scores: Float[np.ndarray, "classes"]
     exclusive: bool
 
     def within(
@@ -91,9 +91,12 @@ class Region:
             well: ask for a margin, so that the answer holds whatever the logits' last digits are.
         """
         if self.exclusive:
-            distance = np.abs(softmax(self.own + moved, -1) - np.exp(self.own)).sum(-1) / 2
+            distance = (
+                np.abs(softmax(self.model_scores + moved, -1) - np.exp(self.model_scores)).sum(-1)
+                / 2
+            )
         else:
-            distance = np.abs(expit(self.own + moved) - expit(self.own)).mean(-1)
+            distance = np.abs(expit(self.model_scores + moved) - expit(self.model_scores)).mean(-1)
 
         margin = TVD_MARGIN if well else TVD_MARGIN / 2
         smallest_limit = TVD_MARGIN / 2 if well else TVD_MARGIN
@@ -107,12 +110,14 @@ class Region:
 
     def _class_bounds(self) -> tuple[Float[np.ndarray, "classes"], Float[np.ndarray, "classes"]]:
         """ln((p_c − ε) / p_c) and ln(min(p_c + ε, 1) / p_c)."""
-        p = np.exp(self.own)
+        p = np.exp(self.model_scores)
         bounded = p > self.epsilon
-        low = np.where(bounded, np.log(np.where(bounded, p - self.epsilon, 1)) - self.own, -np.inf)
+        low = np.where(
+            bounded, np.log(np.where(bounded, p - self.epsilon, 1)) - self.model_scores, -np.inf
+        )
 
         log_epsilon = np.log(self.epsilon) if self.epsilon else -np.inf
-        high = np.minimum(np.logaddexp(self.own, log_epsilon), 0) - self.own
+        high = np.minimum(np.logaddexp(self.model_scores, log_epsilon), 0) - self.model_scores
         return low, high
 
     def _label_bounds(self) -> tuple[Float[np.ndarray, "labels"], Float[np.ndarray, "labels"]]:
@@ -120,14 +125,14 @@ class Region:
 
         A mean of ε over C labels lets one label move by Cε.
         """
-        budget = len(self.own) * self.epsilon
-        p = expit(self.own)
-        q = expit(-self.own)  # not 1 − p: it keeps its digits where p rounds to 1
+        budget = len(self.model_scores) * self.epsilon
+        p = expit(self.model_scores)
+        q = expit(-self.model_scores)  # not 1 − p: it keeps its digits where p rounds to 1
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest_logit = np.log(p - budget) - np.log(q + budget)
             highest_logit = np.log(p + budget) - np.log(q - budget)
-        low = np.where(p > budget, lowest_logit - self.own, -np.inf)
-        high = np.where(q > budget, highest_logit - self.own, np.inf)
+        low = np.where(p > budget, lowest_logit - self.model_scores, -np.inf)
+        high = np.where(q > budget, highest_logit - self.model_scores, np.inf)
         return np.minimum(low, 0), np.maximum(high, 0)
 
     def halfspaces(
@@ -153,13 +158,15 @@ class Region:
     def linearised(self, moved: Float[np.ndarray, "classes"]) -> Linearisation:
         """The prediction as a linear function of the weights, where the logits have moved."""
         if self.exclusive:
-            q = softmax(self.own + moved)
+            q = softmax(self.model_scores + moved)
             effect = q * (self.shift - self.shift @ q[:, None])
-            return Linearisation(q - np.exp(self.own), effect, 2 * self.epsilon)
+            return Linearisation(q - np.exp(self.model_scores), effect, 2 * self.epsilon)
 
-        q = expit(self.own + moved)
-        effect = self.shift * (q * expit(-self.own - moved))
-        return Linearisation(q - expit(self.own), effect, len(self.own) * self.epsilon)
+        q = expit(self.model_scores + moved)
+        effect = self.shift * (q * expit(-self.model_scores - moved))
+        return Linearisation(
+            q - expit(self.model_scores), effect, len(self.model_scores) * self.epsilon
+        )
 
     def outer_polytope(self) -> OuterPolytope:
         """A polytope around the region that is tighter than `halfspaces`."""
@@ -173,7 +180,7 @@ class Region:
         """
         seq, classes = self.shift.shape
         bounds = self.logit_bounds()
-        p = np.exp(self.own)
+        p = np.exp(self.model_scores)
 
         # each of these selects, or computes, one number per class from the vector of variables
         log_ratio = np.zeros((classes, seq + 1 + 3 * classes))  # ln(q_c / p_c)
@@ -203,7 +210,7 @@ class Region:
 
     def _class_variable_bounds(self, rounding: float) -> Float[np.ndarray, "extra 2"]:
         """The least and the greatest value of s, each q, each rise and each fall."""
-        classes = len(self.own)
+        classes = len(self.model_scores)
         # |s| ≤ the largest change of a logit: the logarithm of Σ exp changes by no more
         largest = self.mass * np.abs(self.shift).max() + 1e-9
         move = [0.0, self.epsilon + rounding]
@@ -218,8 +225,8 @@ class Region:
         """
         bounded = np.isfinite(bounds.low)
         width = np.where(bounded, bounds.high - bounds.low, 1)
-        floor = np.exp(self.own + bounds.low)
-        ceiling = np.exp(self.own + bounds.high)
+        floor = np.exp(self.model_scores + bounds.low)
+        ceiling = np.exp(self.model_scores + bounds.high)
         steepness = np.where(bounded, floor * np.expm1(width) / width, 0)
         base = np.where(bounded, floor - steepness * np.where(bounded, bounds.low, 0), ceiling)
         return steepness, base
@@ -234,12 +241,12 @@ class Region:
         One tangent, at p_c, says next to nothing of a class whose probability is far below ε: it
         may grow a hundredfold.
         """
-        p = np.exp(self.own)
+        p = np.exp(self.model_scores)
         constraints = []
         for share in TANGENTS:
             point = p + share * self.epsilon
             usable = (point > TINY) & (point < 1)
-            point_ratio = np.log(np.where(usable, point, 1)) - self.own
+            point_ratio = np.log(np.where(usable, point, 1)) - self.model_scores
             rows = point[:, None] * log_ratio - q
             limits = point * (point_ratio - 1)
             constraints.append((rows[usable], limits[usable]))
@@ -270,9 +277,9 @@ class Region:
         falls = np.zeros_like(change)
         falls[:, seq + labels :] = np.eye(labels)
 
-        slope_at_zero = secant_slope(self.own, np.zeros(labels))
-        upwards = np.minimum(slope_at_zero, secant_slope(self.own, high))
-        downwards = np.minimum(slope_at_zero, secant_slope(self.own, low))
+        slope_at_zero = secant_slope(self.model_scores, np.zeros(labels))
+        upwards = np.minimum(slope_at_zero, secant_slope(self.model_scores, high))
+        downwards = np.minimum(slope_at_zero, secant_slope(self.model_scores, low))
         constraints = [
             (change, high),
             (-change, -low),
@@ -328,14 +335,14 @@ def jsd_terms(alpha: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def secant_slope(
-    own: Float[np.ndarray, "labels"], x: Float[np.ndarray, "labels"]
+    logits: Float[np.ndarray, "labels"], x: Float[np.ndarray, "labels"]
 ) -> Float[np.ndarray, "labels"]:
     """Slope of the secant of σ from the model's own logit to x farther.
 
     Near 0, where the quotient loses its digits, it is the tangent's. Both are made a little less
     steep, so that rounding never makes them steeper than they are.
     """
-    tangent = expit(own) * expit(-own)
+    tangent = expit(logits) * expit(-logits)
     is_far = np.abs(x) > 1e-6
-    secant = (expit(own + x) - expit(own)) / np.where(is_far, x, 1)
+    secant = (expit(logits + x) - expit(logits)) / np.where(is_far, x, 1)
     return np.where(is_far, np.maximum(secant - 1e-9, 0), np.maximum(tangent - 1e-6, 0))

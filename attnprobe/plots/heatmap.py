@@ -298,9 +298,9 @@ def _header(
     largest = f"largest weight {attention.max():.2f}" if len(attention) else "no tokens"
     label = f"label {label_text(example['label'], names)}"
     parts = [reason, f"example {example_id}", label, predicted, largest]
-    shown = sum(position != GAP for position in positions)
-    if shown < len(attention):
-        parts.append(f"{shown} of {len(attention):,} tokens shown")
+    tokens_shown = sum(position != GAP for position in positions)
+    if tokens_shown < len(attention):
+        parts.append(f"{tokens_shown} of {len(attention):,} tokens shown")
     return DOT.join(parts)
 
 
@@ -370,15 +370,15 @@ def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
     orders = [np.argsort(-weights, kind="stable") for weights in maps]
     top_positions = dict.fromkeys(int(order[rank]) for rank in range(3) for order in orders)
     centres = list(top_positions)[: most // 3]
-    shown = set(centres)
+    positions_shown = set(centres)
     for radius in range(1, count):
         wider: set[int] = set()
         for centre in centres:
             wider.update(range(max(0, centre - radius), min(count, centre + radius + 1)))
         if len(wider) > most:
             break
-        shown = wider
-    positions = np.array(sorted(shown))
+        positions_shown = wider
+    positions = np.array(sorted(positions_shown))
     stretches = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     return [(int(stretch[0]), int(stretch[-1]) + 1) for stretch in stretches]
 

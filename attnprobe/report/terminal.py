@@ -19,7 +19,7 @@ from attnprobe.core.sanitise import visible
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import readings
 from attnprobe.evidence.verdicts import Answer, Chip
-from attnprobe.findings.judgement import Card, Judgement
+from attnprobe.findings.judgement import Card, Judgement, Summary
 from attnprobe.findings.quality import Quality
 from attnprobe.results.pivot import RUN, class_of
 
@@ -219,38 +219,52 @@ def answer_lines(
         more: how many untested questions get their answer.
     """
 
-    def item(head: str, words: str) -> list[str]:
-        return textwrap.wrap(
-            visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12
-        )
-
     summary = card.summary
     lines = [visible(f"{card.group}: {summary.chip}")]
     lines += [f"  {part}" for part in textwrap.wrap(summary.sentence, WIDTH - 2)]
-    about_model = [] if quality is None else item("model", quality.in_short)
+    model_lines = [] if quality is None else _item("model", quality.in_short)
     if attention_on:
-        about_model += item("attention", attention_on)
+        model_lines += _item("attention", attention_on)
     if summary.chip is Chip.POOR:
         remedy = "more texts, training.epochs=…, or another model (model=…)"
-        return [*lines, *about_model, *item("to do", remedy)]
+        return [*lines, *model_lines, *_item("to do", remedy)]
 
     if summary.gauge is not None:
         lines.append(gauge_line(summary.gauge))
     for line in summary.answered:
-        span = "" if np.isnan(line.low) else f" [{line.low:.2f}, {line.high:.2f}]"
-        unproven = "" if line.ticked or line.answer is not Answer.YES else " no track record"
-        lines += item(line.answer, f"{line.yes:32} {line.value:.2f}{span}{unproven}")
+        lines += _item(line.answer, _answer_words(line))
     if summary.open:
-        lines += item(Answer.OPEN, " · ".join(line.yes for line in summary.open))
-    untested = [f"{line.yes} ({line.reason})" for line in summary.untested]
-    if len(untested) > FEW:
-        further = "more " if summary.answered or summary.open else ""
-        lines += item(Answer.UNTESTED, f"{len(untested)} {further}questions; {more}")
-    elif untested:
-        lines += item(Answer.UNTESTED, " · ".join(untested))
+        lines += _item(Answer.OPEN, " · ".join(line.yes for line in summary.open))
+    lines += _untested_lines(summary, more)
     for method in summary.instead:
-        lines += item("instead", method)
-    return lines + about_model
+        lines += _item("instead", method)
+    return lines + model_lines
+
+
+def _item(head: str, words: str) -> list[str]:
+    """A word on the left, and what belongs to it, wrapped, on the right."""
+    return textwrap.wrap(
+        visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12
+    )
+
+
+def _answer_words(line: Judgement) -> str:
+    """What was answered, with its number and interval."""
+    interval = "" if np.isnan(line.low) else f" [{line.low:.2f}, {line.high:.2f}]"
+    is_proven = line.ticked or line.answer is not Answer.YES
+    remark = "" if is_proven else " no track record"
+    return f"{line.yes:32} {line.value:.2f}{interval}{remark}"
+
+
+def _untested_lines(summary: Summary, more: str) -> list[str]:
+    """The untested questions: a few by name with what would test them, many by their number."""
+    questions = [f"{line.yes} ({line.reason})" for line in summary.untested]
+    if not questions:
+        return []
+    if len(questions) <= FEW:
+        return _item(Answer.UNTESTED, " · ".join(questions))
+    further = "more " if summary.answered or summary.open else ""
+    return _item(Answer.UNTESTED, f"{len(questions)} {further}questions; {more}")
 
 
 def gauge_line(line: Judgement) -> str:

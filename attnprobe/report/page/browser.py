@@ -5,7 +5,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -130,7 +130,7 @@ class Browsed:
         words: words per text.
         unknown: words that its model does not know.
         maps: its heat maps.
-        weighs: how many values its heat maps and pieces have.
+        pieces: how many pieces of words its texts have.
     """
 
     run: Run
@@ -140,7 +140,15 @@ class Browsed:
     words: list[int]
     unknown: list[str]
     maps: list[Source]
-    weighs: int
+    pieces: int
+
+    @property
+    def values(self) -> int:
+        """How many values its heat maps and pieces have."""
+        weights = sum(
+            sum(self.words if source.key == INNER else self.items) for source in self.maps
+        )
+        return weights + VALUES_PER_PIECE * self.pieces
 
 
 def browse(
@@ -167,7 +175,7 @@ def browse(
             title = f"{group.title}{DOT}seed {run.seed}"
             runs.append(_add_texts(browser, run, title, known_texts))
     remaining = megabytes * 1e6 - sum(map(len, browser.blocks.values()))
-    needed = BYTES_PER_VALUE * sum(browsed.weighs for browsed in runs)
+    needed = BYTES_PER_VALUE * sum(browsed.values for browsed in runs)
     share = min(1.0, max(0.0, remaining / max(1.0, needed)))
     for browsed in runs:
         tell(f"examples of {browsed.title}")
@@ -194,10 +202,7 @@ def _add_texts(browser: Browser, run: Run, title: str, known_texts: list[str]) -
     words = bool(browser.index["words"])
     table = examples_of(run)
     texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
-    # a text of a hierarchical model is a list of sentences
-    lengths = [
-        [*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts
-    ]
+    lengths = [_length_of(text) for text in texts]
     content: dict[str, Any] = {"lengths": lengths}
     if words:
         content["words"] = texts
@@ -210,14 +215,27 @@ def _add_texts(browser: Browser, run: Run, title: str, known_texts: list[str]) -
         browser.blocks[name] = block
         known_texts.append(block)
 
-    items = [len(length) if isinstance(length, list) else length for length in lengths]
-    inner = [sum(length) if isinstance(length, list) else length for length in lengths]
-    maps = _maps_of(run, table.column_names)
-    weighs = sum(sum(inner if source.key == INNER else items) for source in maps)
+    browsed = Browsed(
+        run=run,
+        title=title,
+        texts=known_texts.index(block),
+        items=[len(length) if isinstance(length, list) else length for length in lengths],
+        words=[sum(length) if isinstance(length, list) else length for length in lengths],
+        unknown=_unknown_words(run, texts) if words else [],
+        maps=_maps_of(run, table.column_names),
+        pieces=0,
+    )
     if words and "pieces" in table.column_names:
-        weighs += VALUES_PER_PIECE * sum(map(len, table["pieces"].to_pylist()))
-    unknown = _unknown_words(run, texts) if words else []
-    return Browsed(run, title, known_texts.index(block), items, inner, unknown, maps, weighs)
+        pieces = sum(map(len, table["pieces"].to_pylist()))
+        return replace(browsed, pieces=pieces)
+    return browsed
+
+
+def _length_of(text: Sequence[Any]) -> int | list[int]:
+    """Words of a text; of each sentence where a text of a hierarchical model is a list of these."""
+    if text and isinstance(text[0], list):
+        return [len(sentence) for sentence in text]
+    return len(text)
 
 
 def _words_of(question: str | list[str] | None) -> list[str]:

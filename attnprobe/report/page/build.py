@@ -4,6 +4,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from attnprobe.findings.headlines import compare
 from attnprobe.findings.judgement import Findings
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.stored import kept_findings
-from attnprobe.findings.studies.base import find_studies
-from attnprobe.report.figures import pictures
+from attnprobe.findings.studies.base import StudyReading, find_studies
+from attnprobe.report.figures import Picture, pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glossary import MEANS, TERMS, explained
 from attnprobe.report.page.sections import (
     FILTERS,
+    ShownCard,
     about_runs,
     by_claim,
     glance,
@@ -106,7 +108,7 @@ TITLE = "May this attention be read?"
 
 
 @answering_disk()
-def write_report(  # noqa: PLR0914  every step of the page, in its order
+def write_report(
     places: Any,
     output: Path,
     *,
@@ -140,46 +142,41 @@ def write_report(  # noqa: PLR0914  every step of the page, in its order
     runs, skipped = read_sound_runs(places)
     studies, unread = find_studies(places)
     tell("numbers and their intervals")
-    groups = grouped(runs)
     numbers = Numbers.together(run.numbers for run in runs)
-    compared = compare(numbers)
-    findings = kept_findings(runs, folder, studies, again=again, tell=tell)
-    tested = {card.group for card in findings.cards if card.is_tested}
-    examined = [group for group in groups if group.title in tested]
-    cards = [shown_card(group, findings.card_of(group.title)) for group in examined or groups]
-
+    material = Material(
+        groups=grouped(runs),
+        numbers=numbers,
+        compared=compare(numbers),
+        findings=kept_findings(runs, folder, studies, again=again, tell=tell),
+        studies=studies,
+        words=words,
+    )
     tell("figures")
-    readings = present(numbers)
-    drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in readings}
-    shown_studies: list[dict[str, Any]] = [
-        show_study(study, place, folder, groups, findings)
-        for place, study in enumerate(studies, start=1)
-    ]
+    drawn = material.draw(folder)
+    shown_studies = material.show_studies(folder)
     tell("tables")
-    tables = _write_tables(numbers, compared, findings, groups, folder, words=words)
-    browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
-    browser.index["playgrounds"] = playgrounds(examined or groups, browser, words=words)
+    tables = material.write_tables(folder)
+    browser = browse(material.groups, words=words, megabytes=megabytes, tell=tell)
+    browser.index["playgrounds"] = playgrounds(material.shown_groups, browser, words=words)
+    cards = material.cards()
     browser.index["instead"] = [method for card in cards for method in card.answer.instead]
 
     tell("page")
-    every_picture = [*drawn.values(), *(study["pictures"] for study in shown_studies)]
-    written = {
-        "Figures": [picture.file for some_pictures in every_picture for picture in some_pictures],
-        "Tables": tables,
-    }
+    figures = [picture.file for several in drawn.values() for picture in several]
+    figures += [picture.file for study in shown_studies for picture in study["pictures"]]
+    written = {"Figures": figures, "Tables": tables}
     page = page_text(
         title=title,
-        sections=sections(readings, groups, compared, drawn, findings),
-        comparisons=by_claim(findings.across),
+        sections=sections(
+            present(numbers), material.groups, material.compared, drawn, material.findings
+        ),
         studies=shown_studies,
-        answers=[study.answer for study in studies if study.answer],
-        cards=cards if examined else [],
+        cards=cards if material.examined else [],
         glances=[glance(card) for card in cards],
-        untested=[group.title for group in groups if group not in examined],
-        warnings=_warnings(groups),
+        **material.facts(),
+        **about_runs(material.groups, runs, material.compared),
         run_count=len(runs),
         run_ids=[run.run_id for run in runs],
-        **about_runs(groups, runs, compared),
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
         folder=folder.path.name,
@@ -190,21 +187,74 @@ def write_report(  # noqa: PLR0914  every step of the page, in its order
     return output
 
 
-def _write_tables(
-    numbers: Numbers,
-    compared: pd.DataFrame,
-    findings: Findings,
-    groups: Sequence[Group],
-    folder: OwnFolder,
-    *,
-    words: bool,
-) -> list[str]:
-    """Write every table that the runs allow; the names of the files."""
-    tables = [*all_tables(numbers, compared, findings)]
-    if words:
-        tables += word_tables(run for group in groups for run in group.runs)
-    names = [path.name for table in tables for path in table.write(folder)]
-    return names + [path.name for path in write_paper(compared, folder)]
+@dataclass(frozen=True)
+class Material:
+    """What a page is made of.
+
+    Attributes:
+        groups: of runs; those of a group differ in their seed alone.
+        numbers: of all runs.
+        compared: headline numbers beside the published ones.
+        findings: what was decided.
+        studies: what each found.
+        words: whether texts may be shown.
+    """
+
+    groups: Sequence[Group]
+    numbers: Numbers
+    compared: pd.DataFrame
+    findings: Findings
+    studies: Sequence[StudyReading]
+    words: bool
+
+    @property
+    def examined(self) -> list[Group]:
+        """Groups with a claim that was tested."""
+        tested = {card.group for card in self.findings.cards if card.is_tested}
+        return [group for group in self.groups if group.title in tested]
+
+    @property
+    def shown_groups(self) -> Sequence[Group]:
+        """Groups that have a first screen: the examined ones, or all where none was."""
+        return self.examined or self.groups
+
+    def cards(self) -> list[ShownCard]:
+        """The cards of these groups."""
+        return [
+            shown_card(group, self.findings.card_of(group.title)) for group in self.shown_groups
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """Parts of the page that are lists of sentences and names."""
+        examined = self.examined
+        return {
+            "comparisons": by_claim(self.findings.across),
+            "answers": [study.answer for study in self.studies if study.answer],
+            "untested": [group.title for group in self.groups if group not in examined],
+            "warnings": _warnings(self.groups),
+        }
+
+    def draw(self, folder: OwnFolder) -> dict[str, list[Picture]]:
+        """Every figure by its probe, written as PDF too."""
+        return {
+            reading.probe: pictures(reading, self.groups, folder, words=self.words)
+            for reading in present(self.numbers)
+        }
+
+    def show_studies(self, folder: OwnFolder) -> list[dict[str, Any]]:
+        """Each study's part of the page, its figures written as PDF too."""
+        return [
+            show_study(study, place, folder, self.groups, self.findings)
+            for place, study in enumerate(self.studies, start=1)
+        ]
+
+    def write_tables(self, folder: OwnFolder) -> list[str]:
+        """Write every table that the runs allow; the names of the files."""
+        tables = [*all_tables(self.numbers, self.compared, self.findings)]
+        if self.words:
+            tables += word_tables(run for group in self.groups for run in group.runs)
+        names = [path.name for table in tables for path in table.write(folder)]
+        return names + [path.name for path in write_paper(self.compared, folder)]
 
 
 def _warnings(groups: Sequence[Group]) -> list[tuple[str, str]]:
