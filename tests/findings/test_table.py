@@ -108,8 +108,8 @@ def test_compare_says_the_same_sentence(first, card, capsys):
 
 
 def test_the_page_begins_with_the_same_sentence(page, card):
-    line = re.search(r'<p class="verdict-line">(.*?)</p>', text_of(page))[1]
-    assert re.findall(r">([^<> ][^<>]*)<", line) == [card.chip, card.sentence]
+    line = re.search(r'(?s)<p class="verdict-line">(.*?)</p>', text_of(page))[1]
+    assert re.findall(r">([^<>\s][^<>]*)<", line) == [card.chip, card.sentence]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def tested(card):
 
 def test_the_pages_badges_are_the_answers(page, tested):
     heads = (
-        r'<summary><span class="badge (\w+)[^\n]*\n'
+        r'(?s)<summary>\s*<span class="badge (\w+)(?:(?!<summary>).)*?'
         r'<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
     )
     badges = {}
