@@ -5,6 +5,9 @@ The full campaign, at least 1,000 damages: python -m pytest -m slow tests/result
 
 import random
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -28,32 +31,40 @@ def finished(tmp_path_factory):
     return run(small_run(tmp_path_factory.mktemp("runs"), "figures=true"))
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Reads some files of a run, and with them the manifest."""
+
+    files: set[str]
+    read: Callable[[], Any]
+
+
 def readers(directory):
-    """Reader → (the files that it reads besides the manifest, the call)."""
+    """Everything that reads a finished run, by its name."""
     config = small_run(directory.parent.parent.parent, "figures=true", f"run_dir={directory}")
-    files = [
-        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
-    ]
-    tables = [name for name in files if name.startswith("tables/")]
-    shown = [name for name in files if name.endswith(".parquet") and name not in TRAINED]
+    names = {path.relative_to(directory).as_posix() for path in files_in(directory)}
+    tables = {name for name in names if name.startswith("tables/")}
+    reported = {name for name in names if name.endswith(".parquet")} - set(TRAINED)
     return {
-        "verify": ({*files} - {"training.json"}, lambda: RunDirectory(directory).verify()),
-        "read_results": (tables, lambda: read_results(directory)),
-        "read_examples": (["examples/test.parquet"], lambda: read_examples(directory)),
-        "load_run": (["config.yaml", *MADE], lambda: load_run(directory)),
-        "teacher": (["examples/train.parquet"], lambda: Teacher.open(directory, ["train"])),
-        "report": (["pipeline.json", *shown], lambda: read_runs(directory)),
-        "resume": (["training.json", *TRAINED], lambda: is_finished(Settings.of(config))),
+        "verify": Reader(names - {"training.json"}, lambda: RunDirectory(directory).verify()),
+        "read_results": Reader(tables, lambda: read_results(directory)),
+        "read_examples": Reader({"examples/test.parquet"}, lambda: read_examples(directory)),
+        "load_run": Reader({"config.yaml", *MADE}, lambda: load_run(directory)),
+        "teacher": Reader({"examples/train.parquet"}, lambda: Teacher.open(directory, ["train"])),
+        "report": Reader({"pipeline.json", *reported}, lambda: read_runs(directory)),
+        "resume": Reader({"training.json", *TRAINED}, lambda: is_finished(Settings.of(config))),
     }
+
+
+def files_in(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def damages(content, generator, flips):
     """(what was done, the damaged content; None: no file)."""
-    yield from (
-        ("deleted", None),
-        ("emptied", b""),
-        ("cut", content[: generator.randrange(len(content))]),
-    )
+    yield "deleted", None
+    yield "emptied", b""
+    yield "cut", content[: generator.randrange(len(content))]
     yield "lengthened", content + b"\n"
     for _ in range(flips):
         place = generator.randrange(len(content))
@@ -63,47 +74,56 @@ def damages(content, generator, flips):
         yield f"bit {bit} of byte {place} flipped", bytes(changed)
 
 
+def oversight(name, reader, path, *, is_missing):
+    """What a reader did that neither noticed nor named the damage of a file; None where it did.
+
+    Args:
+        name: the reader's.
+        reader: the reader.
+        path: of the damaged file.
+        is_missing: whether the damage is that there is no such file.
+    """
+    expected = UserError if is_missing and path.name == "manifest.json" else DamagedRun
+    try:
+        result = reader.read()
+    except Exception as error:  # any other kind is what this looks for
+        is_named = isinstance(error, expected) and path.name in str(error)
+        return None if is_named else repr(error)
+    is_made_again = name == "resume" and result is False
+    return None if is_made_again else "accepted"
+
+
 def campaign(finished, folder, flips):
     """The damages that a reader of the file did not notice or name, and how many there were."""
     directory = folder / "testbed" / "damaged"
     shutil.copytree(finished, directory)
-    calls = readers(directory)
+    all_readers = readers(directory)
     unnoticed = []
     count = 0
-    # the mark says nothing; findings.parquet is made of the others, and made again where it is
-    # damaged
-    made = (".attnprobe", "findings.parquet")
-    paths = sorted(
-        path for path in directory.rglob("*") if path.is_file() and path.name not in made
-    )
-    for path in paths:
-        name = path.relative_to(directory).as_posix()
+    for path in files_in(directory):
+        # the mark says nothing; findings.parquet is made of the others, and again when damaged
+        if path.name in (".attnprobe", "findings.parquet"):
+            continue
+        file = path.relative_to(directory).as_posix()
+        concerned = {
+            name: reader
+            for name, reader in all_readers.items()
+            if file == "manifest.json" or file in reader.files
+        }
+        assert concerned, f"nothing reads {file}"
         content = path.read_bytes()
-        for what, damaged in damages(content, random.Random(name), flips):
+        for damage, damaged in damages(content, random.Random(file), flips):
             count += 1
             path.unlink(missing_ok=True)
             if damaged is not None:
                 path.write_bytes(damaged)
-            concerned = [
-                reader for reader, (reads, _) in calls.items() if name in (*reads, "manifest.json")
-            ]
-            assert concerned, f"nothing reads {name}"
-            for reader in concerned:
-                try:
-                    result = calls[reader][1]()
-                except Exception as error:  # any other kind is what this looks for
-                    missing = name == "manifest.json" and damaged is None
-                    named = isinstance(
-                        error, UserError if missing else DamagedRun
-                    ) and path.name in str(error)
-                    if not named:
-                        unnoticed.append((reader, name, what, repr(error)))
-                else:
-                    if not (reader == "resume" and result is False):
-                        unnoticed.append((reader, name, what, "accepted"))
+            for name, reader in concerned.items():
+                result = oversight(name, reader, path, is_missing=damaged is None)
+                if result is not None:
+                    unnoticed.append((name, file, damage, result))
         path.write_bytes(content)
-    for _, call in calls.values():  # all is as it was: what was found was the damage
-        call()
+    for reader in all_readers.values():  # all is as it was: what was found was the damage
+        reader.read()
     return unnoticed, count
 
 

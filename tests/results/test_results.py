@@ -1,3 +1,5 @@
+from collections import defaultdict
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from tests.small_runs import seal
 
 
 def table(*parts, **identity):
+    """Rows of these (metric, example ids, values)."""
     rows = Rows()
     for part in parts:
         rows.add(*part)
@@ -23,6 +26,7 @@ def table(*parts, **identity):
 
 
 def finished_run(directory, examples=None, **tables):
+    """A finished run with these tables by probe, and these columns of its examples."""
     if examples is not None:
         columns = {key: list(value) for key, value in examples.items()}
         write_table(pa.table(columns), directory / "examples/test.parquet")
@@ -31,23 +35,40 @@ def finished_run(directory, examples=None, **tables):
     seal(directory, run_id="r", tables={name: {} for name in tables})
 
 
-def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
+@pytest.fixture
+def first(tmp_path):
     numbers = ("a", np.array([1, 2]), np.array([0.1, 0.2]))
-    finished_run(
-        tmp_path / "x" / "one", permutation=table(numbers), other=table(numbers, probe="other")
-    )
-    finished_run(tmp_path / "x" / "[two]", permutation=table(numbers, run_id="s"))
-    read = read_results(tmp_path / "x" / "one")
-    assert list(read.columns) == [*COLUMNS, "site"]
-    assert set(read["site"]) == {""}
-    assert len(read_results(tmp_path / "x" / "one")) == 4
-    assert len(read_results(tmp_path / "x" / "one", probe="permutation")) == 2
+    run = tmp_path / "x" / "one"
+    finished_run(run, permutation=table(numbers), other=table(numbers, probe="other"))
+    return run
+
+
+@pytest.fixture
+def second(tmp_path):
+    numbers = ("a", np.array([1, 2]), np.array([0.1, 0.2]))
+    run = tmp_path / "x" / "[two]"
+    finished_run(run, permutation=table(numbers, run_id="s"))
+    return run
+
+
+def test_the_results_of_a_run_are_the_rows_of_its_tables(first):
+    results = read_results(first)
+    assert list(results.columns) == [*COLUMNS, "site"]
+    assert set(results["site"]) == {""}
+    assert len(results) == 4
+    assert len(read_results(first, probe="permutation")) == 2
+
+
+def test_read_results_takes_a_folder_a_pattern_or_a_list(tmp_path, first, second):
     assert set(read_results(tmp_path)["run_id"]) == {"r", "s"}
     assert len(read_results(str(tmp_path / "x" / "o*"))) == 4
-    assert len(read_results([tmp_path / "x" / "one", tmp_path / "x" / "[two]"])) == 6
-    (tmp_path / "x" / "one" / "manifest.json").unlink()
+    assert len(read_results([first, second])) == 6
+
+
+def test_a_folder_without_a_manifest_or_none_at_all_is_said(tmp_path, first):
+    (first / "manifest.json").unlink()
     with pytest.raises(UserError, match=r"no manifest\.json there"):
-        read_results(tmp_path / "x" / "one")
+        read_results(first)
     with pytest.raises(UserError, match="does not exist"):
         read_results(tmp_path / "nowhere")
 
@@ -57,85 +78,104 @@ def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     sample = np.random.default_rng(1).lognormal(0.0, 1.2, 40)
     draws = np.random.default_rng(2).choice(sample, (50_000, 40))
     means = draws.mean(1)
-    own = stats.sem(sample)
+    standard_error = stats.sem(sample)
     pivots = (means - sample.mean()) / stats.sem(draws, axis=1)
-    expected = sample.mean() - own * np.quantile(pivots, [0.975, 0.025])
+    expected = sample.mean() - standard_error * np.quantile(pivots, [0.975, 0.025])
     width = expected[1] - expected[0]
     assert expected[1] - np.quantile(means, 0.975) > 0.18 * width
     np.testing.assert_allclose(interval(sample)[1:], expected, atol=0.12 * width)
 
 
+TEXTS = 40
+
+
+def asked_run(directory, questions, *, same_text=True):
+    """A run of so many questions about each of 40 texts, which get one number each.
+
+    Without `same_text` each question is about a text of its own.
+    """
+    numbers = np.random.default_rng(0).random(TEXTS)
+    ids = np.arange(TEXTS * questions)
+    text_of_question = ids // questions
+    words = text_of_question if same_text else ids
+    examples = {
+        "example_id": ids,
+        "tokens": [["text", str(word)] for word in words],
+        "question": [["which", str(example)] for example in ids],
+    }
+    permutation = table(("median_tvd", ids, numbers[text_of_question]))
+    finished_run(directory, examples, permutation=permutation)
+    return directory
+
+
+def headline_of(results):
+    return compare(results).set_index("metric").loc["median_tvd", ["n", "mean", "low", "high"]]
+
+
 def test_the_questions_about_one_text_are_resampled_together(tmp_path):
-    """Six questions about each of 40 texts, answered alike, are as much evidence as one about each:
-    the same interval."""
-    generator = np.random.default_rng(0)
-    of_text = generator.random(40)
-    evidence = {}
-    headlines = {}
-    for name, asked in (("one", 1), ("six", 6), ("unasked", 6)):
-        count = 40 * asked
-        text = np.arange(count) // asked
-        words = [
-            ["text", str(one if name != "unasked" else number)] for number, one in enumerate(text)
-        ]
-        which = [["which", str(one)] for one in range(count)]
-        examples = {"example_id": range(count), "tokens": words, "question": which}
-        finished_run(
-            tmp_path / name,
-            examples,
-            permutation=table(("median_tvd", np.arange(count), of_text[text])),
-        )
-        assert first_of_text(RunDirectory(tmp_path / name)) == {
-            number: asked * (number // asked)
-            for number in range(count)
-            if number % asked and name == "six"
-        }
-        results = read_results(tmp_path / name)
-        evidence[name] = mean_of("median_tvd")(results)
-        found = compare(results).set_index("metric")
-        headlines[name] = found.loc["median_tvd", ["n", "mean", "low", "high"]].tolist()
-    assert evidence["six"] == evidence["one"]
-    assert headlines["six"] == headlines["one"]
-    assert evidence["one"].n == 40
-    widths = {name: one.high - one.low for name, one in evidence.items()}
-    assert widths["unasked"] < 0.5 * widths["one"]  # the null: six times as many texts
+    """Six questions about each of 40 texts, answered alike, are as much evidence as one each."""
+    one_question = read_results(asked_run(tmp_path / "one", 1))
+    six_questions = read_results(asked_run(tmp_path / "six", 6))
+    evidence = mean_of("median_tvd")(one_question)
+    assert evidence.n == TEXTS
+    assert mean_of("median_tvd")(six_questions) == evidence
+    assert headline_of(six_questions).tolist() == headline_of(one_question).tolist()
+
+    # the null: six times as many texts
+    more_texts = read_results(asked_run(tmp_path / "unasked", 6, same_text=False))
+    narrower = mean_of("median_tvd")(more_texts)
+    assert narrower.high - narrower.low < 0.5 * (evidence.high - evidence.low)
 
 
-def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
+def test_a_question_knows_the_first_one_about_its_text(tmp_path):
+    assert first_of_text(RunDirectory(asked_run(tmp_path / "one", 1))) == {}
+    assert first_of_text(RunDirectory(asked_run(tmp_path / "six", 6))) == {
+        example: 6 * (example // 6) for example in range(6 * TEXTS) if example % 6
+    }
+    unasked = asked_run(tmp_path / "unasked", 6, same_text=False)
+    assert first_of_text(RunDirectory(unasked)) == {}
+
+
+TOKENS = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
+QUESTIONS = [["who"], ["who"], ["who"], ["who"], ["why"]]
+NUMBERS = [0.1, 0.2, 0.9, 0.3, 0.9]
+
+
+@pytest.mark.parametrize(
+    ("questions", "repeats"),
+    [
+        pytest.param(QUESTIONS, {2}, id="asked"),
+        pytest.param(None, {2, 4}, id="plain"),
+        pytest.param([["0"], ["1"], ["2"], ["3"], ["4"]], set(), id="none repeated"),
+    ],
+)
+def test_repeated_texts_are_one_text_in_every_interval(tmp_path, questions, repeats):
     """Words and question both count; two questions about one text are two rows, and one text in an
     interval."""
-    tokens = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
-    questions = [["who"], ["who"], ["who"], ["who"], ["why"]]
-    for name, asked, repeats in (
-        ("asked", questions, {2}),
-        ("plain", None, {2, 4}),
-        ("none", [["0"], ["1"], ["2"], ["3"], ["4"]], set()),
-    ):
-        examples = {"example_id": range(10, 15), "tokens": tokens} | (
-            {"question": asked} if asked else {}
-        )
-        ids = np.arange(10, 15)
-        whole = np.array([-1])
-        numbers = table(("median_tvd", ids, np.array([0.1, 0.2, 0.9, 0.3, 0.9])))
-        performance = table(
-            ("accuracy", whole, np.array([0.6])),
-            ("examples", whole, np.array([5.0])),
-            probe="performance",
-        )
-        finished_run(tmp_path / name, examples, permutation=numbers, performance=performance)
-        assert repeats_of(RunDirectory(tmp_path / name)) == {10 + one for one in repeats}
-        results = read_results(tmp_path / name)
-        kept = [number for number in range(5) if number not in repeats]
-        assert per_example(results, "permutation", ["median_tvd"])["example_id"].tolist() == [
-            10 + one for one in kept
-        ]
-        found = compare(results).set_index("metric")
-        of_text = {}
-        for number in kept:
-            of_text.setdefault(tuple(tokens[number]), []).append((0.1, 0.2, 0.9, 0.3, 0.9)[number])
-        texts = [np.mean(one) for one in of_text.values()]
-        assert found["n"][["median_tvd", "accuracy"]].tolist() == [len(texts), len(kept)]
-        assert found["mean"]["median_tvd"] == pytest.approx(np.mean(texts))
-        assert (found["low"]["accuracy"], found["high"]["accuracy"]) == wilson(
-            0.6 * len(kept), len(kept)
-        )[1:]
+    ids = np.arange(10, 15)
+    examples = {"example_id": ids, "tokens": TOKENS}
+    if questions is not None:
+        examples["question"] = questions
+    performance = table(
+        ("accuracy", np.array([-1]), np.array([0.6])),
+        ("examples", np.array([-1]), np.array([5.0])),
+        probe="performance",
+    )
+    permutation = table(("median_tvd", ids, np.array(NUMBERS)))
+    finished_run(tmp_path, examples, permutation=permutation, performance=performance)
+
+    assert repeats_of(RunDirectory(tmp_path)) == {10 + number for number in repeats}
+    results = read_results(tmp_path)
+    distinct = [number for number in range(5) if number not in repeats]
+    wide = per_example(results, "permutation", ["median_tvd"])
+    assert wide["example_id"].tolist() == [10 + number for number in distinct]
+
+    numbers_of_texts = defaultdict(list)
+    for number in distinct:
+        numbers_of_texts[tuple(TOKENS[number])].append(NUMBERS[number])
+    means = [np.mean(numbers) for numbers in numbers_of_texts.values()]
+    headlines = compare(results).set_index("metric")
+    assert headlines["n"][["median_tvd", "accuracy"]].tolist() == [len(means), len(distinct)]
+    assert headlines["mean"]["median_tvd"] == pytest.approx(np.mean(means))
+    accuracy = headlines.loc["accuracy", ["low", "high"]]
+    assert tuple(accuracy) == wilson(0.6 * len(distinct), len(distinct))[1:]

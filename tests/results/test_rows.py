@@ -20,8 +20,10 @@ IDENTITY = {
 
 
 def batches(*, examples=300, longest=40, size=7, seed=0):
-    """(metric, ids, values, steps) of invented batches, the examples in random order, one metric
-    with steps."""
+    """(metric, ids, values, steps) of invented batches.
+
+    The examples come in random order; one of the two metrics has steps.
+    """
     generator = np.random.default_rng(seed)
     length = generator.integers(1, longest, examples)
     for ids in np.array_split(generator.permutation(examples), -(-examples // size)):
@@ -71,94 +73,113 @@ def row_group(request, monkeypatch):
 def test_a_table_is_sorted_and_written_in_row_groups(tmp_path, row_group):
     expected = reference()
     written = filled().write(tmp_path / "t.parquet", IDENTITY)
-    assert written[:2] == (expected.num_rows, int(np.isnan(expected["value"].to_numpy()).sum()))
+    undefined = int(np.isnan(expected["value"].to_numpy()).sum())
+    assert written[:2] == (expected.num_rows, undefined)
     file = pq.ParquetFile(tmp_path / "t.parquet")
+    table = file.read()
     sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     assert all(row_group <= size < 2 * row_group for size in sizes[:-1])
     for name in COLUMNS:
-        own, other = (table[name].to_pandas().to_numpy() for table in (file.read(), expected))
-        np.testing.assert_array_equal(own, other, err_msg=name)
+        np.testing.assert_array_equal(
+            table[name].to_pandas().to_numpy(), expected[name].to_pandas().to_numpy(), err_msg=name
+        )
 
 
 def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_path, row_group):
     for size in (1, 7, 300):
         filled(size=size).write(tmp_path / str(size), IDENTITY)
-    assert (
-        (tmp_path / "1").read_bytes()
-        == (tmp_path / "7").read_bytes()
-        == (tmp_path / "300").read_bytes()
-    )
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "7").read_bytes()
+    assert (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
 
 
-def test_no_rows_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_path, row_group):
+def test_rows_without_a_step_that_exists_are_no_rows(tmp_path, row_group):
     rows = Rows()
     rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
     assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
     assert pq.read_table(tmp_path / "t").num_rows == 0
+
+
+def test_negative_ids_come_first_and_an_example_may_fill_several_row_groups(row_group):
+    rows = Rows()
+    rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
     for ids in ([5, -1], [2, 0]):
         rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
     table = rows.table(IDENTITY)
-    assert table["example_id"].to_pylist() == [
-        number for number in (-1, 0, 2, 5) for _ in range(10)
-    ]
-    assert table["value"].to_pylist() == [n * k for n in (-1.0, 0.0, 2.0, 5.0) for k in range(10)]
+    ids = np.array([-1, 0, 2, 5])
+    assert table["example_id"].to_pylist() == np.repeat(ids, 10).tolist()
+    assert table["value"].to_pylist() == np.outer(ids, np.arange(10.0)).ravel().tolist()
 
 
-def test_what_is_read_is_what_is_asked_for(tmp_path, row_group):
-    filled().write(tmp_path / "t", IDENTITY)
-    whole = pq.read_table(tmp_path / "t").to_pandas()
-    assert contents_of(tmp_path / "t").metrics == sorted(set(whole["metric"]))
-    for options, expected in (
-        ({}, whole),
-        ({"metrics": ["a_number"], "stepped": ()}, whole.query("metric == 'a_number'")),
-        ({"metrics": ["nothing"], "stepped": ["a_number"]}, whole[:0]),
-        ({"metrics": ()}, whole.dropna(subset="step")),
-        ({"stepped": ()}, whole[whole["step"].isna()]),
+def values_of(column):
+    """A column as a list, None for what is missing."""
+    return column.astype(object).where(column.notna(), None).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        ({}, "metric == metric"),
+        ({"metrics": ["a_number"], "stepped": ()}, "metric == 'a_number'"),
+        ({"metrics": ["nothing"], "stepped": ["a_number"]}, "metric != metric"),
+        ({"metrics": ()}, "step.notna()"),
+        ({"stepped": ()}, "step.isna()"),
         (
             {"metrics": (), "example_ids": [3, 17]},
-            whole.query("metric == 'weights' and example_id in (3, 17)"),
+            "metric == 'weights' and example_id in (3, 17)",
         ),
-    ):
-        own = frame_of(read_rows([tmp_path / "t"], **options))
-        assert len(own) == len(expected)
-        for name in COLUMNS:
-            assert own[name].astype(object).where(own[name].notna(), None).tolist() == (
-                expected[name].astype(object).where(expected[name].notna(), None).tolist()
-            ), (options, name)
+    ],
+)
+def test_what_is_read_is_what_is_asked_for(tmp_path, row_group, options, query):
+    filled().write(tmp_path / "t", IDENTITY)
+    expected = pq.read_table(tmp_path / "t").to_pandas().query(query)
+    rows = frame_of(read_rows([tmp_path / "t"], **options))
+    assert len(rows) == len(expected)
+    for name in COLUMNS:
+        assert values_of(rows[name]) == values_of(expected[name]), name
+
+
+def test_a_file_knows_its_metrics(tmp_path, row_group):
+    filled().write(tmp_path / "t", IDENTITY)
+    metrics = set(pq.read_table(tmp_path / "t")["metric"].to_pylist())
+    assert contents_of(tmp_path / "t").metrics == sorted(metrics)
 
 
 def test_a_frame_has_the_names_that_occur_sorted(tmp_path):
-    filled().write(tmp_path / "t", IDENTITY)
-    found = frame_of(read_rows([tmp_path / "t"], stepped=["weights"], metrics=()))
-    assert list(found["metric"].cat.categories) == ["weights"]
     for name in "ba":
         filled().write(tmp_path / name, IDENTITY | {"run_id": name})
-    two = frame_of(read_rows([tmp_path / name for name in "ba"]))
-    assert list(two["run_id"].cat.categories) == ["a", "b"]
-    assert list(two["site"].cat.categories) == [""]
-    for empty in (frame_of(read_rows([])), frame_of(SCHEMA.empty_table())):
-        assert list(empty.columns) == [*COLUMNS, "site"]
-        assert empty.empty
-        assert empty["value"].dtype == np.float64
+    two_runs = frame_of(read_rows([tmp_path / name for name in "ba"]))
+    assert list(two_runs["run_id"].cat.categories) == ["a", "b"]
+    assert list(two_runs["site"].cat.categories) == [""]
+    weights = frame_of(read_rows([tmp_path / "a"], stepped=["weights"], metrics=()))
+    assert list(weights["metric"].cat.categories) == ["weights"]
+
+
+@pytest.mark.parametrize("table", [read_rows([]), SCHEMA.empty_table()], ids=["files", "rows"])
+def test_a_frame_of_none_has_the_columns_and_their_types(table):
+    empty = frame_of(table)
+    assert list(empty.columns) == [*COLUMNS, "site"]
+    assert empty.empty
+    assert empty["value"].dtype == np.float64
 
 
 def test_several_sites_get_a_column_and_one_does_not(tmp_path):
     ids = np.arange(3)
-    one = Rows()
+    siteless = Rows()
+    siteless.add("b", ids, ids * 1.0)
+    siteless.write(tmp_path / "one.parquet", IDENTITY)
+    assert pq.read_schema(tmp_path / "one.parquet").names == list(COLUMNS)
+
     several = Rows()
-    one.add("b", ids, ids * 1.0)
     for site in ("layer 1", "layer 0", ""):
         several.add("b", ids, ids + 10.0 * len(site), site=site)
         several.add("b_c", ids, ids * 1.0, site=site)
-    one.write(tmp_path / "one.parquet", IDENTITY)
     several.write(tmp_path / "several.parquet", IDENTITY)
-    assert pq.read_schema(tmp_path / "one.parquet").names == list(COLUMNS)
     table = pd.read_parquet(tmp_path / "several.parquet")
     assert list(table.columns) == [*COLUMNS, "site"]
     assert table["metric"].tolist() == ["b"] * 9 + ["b_c"] * 9
     assert table["site"].tolist() == 2 * ([""] * 3 + ["layer 0"] * 3 + ["layer 1"] * 3)
     assert table["value"].tolist()[:4] == [0, 1, 2, 70]
-    frame = frame_of(
-        read_rows([tmp_path / "one.parquet", tmp_path / "several.parquet"], metrics=["b_c"])
-    )
+
+    paths = [tmp_path / "one.parquet", tmp_path / "several.parquet"]
+    frame = frame_of(read_rows(paths, metrics=["b_c"]))
     assert frame["site"].astype(str).tolist() == table["site"][9:].tolist()

@@ -46,15 +46,19 @@ BROKEN_YAML = {
 }
 
 
-@pytest.mark.parametrize(
-    ("read", "broken"),
-    [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)],
-)
-def test_a_broken_file_is_one_message_with_its_name(tmp_path, read, broken):
-    for content in broken.values():
-        (tmp_path / "broken.file").write_bytes(content)
-        with pytest.raises(DamagedRun, match=r"broken\.file"):
-            read(tmp_path / "broken.file")
+def broken_files():
+    """A case for every reader and every way in which what it reads may be broken."""
+    readers = [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)]
+    for read, broken in readers:
+        for name, content in broken.items():
+            yield pytest.param(read, content, id=f"{read.__name__}, {name}")
+
+
+@pytest.mark.parametrize(("read", "content"), [*broken_files()])
+def test_a_broken_file_is_one_message_with_its_name(tmp_path, read, content):
+    (tmp_path / "broken.file").write_bytes(content)
+    with pytest.raises(DamagedRun, match=r"broken\.file"):
+        read(tmp_path / "broken.file")
 
 
 @pytest.mark.parametrize("read", [read_json, read_yaml, read_sealed, record_of])
@@ -62,18 +66,26 @@ def test_a_broken_file_is_one_message_with_its_name(tmp_path, read, broken):
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path, read, kind):
     path = tmp_path / "file"
     (tmp_path / "other").write_text("{}")
-    {
+    create = {
         "device": lambda: path.symlink_to("/dev/zero"),
         "pipe": lambda: os.mkfifo(path),
         "folder": path.mkdir,
         "link": lambda: path.symlink_to(tmp_path / "other"),
         "loop": lambda: path.symlink_to(path),
-    }[kind]()
-    for place in (path, Path("/dev/zero")):
-        with pytest.raises(
-            DamagedRun, match=f"{place} is damaged: it is a .*expected a regular file"
-        ):
-            read(place)
+    }
+    create[kind]()
+    refuses(read, path)
+
+
+def refuses(read, path):
+    message = f"{path} is damaged: it is a .*expected a regular file"
+    with pytest.raises(DamagedRun, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [read_json, read_yaml, read_sealed, record_of])
+def test_a_device_is_refused_at_once(read):
+    refuses(read, Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("read", [read_json, read_yaml])
@@ -149,18 +161,20 @@ def test_a_strangers_journal_removes_nothing_outside_the_run(tmp_path, spelling)
     (home / "emptydir").mkdir(parents=True)
     victim = home / ".bashrc"
     victim.write_text("export A=1")
-    prefix = {
+    prefixes = {
         "absolute": str(home),
         "parent": "../home",
         "parent in a run's folder": "tables/../../home",
-    }[spelling]
+    }
+    prefix = prefixes[spelling]
     records = [record_of(victim)]
-    run = strangers_run(
-        tmp_path / "r", {f"{prefix}/.bashrc": records, f"{prefix}/emptydir/x": records}
-    )
+    journal = {f"{prefix}/.bashrc": records, f"{prefix}/emptydir/x": records}
+
+    run = strangers_run(tmp_path / "r", journal)
     run.mark()
     run.clear()
     run.discard()
+
     assert victim.read_text() == "export A=1"
     assert (home / "emptydir").is_dir()
 
