@@ -42,11 +42,11 @@ def invented_run(
     label = ids % 2
     missed = round(texts // 2 * 2 * (1 - f1) / (2 - f1))
     prediction = label.copy()
-    own = np.random.default_rng([seed, len(role), 1])
-    prediction[own.permutation(np.flatnonzero(label))[:missed]] = 0
+    seed_draw = np.random.default_rng([seed, len(role), 1])
+    prediction[seed_draw.permutation(np.flatnonzero(label))[:missed]] = 0
     f1 = f1_score(label, prediction)
     shared = np.random.default_rng(5).dirichlet(np.full(8, 0.3), texts)
-    attention = alike * shared + (1 - alike) * own.dirichlet(np.full(8, 0.3), texts)
+    attention = alike * shared + (1 - alike) * seed_draw.dirichlet(np.full(8, 0.3), texts)
     examples = {
         "example_id": ids,
         "label": label,

@@ -1,7 +1,10 @@
 import csv
 import json
 import random
-from dataclasses import replace
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,30 +37,18 @@ def compose(overrides):
     return composed(*overrides)
 
 
+FILLER = ["the", "a", "film", "plot", "it", "was", "really", "quite", "and", "scenes"]
+FILLER += ["with", "of", "to", "me"]
+
+
 def written(path, words, count=60, more=()):
     """Texts of a few words that say nothing and one of their label's."""
     draw = random.Random(0)
     rows = []
-    rest = [
-        "the",
-        "a",
-        "film",
-        "plot",
-        "it",
-        "was",
-        "really",
-        "quite",
-        "and",
-        "scenes",
-        "with",
-        "of",
-        "to",
-        "me",
-    ]
-    for label, own in words.items():
+    for label, cues in words.items():
         for _ in range(count):
-            sentence = draw.choices(rest, k=draw.randint(4, 9))
-            sentence[draw.randrange(len(sentence))] = draw.choice(own)
+            sentence = draw.choices(FILLER, k=draw.randint(4, 9))
+            sentence[draw.randrange(len(sentence))] = draw.choice(cues)
             rows.append((" ".join(sentence), label))
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("review", "verdict"), *more, *rows])
@@ -88,88 +79,147 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, no_pictures):
         f"output={tmp_path / 'runs'}",
     ]
     directory = carry_out_study(command, compose)
-    said = capsys.readouterr().out
-    assert all(
-        words in said for words in ("audit: 4 trainings of 12 epochs on ", "on this machine (cpu)")
-    )
+    output = capsys.readouterr().out
+    assert "audit: 4 trainings of 12 epochs on " in output
+    assert "on this machine (cpu)" in output
     publish_study(directory)
     assert len(capsys.readouterr().out.splitlines()) <= 15
     publish_study(directory, verbose=True)
-    shown = capsys.readouterr().out
-    assert all(words in shown for words in (*CRITERIA, "(text is null"))
+    output = capsys.readouterr().out
+    assert all(words in output for words in (*CRITERIA, "(text is null"))
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "May this attention be read? Отзывы_März_1" in page
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
-    members = [RunDirectory(directory / one["directory"]) for one in content["members"]]
-    assert [one.is_finished for one in members] == [
-        True
-    ] * 4  # a model that guesses would have been the last
-    base = members[0].manifest()
+    runs = [RunDirectory(directory / member["directory"]) for member in content["members"]]
+    assert len(runs) == 4  # a model that guesses would have been the last
+    assert all(run.is_finished for run in runs)
+    base = runs[0].manifest()
     assert set(base["tables"]) >= {"permutation", "adversarial", "erasure"}
-    dropped = [sum(count.get("dropped", {}).values()) for count in base["counts"].values()]
+    dropped = [sum(counts.get("dropped", {}).values()) for counts in base["counts"].values()]
     assert sum(dropped) == 3, dropped  # two without words, one without a label
 
 
-def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(
-    tmp_path, monkeypatch, capsys, no_pictures
-):
-    path = written(tmp_path / "reviews.csv", BINARY, 70)
+@dataclass(frozen=True)
+class SlowAudit:
+    """An audit of one probe, on so slow a machine that rows are left out."""
+
+    command: list[str]
+    directory: Path
+    texts: Path
+    output: str
+
+    @property
+    def members(self):
+        return json.loads((self.directory / "study.json").read_text())["members"]
+
+    def run(self, number):
+        return RunDirectory(self.directory / self.members[number]["directory"])
+
+    def again(self, *settings):
+        """The finished study that answers the same command with further settings."""
+        return already_answered(compose([*self.command, *settings]))
+
+
+@pytest.fixture(scope="module")
+def slow_audit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit")
+    texts = written(folder / "reviews.csv", BINARY, 70)
     command = [
         "+experiment=audit",
         "data=files",
-        f"data.path={path}",
+        f"data.path={texts}",
         "data.text=review",
         "data.label=verdict",
         *QUICK,
+        f"output={folder / 'runs'}",
+        "study.probes=[permutation]",
     ]
-    command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation]"]
     costs = Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu")
-    monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: costs)
-    monkeypatch.setattr("attnprobe.findings.studies.audit.FEWEST", {"train": 60, "test": 20})
-    first = carry_out_study(command, compose)
-    said = capsys.readouterr().out
+    output = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output):
+        patch.setattr("attnprobe.runs.studies.measured_costs", lambda config: costs)
+        patch.setattr("attnprobe.findings.studies.audit.FEWEST", {"train": 60, "test": 20})
+        directory = carry_out_study(command, compose)
+    return SlowAudit(command, directory, texts, output.getvalue())
+
+
+def test_a_plan_says_what_is_left_out_and_is_kept_to(slow_audit):
     assert (
         "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more"
-        in said
+        in slow_audit.output
     )
-    members = json.loads((first / "study.json").read_text())["members"]
-    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
-    assert set(read_results(first / members[0]["directory"])["probe"]) == {
-        "training",
-        "performance",
-        "permutation",
-    }
-    manifest = RunDirectory(first / members[0]["directory"]).manifest()
-    assert [manifest["counts"][split]["kept"] for split in ("test", "train")] == [20, 60]
-    # no figures, as its experiment says, of which the members know nothing
-    assert len(list(first.parent.glob("*-seed*"))) == 4
-    assert not list(first.parent.glob("*-seed*/figures"))
-    assert already_answered(compose([*command, "verbose=true"])) == first
-    elsewhere = f"data.path={written(tmp_path / 'b.csv', BINARY, 70)}"
-    for other in ("seed=1", "on_finished=remeasure", "probe.permutation.samples=9", elsewhere):
-        assert already_answered(compose([*command, other])) is None, other
-    rows = path.read_bytes()
-    path.write_bytes(rows + rows.splitlines()[-1])
-    assert already_answered(compose(command)) is None
-    path.write_bytes(rows)
-    (first / "study.json").unlink()
-    assert already_answered(compose(command)) is None
+    counts = slow_audit.run(0).manifest()["counts"]
+    assert (counts["test"]["kept"], counts["train"]["kept"]) == (20, 60)
+
+
+def test_an_audit_of_one_probe_trains_again_and_asks_no_other(slow_audit):
+    roles = [member["role"] for member in slow_audit.members]
+    assert roles == ["base", "base", "uniform", "uniform"]
+    probes = set(read_results(slow_audit.run(0).path)["probe"])
+    assert probes == {"training", "performance", "permutation"}
+
+
+def test_an_experiment_without_figures_has_members_without_them(slow_audit):
+    folder = slow_audit.directory.parent
+    assert len(list(folder.glob("*-seed*"))) == 4
+    assert not list(folder.glob("*-seed*/figures"))
+
+
+def test_the_same_command_is_answered_already_however_much_it_shows(slow_audit):
+    assert slow_audit.again("verbose=true") == slow_audit.directory
+
+
+@pytest.mark.parametrize(
+    "setting", ["seed=1", "on_finished=remeasure", "probe.permutation.samples=9"]
+)
+def test_other_settings_are_not_answered_yet(slow_audit, setting):
+    assert slow_audit.again(setting) is None
+
+
+def test_other_texts_are_not_answered_yet(slow_audit, tmp_path):
+    assert slow_audit.again(f"data.path={written(tmp_path / 'b.csv', BINARY, 70)}") is None
+    rows = slow_audit.texts.read_bytes()
+    slow_audit.texts.write_bytes(rows + rows.splitlines()[-1])
+    assert slow_audit.again() is None
+    slow_audit.texts.write_bytes(rows)
+
+
+@pytest.fixture
+def planned_once(monkeypatch):
     monkeypatch.setattr(
         "attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice")
     )
-    assert carry_out_study(command, compose) == first
-    assert json.loads((first / "study.json").read_text())["members"] == members
-    publish_study(first, verbose=True)
-    said = capsys.readouterr().out
-    assert "is not tested: it needs the probe adversarial." in " ".join(said.split())
-    # an audit does not send its reader to an audit
-    assert "more questions; the page says what each of them needs" in " ".join(said.split())
-    assert "adversary (search)" not in said
-    for broken in ("{", '{"rows": {"train": "many"}, "words": ""}'):
-        (first / PLAN).write_text(broken)
-        with pytest.raises(UserError, match=r"plan\.json"):
-            carry_out_study(command, compose)
+
+
+@pytest.mark.usefixtures("planned_once")
+def test_a_plan_is_kept_when_an_audit_is_resumed(slow_audit):
+    members = slow_audit.members
+    (slow_audit.directory / "study.json").unlink()
+    assert slow_audit.again() is None
+    assert carry_out_study(slow_audit.command, compose) == slow_audit.directory
+    assert slow_audit.members == members
+
+
+@pytest.mark.usefixtures("planned_once")
+@pytest.mark.parametrize("broken", ["{", '{"rows": {"train": "many"}, "words": ""}'])
+def test_a_broken_plan_is_named(slow_audit, broken):
+    path = slow_audit.directory / PLAN
+    plan = path.read_text()
+    path.write_text(broken)
+    with pytest.raises(UserError, match=r"plan\.json"):
+        carry_out_study(slow_audit.command, compose)
+    path.write_text(plan)
+
+
+def test_what_was_not_measured_is_said_and_no_reader_is_sent_to_another_audit(
+    slow_audit, capsys, no_pictures
+):
+    publish_study(slow_audit.directory, verbose=True)
+    output = " ".join(capsys.readouterr().out.split())
+    assert "is not tested: it needs the probe adversarial." in output
+    assert "more questions; the page says what each of them needs" in output
+    assert "adversary (search)" not in output
 
 
 def test_any_of_its_probes_can_be_set():
@@ -180,8 +230,7 @@ def test_any_of_its_probes_can_be_set():
     assert list(config.study.probes) == list(config.probe)
     assert {"agreement", "adversarial", "erasure"} < set(config.study.probes)
     Settings.of(config)  # the names at a place may stand for a value
-    fewer = composed("+experiment=audit", "probe=[skill]")
-    assert fewer.study.probes == ["skill"]
+    assert composed("+experiment=audit", "probe=[skill]").study.probes == ["skill"]
 
 
 def test_an_estimate_has_a_time_for_every_part():
@@ -198,29 +247,36 @@ def test_an_estimate_has_a_time_for_every_part():
     assert costs.rows["train"] == 300
     assert costs.device == "cpu"
     assert not Settings.of(config).directory.exists()  # nothing is written
-    assert (
-        min(costs.training, costs.probing, costs.each, costs.figure) > 0
-    )  # how long is this machine's affair
+    # how long is this machine's affair
+    assert min(costs.training, costs.probing, costs.each, costs.figure) > 0
     assert costs.seconds(4, 3) == pytest.approx(
         3 * costs.each + 12 * 300 * costs.training + 60 * costs.probing
     )
 
 
+LENGTHS = np.array([5] * 20 + [10] * 20 + [15] * 20)
+
+
+def seconds_together(rows):
+    return 0.7 + sum(0.01 * LENGTHS[row] for row in rows)
+
+
 def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
-    lengths = np.array([5] * 20 + [10] * 20 + [15] * 20)
+    seconds = seconds_per_text(seconds_together, LENGTHS, batch_size=64)
+    assert seconds == pytest.approx(0.1 + 0.7 / 64)
 
+
+def test_of_slow_texts_four_are_timed_together_and_a_text_costs_a_quarter_of_them():
     def together(rows):
-        return 0.7 + sum(0.01 * lengths[row] for row in rows)
+        return 5 + sum(LENGTHS[row] for row in rows)
 
-    assert seconds_per_text(together, lengths, batch_size=64) == pytest.approx(0.1 + 0.7 / 64)
-    # so slow that four texts together, and single ones, are all that is timed: a text costs a
-    # quarter of the four
-    slow = seconds_per_text(
-        lambda rows: 5 + sum(lengths[row] for row in rows), lengths, batch_size=64
-    )
-    assert slow == pytest.approx(45 / 4)
-    for few in range(1, 7):  # too few to tell them apart, or nearly
-        assert 0.1 <= seconds_per_text(together, lengths[20 : 20 + few] + 0, batch_size=64) <= 1
+    assert seconds_per_text(together, LENGTHS, batch_size=64) == pytest.approx(45 / 4)
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_of_too_few_texts_to_tell_them_apart_an_estimate_is_near(count):
+    lengths = LENGTHS[20 : 20 + count]
+    assert 0.1 <= seconds_per_text(seconds_together, lengths, batch_size=64) <= 1
 
 
 def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(
@@ -258,18 +314,22 @@ def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_name
         shares={"faithfulness": 0.75, "skill": 0.22, "permutation": 0.03},
     )
     checkpoint = ("model=pretrained", "model.path=x", "training=none")
-    half, five, two = (planned(costs, minutes, 0, *checkpoint) for minutes in (30, 5, 2))
-    assert half.rows == {}
-    assert "faithfulness 5 minutes, skill 1 minute" in half.words
-    assert 75 <= five.rows["test"] <= 300 / 3.7
-    assert five.seconds <= 300
-    assert "study.minutes=" not in five.words.replace("study.minutes=…", "")
-    assert two.rows == {"test": 50}
+    in_half_an_hour = planned(costs, 30, 0, *checkpoint)
+    assert in_half_an_hour.rows == {}
+    assert "faithfulness 5 minutes, skill 1 minute" in in_half_an_hour.words
+
+    in_five_minutes = planned(costs, 5, 0, *checkpoint)
+    assert 75 <= in_five_minutes.rows["test"] <= 300 / 3.7
+    assert in_five_minutes.seconds <= 300
+    assert "study.minutes=" not in in_five_minutes.words.replace("study.minutes=…", "")
+
+    in_two_minutes = planned(costs, 2, 0, *checkpoint)
+    assert in_two_minutes.rows == {"test": 50}
     assert (
-        "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: without faithfulness"
-        in two.words
+        "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: "
+        "without faithfulness" in in_two_minutes.words
     )
-    assert "probe=[permutation,skill], would take about 0.8" in two.words
+    assert "probe=[permutation,skill], would take about 0.8" in in_two_minutes.words
 
 
 def test_where_the_trainings_take_the_time_fewer_epochs_are_the_remedy(monkeypatch):
