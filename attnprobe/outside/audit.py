@@ -34,6 +34,7 @@ from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.collecting import (
+    Listeners,
     PlaygroundCollector,
     PredictionCollector,
     made_with,
@@ -109,7 +110,7 @@ def audit_model(
     # an earlier audit stays until this one is measured: a model that fails leaves it as it was
     importances = {name: built_in(name) for probe in probes for name in probe.uses}
     runner = ProbeRunner(list(probes), seed, None, importances, split.classes)
-    listeners = (runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
+    listeners = Listeners(runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
     performance = _examine(model, split, listeners)
 
     identity = {
@@ -171,7 +172,7 @@ def _digest_of(split: TextSplit) -> str:
 def _write_run(
     directory: OwnRunDirectory,
     split: TextSplit,
-    listeners: Any,
+    listeners: Listeners,
     performance: Mapping[str, np.ndarray],
     identity: dict[str, Any],
     facts: dict[str, Any],

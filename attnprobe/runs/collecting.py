@@ -1,12 +1,11 @@
-"""What a pass over a split leaves: every example's prediction and attention, the playground's
-texts, and the tables."""
+"""What a pass over a split leaves: predictions, attentions, the playground's texts, and tables."""
 
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,28 +32,39 @@ from attnprobe.results.table import Rows
 from attnprobe.results.writer import OwnRunDirectory
 
 MASSES = ("special_mass", "start_mass", "first_word_mass", "second_mass")
-"""Shares of the site's rows: on no word of the text (special tokens, a prompt, a text that is not
-attended to), on the first piece that the model reads, on the text's first word, and on the words of
-a pair's second text."""
-EXAMPLES = 1024
-TEXTS = 12
-LONGEST = 60
-"""Rows of the examples' file that are put together at a time; how many texts a page lets its reader
-change, and words from which on one is taken only where too few are shorter: each word is a
-slider."""
+"""Shares of the site's attention: on no word of the text (special tokens, a prompt, a text that is
+not attended to), on the first piece that the model reads, on the text's first word, and on the
+words of a pair's second text."""
+ROW_GROUP = 1024
+"""Rows of the examples' file that are assembled at a time."""
+PLAYED_TEXTS = 12
+"""How many texts a page lets its reader change."""
+MAX_PLAYED_WORDS = 60
+"""A longer text is played only where too few are shorter: each word is a slider."""
 
 
 class PredictionCollector(Callback):
-    """Listens to the test loop, or to one loader of a prediction pass (`loader`, from 0). `shares`:
-    the whole split's mean of each of `MASSES` that there is; known when the examples are
-    written."""
+    """Keeps every example's prediction and attention of the test loop, or of a prediction pass.
+
+    Attributes:
+        loader: which loader of a prediction pass is listened to, from 0.
+        multi_label: an example may have several labels.
+        rows: every example's columns, by number.
+        shares: the split's mean of each of `MASSES` that the model has; known once the examples are
+            written.
+    """
 
     def __init__(self, loader: int = 0) -> None:
+        """Begin without examples.
+
+        Args:
+            loader: see the class.
+        """
         self.loader = loader
         self.multi_label = False
         self.rows: dict[int, dict[str, Any]] = {}
-        self.spell: Any = None
         self.shares: dict[str, float] = {}
+        self._spell: Any = None
 
     def on_predict_batch_end(
         self,
@@ -65,148 +75,187 @@ class PredictionCollector(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
+        """Keep the rows of a batch of this collector's loader."""
         if dataloader_idx == self.loader:
             self.on_test_batch_end(trainer, pl_module, {"outputs": outputs}, batch)
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
     ) -> None:
+        """Keep the rows of a batch."""
         assert isinstance(pl_module, TrainedModel)
         forward: Outputs = outputs["outputs"]
-        self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
+        self.multi_label = pl_module.task is Task.MULTI_LABEL
+        if self.multi_label:
+            label = batch.labels
+            prediction = probability > 0.5
+        else:
+            label = batch.labels.long()
+            prediction = probability.argmax(-1)
+
         columns: dict[str, list[Any]] = {
-            "label": _numbers(batch.labels if self.multi_label else batch.labels.long()),
-            "prediction": _numbers(
-                probability > 0.5 if self.multi_label else probability.argmax(-1)
-            ),
+            "label": _numbers(label),
+            "prediction": _numbers(prediction),
             "probability": _numbers(probability),
             "attention": _numbers(forward.attention, forward.content),
         }
         if forward.off_text is not None:
             columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
-            # the pieces of every text, the word that each belongs to, from 0 (−1: none of the
-            # text), and what is given to it
             assert pl_module.reader is not None
-            assert batch.pieces is not None
-            assert batch.piece_word is not None
-            self.spell = pl_module.reader.tokenizer.convert_ids_to_tokens
-            attention = forward.piece_attention
-            there = batch.piece_word != -2
-            word = torch.where(
-                batch.piece_word > 0, batch.piece_word - 1, SPECIAL
-            )  # the start marker is not a word
-            columns |= {
-                "pieces": _numbers(batch.pieces, there),
-                "piece_word": _numbers(word, there),
-                "piece_attention": _numbers(attention, there),
-                "start_mass": _numbers(attention[:, 0]),
-                "first_word_mass": _numbers((attention * (batch.piece_word == 1)).sum(-1)),
-            }
-            if batch.segment is not None and batch.question is None:  # both texts of a pair
-                second = (batch.segment == 1).gather(1, batch.piece_word.clamp(min=0)) & (
-                    batch.piece_word > 0
-                )
-                columns["second_mass"] = _numbers((attention * second).sum(-1))
-                columns["first_words"] = _numbers((batch.segment == 0).sum(-1))
+            self._spell = pl_module.reader.tokenizer.convert_ids_to_tokens
+            columns |= _piece_columns(batch, forward.piece_attention)
         if forward.word_attention is not None:
             weights = _numbers(forward.word_attention, batch.content)
             lengths = words_per_sentence(batch)
             columns["word_attention"] = [
-                cut_into_sentences(*one) for one in zip(weights, lengths, strict=True)
+                cut_into_sentences(text_weights, text_lengths)
+                for text_weights, text_lengths in zip(weights, lengths, strict=True)
             ]
             columns["words"] = list(lengths)
+
         for number, *values in zip(batch.example_id.tolist(), *columns.values(), strict=True):
             self.rows[number] = dict(zip(columns, values, strict=True))
 
     def write(self, part: TextSplit, path: Path) -> None:
-        """Write the columns of docs/reference.md, sorted by example; lists cover the content
-        positions only. A hierarchical model's `tokens` are whole sentences, and `words` and
-        `word_attention` hold the words of each."""
-        words = pa.list_(pa.string())
-        weights = pa.list_(pa.float32())
-        several = self.multi_label
-        kinds = {
-            "example_id": pa.int64(),
-            "label": pa.list_(pa.float64()) if several else pa.int64(),
-            "prediction": pa.list_(pa.int64()) if several else pa.int64(),
-            "probability": pa.list_(pa.float64()),
-            "attention": weights,
-            **dict.fromkeys(MASSES, pa.float64()),
-            "first_words": pa.int64(),
-            "word_attention": pa.list_(weights),
-            "tokens": words,
-            "pieces": words,
-            "piece_word": pa.list_(pa.int32()),
-            "piece_attention": weights,
-            "question": words,
-            "candidates": words,
-            "words": pa.list_(words),
-        }
-        there = {"example_id", "tokens", *next(iter(self.rows.values()), ())}
-        there |= {"question"} if {"question", "asked"} & {*part.columns} else set()
-        there |= {"candidates"} & {*part.columns}
-        masses = {
-            name: sum(float(row[name]) for row in self.rows.values())
-            for name in MASSES
-            if name in there
-        }
-        self.shares = {name: round(total / len(part), 4) for name, total in masses.items()}
-        schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in there])
+        """Write the columns of docs/reference.md, sorted by example, and forget the rows.
 
-        def tables() -> Iterator[pa.Table]:
-            ids = part.example_id.tolist()
-            for start in range(0, len(ids), EXAMPLES):
-                rows = []
-                for number in ids[start : start + EXAMPLES]:
-                    row = self.rows.pop(number) | {
-                        "example_id": number,
-                        "tokens": part.tokens(number),
-                    }
-                    row |= {
-                        "question": part.question(number),
-                        "candidates": part.candidates(number),
-                    }
-                    if self.spell is not None:
-                        row["pieces"] = self.spell(row["pieces"].astype(int).tolist())
-                    if "words" in row:
-                        row["words"] = cut_into_sentences(row["tokens"], row["words"])
-                        row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
-                    rows.append(row)
-                arrays = [
-                    pa.array([row[one.name] for row in rows], from_pandas=False).cast(one.type)
-                    for one in schema
-                ]
-                yield pa.Table.from_arrays(arrays, schema=schema)
+        Lists cover the content positions only. A hierarchical model's `tokens` are whole sentences,
+        and `words` and `word_attention` hold the words of each.
 
-        write_table(tables(), path, schema)
+        Args:
+            part: the split that was passed over.
+            path: of the parquet file.
+        """
+        names = self._columns(part)
+        for name in MASSES:
+            if name in names:
+                total = sum(float(row[name]) for row in self.rows.values())
+                self.shares[name] = round(total / len(part), 4)
+
+        kinds = _kinds(multi_label=self.multi_label)
+        schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in names])
+        write_table(self._row_groups(part, schema), path, schema)
+
+    def _columns(self, part: TextSplit) -> set[str]:
+        """Names of the columns that this split and its model have."""
+        first_row = next(iter(self.rows.values()), {})
+        names = {"example_id", "tokens", *first_row}
+        if "question" in part.columns or "asked" in part.columns:
+            names.add("question")
+        if "candidates" in part.columns:
+            names.add("candidates")
+        return names
+
+    def _row_groups(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The table in row groups; a row is forgotten when it is in one."""
+        numbers = part.example_id.tolist()
+        for start in range(0, len(numbers), ROW_GROUP):
+            rows = [self._pop_row(number, part) for number in numbers[start : start + ROW_GROUP]]
+            arrays = [
+                pa.array([row[column.name] for row in rows], from_pandas=False).cast(column.type)
+                for column in schema
+            ]
+            yield pa.Table.from_arrays(arrays, schema=schema)
+
+    def _pop_row(self, number: int, part: TextSplit) -> dict[str, Any]:
+        """Every column of an example, its text included."""
+        row = self.rows.pop(number)
+        row["example_id"] = number
+        row["tokens"] = part.tokens(number)
+        row["question"] = part.question(number)
+        row["candidates"] = part.candidates(number)
+        if self._spell is not None:
+            row["pieces"] = self._spell(row["pieces"].astype(int).tolist())
+        if "words" in row:
+            row["words"] = cut_into_sentences(row["tokens"], row["words"])
+            row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
+        return row
+
+
+def _piece_columns(batch: Batch, attention: Tensor) -> dict[str, list[Any]]:
+    """Columns of a model that reads pieces of words.
+
+    They are every text's pieces, the word that each belongs to, from 0 (−1: none of the text), its
+    attention, and sums of it.
+    """
+    assert batch.pieces is not None
+    assert batch.piece_word is not None
+    # positions in the batch: 0 is the start marker, which is no word; −1 is no word, −2 padding
+    is_piece = batch.piece_word != -2
+    is_of_word = batch.piece_word > 0
+    word = torch.where(is_of_word, batch.piece_word - 1, SPECIAL)
+    columns = {
+        "pieces": _numbers(batch.pieces, is_piece),
+        "piece_word": _numbers(word, is_piece),
+        "piece_attention": _numbers(attention, is_piece),
+        "start_mass": _numbers(attention[:, 0]),
+        "first_word_mass": _numbers((attention * (batch.piece_word == 1)).sum(-1)),
+    }
+    if batch.segment is not None and batch.question is None:  # both texts of a pair
+        is_second_word = batch.segment == 1
+        is_second = is_second_word.gather(1, batch.piece_word.clamp(min=0)) & is_of_word
+        columns["second_mass"] = _numbers((attention * is_second).sum(-1))
+        columns["first_words"] = _numbers((batch.segment == 0).sum(-1))
+    return columns
+
+
+def _kinds(*, multi_label: bool) -> dict[str, pa.DataType]:
+    """Type of every column that an examples' file may have, in their order."""
+    words = pa.list_(pa.string())
+    weights = pa.list_(pa.float32())
+    return {
+        "example_id": pa.int64(),
+        "label": pa.list_(pa.float64()) if multi_label else pa.int64(),
+        "prediction": pa.list_(pa.int64()) if multi_label else pa.int64(),
+        "probability": pa.list_(pa.float64()),
+        "attention": weights,
+        **dict.fromkeys(MASSES, pa.float64()),
+        "first_words": pa.int64(),
+        "word_attention": pa.list_(weights),
+        "tokens": words,
+        "pieces": words,
+        "piece_word": pa.list_(pa.int32()),
+        "piece_attention": weights,
+        "question": words,
+        "candidates": words,
+        "words": pa.list_(words),
+    }
 
 
 def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
-    """Each example's numbers, at the positions to keep."""
+    """Each example's numbers, at the positions to keep; None: all."""
     numbers = values.detach().double().cpu().numpy()
     if keep is None:
         return list(numbers)
-    return [row[kept] for row, kept in zip(numbers, keep.cpu().numpy(), strict=True)]
+    return [row[mask] for row, mask in zip(numbers, keep.cpu().numpy(), strict=True)]
 
 
 def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
-    """A row of the playground's file (`attnprobe.results.playground`) per example; none where
-    another attention's prediction is not a sum over the positions, or several labels are predicted.
-    `epsilon`: how far the prediction may be from the model's under the farthest attention, TVD, 0
-    to 1."""
+    """Solve what a page's reader may play with.
+
+    Args:
+        readout: of a batch of texts.
+        epsilon: how far the prediction may be from the model's under the farthest attention, TVD,
+            0 to 1.
+
+    Yields:
+        A row of the playground's file (`attnprobe.results.playground`) per example. There are none
+        where the prediction is not a sum over the positions, or several labels are predicted.
+    """
     if readout.position_logits is None or readout.task is not Task.SINGLE_LABEL:
         return
-    arguments = (readout.attention.double(), readout.position_logits.double(), readout.content)
-    farthest = farthest_attention(*arguments, epsilon=epsilon)
-    flipping = smallest_flipping_set(*arguments)
+    attention = readout.attention.double()
+    position_logits = readout.position_logits.double()
+    farthest = farthest_attention(attention, position_logits, readout.content, epsilon=epsilon)
+    flipping = smallest_flipping_set(attention, position_logits, readout.content)
     for row, number in enumerate(readout.example_id.tolist()):
         content = readout.content[row]
         yield {
             "example_id": number,
-            "attention": arguments[0][row, content].tolist(),
-            "position_logits": arguments[1][row, content].flatten().tolist(),
+            "attention": attention[row, content].tolist(),
+            "position_logits": position_logits[row, content].flatten().tolist(),
             "epsilon": epsilon,
             "farthest": farthest.attention[row, content].tolist(),
             "jsd": float(farthest.jsd[row]),
@@ -218,31 +267,50 @@ def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
 
 
 class PlaygroundCollector(Callback):
-    """Listens to the test loop, and solves a few texts as they come: evenly spaced among those that
-    are short enough."""
+    """Listens to the test loop, and solves a few of its texts.
+
+    Attributes:
+        ids: numbers of the texts, evenly spaced among those that are short enough.
+        epsilon: see `played`.
+        rows: of the playground's file, by example.
+    """
 
     def __init__(self, split: TextSplit, epsilon: float) -> None:
+        """Choose the texts.
+
+        Args:
+            split: the test split.
+            epsilon: see `played`.
+        """
         lengths = split.words.lengths
-        longest = max(LONGEST, int(np.sort(lengths)[: min(TEXTS, len(lengths))].max(initial=0)))
-        self.ids = {*select_examples(split.example_id, TEXTS, prefer=lengths <= longest)}
+        shortest = np.sort(lengths)[: min(PLAYED_TEXTS, len(lengths))]
+        max_words = max(MAX_PLAYED_WORDS, int(shortest.max(initial=0)))
+        is_short = lengths <= max_words
+        self.ids = set(select_examples(split.example_id, PLAYED_TEXTS, prefer=is_short))
         self.epsilon = epsilon
         self.rows = dict[int, Mapping[str, Any]]()
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
     ) -> None:
+        """Solve the chosen texts of a batch."""
         assert isinstance(pl_module, Model)
         forward: Outputs = outputs["outputs"]
-        for place, number in enumerate(batch.example_id.tolist()):
+        for position, number in enumerate(batch.example_id.tolist()):
             if number in self.ids:
-                one = slice(place, place + 1)
-                readout = pl_module.readout(batch.rows(one), forward.rows(one))
-                self.rows |= {row["example_id"]: row for row in played(readout, self.epsilon)}
+                text = slice(position, position + 1)
+                readout = pl_module.readout(batch.rows(text), forward.rows(text))
+                for row in played(readout, self.epsilon):
+                    self.rows[row["example_id"]] = row
 
 
 def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
-    """Numbers about the whole split as rows; a metric with several has a row for each, by step from
-    0 (epoch, class)."""
+    """Numbers about the whole split, as rows of a table.
+
+    Args:
+        metrics: a number or a list of numbers by metric. A list has a row for each, with a step
+            from 0 (epoch, class).
+    """
     rows = Rows()
     for name, values in metrics.items():
         step = np.arange(len(values)) if values.ndim else None
@@ -250,38 +318,56 @@ def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
     return rows
 
 
+class Listeners(NamedTuple):
+    """What a pass over the test split fills.
+
+    Attributes:
+        runner: with the probes' rows.
+        predictions: every example.
+        playground: a few solved texts.
+    """
+
+    runner: ProbeRunner
+    predictions: PredictionCollector
+    playground: PlaygroundCollector
+
+
 def write_results(
     directory: OwnRunDirectory,
     split: TextSplit,
-    listeners: tuple[ProbeRunner, PredictionCollector, PlaygroundCollector],
+    listeners: Listeners,
     rows: Mapping[str, Rows],
     identity: Callable[[str], dict[str, Any]],
     settings: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Write the examples, the playground and one table per probe; what the manifest says of each
-    table. `rows`: numbers about the whole split, by the name of their table; `identity`: probe →
-    the identifying columns of its table; `settings`: those of the probes (`probe`) and the
-    importances (`importance`), by name; either may be left out."""
+    """Write the examples, the playground and one table per probe.
+
+    Args:
+        directory: of the run.
+        split: the test split.
+        listeners: after a pass over it.
+        rows: numbers about the whole split, by the name of their table.
+        identity: from a probe's name to the identifying columns of its table.
+        settings: those of the probes (`probe`) and the importances (`importance`), by name; either
+            may be missing.
+
+    Returns:
+        the manifest's entry of each table, by name.
+    """
     runner, predictions, playground = listeners
     predictions.write(split, directory.place(examples_file("test")))
     write_playground(playground.rows.values(), directory.place(PLAYGROUND))
-    of_importance = settings.get("importance", {})
-    of_probe = settings.get("probe", {})
-    told_of = {
-        name: one.facts
-        | {"name": name, "settings": of_importance.get(name), "files": records_of(one.files())}
-        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
-        for name, one in runner.importances.items()
-    }
-    filed = {
-        probe.name: {probe.label(one): told_of[one] for one in probe.uses}
-        for probe in runner.probes
-    }
-    metrics = {"training": TRAINING, "performance": PERFORMANCE} | {
-        one.name: one.metrics for one in runner.probes
-    }
+
+    importances = _importance_facts(runner, settings.get("importance", {}))
+    metrics = {"training": TRAINING, "performance": PERFORMANCE}
+    for probe in runner.probes:
+        metrics[probe.name] = probe.metrics
     if runner.scored:
-        metrics = {name: tuple(one.of_scores for one in own) for name, own in metrics.items()}
+        metrics = {
+            name: tuple(metric.of_scores for metric in declarations)
+            for name, declarations in metrics.items()
+        }
+
     tables = {}
     for name, collected in {**rows, **runner.rows}.items():
         written = collected.write(directory.place(table_file(name)), identity(name))
@@ -290,17 +376,48 @@ def write_results(
         tables[name] = {
             "rows": written.rows,
             "undefined": written.undefined,
-            "metrics": {key: one.facts for key, one in declarations.items() if one is not None},
-            "settings": of_probe.get(name),
+            "metrics": {
+                key: metric.facts for key, metric in declarations.items() if metric is not None
+            },
+            "settings": settings.get("probe", {}).get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
             "notes": runner.notes.get(name, {}),
-            "importances": filed.get(name, {}),
+            "importances": importances.get(name, {}),
         }
     return tables
 
 
+def _importance_facts(
+    runner: ProbeRunner, settings: Mapping[str, Any]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Facts about every importance that a probe uses, by the probe's name and its own label.
+
+    Args:
+        runner: with the probes, after its pass.
+        settings: of the importances, by name.
+    """
+    facts = {}
+    for name, importance in runner.importances.items():
+        facts[name] = {
+            **importance.facts,
+            "name": name,
+            "settings": settings.get(name),
+            "files": records_of(importance.files()),
+            "seconds": round(runner.importance_seconds.get(name, 0.0), 3),
+        }
+    return {
+        probe.name: {probe.label(name): facts[name] for name in probe.uses}
+        for probe in runner.probes
+    }
+
+
 def made_with(*libraries: str) -> dict[str, Any]:
-    """What a manifest says of the moment and of the versions of these libraries."""
+    """The manifest's entries about the moment and the versions.
+
+    Args:
+        libraries: whose versions are listed, besides attnprobe, torch, numpy and Python.
+    """
     versions = {name: version(name) for name in ("attnprobe", "torch", "numpy", *libraries)}
+    versions["python"] = platform.python_version()
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"versions": versions | {"python": platform.python_version()}, "finished": finished}
+    return {"versions": versions, "finished": finished}

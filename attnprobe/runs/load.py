@@ -1,5 +1,4 @@
-"""A finished run loaded again: its classifier, its text pipeline, and what it says about new
-text."""
+"""A finished run loaded again: its classifier, its text pipeline, and explanations of new text."""
 
 import os
 from collections.abc import Sequence
@@ -11,9 +10,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
@@ -32,15 +33,20 @@ from attnprobe.results.table import IMPORTANCES
 from attnprobe.runs.build import construct, importances_of
 from attnprobe.runs.validation import built_model, built_part, check_saved, is_whole
 
-BESIDE_ATTENTION = ("gradient", "leave_one_out")
-"""Importances beside the attention where neither the call nor the run names any."""
+DEFAULT_IMPORTANCES = ("gradient", "leave_one_out")
+"""Shown beside the attention where neither the call nor the run names importances."""
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained classifier (in eval mode, on the CPU) with everything that new text needs: the
-    pipeline from text to batch, which holds the vocabulary and the classes' names, and the run's
-    resolved settings."""
+    """A trained classifier with everything that new text needs.
+
+    Attributes:
+        classifier: in eval mode, on the CPU.
+        pipeline: from text to batch, with the vocabulary and the names of the classes.
+        config: the run's resolved settings.
+        directory: of the run.
+    """
 
     classifier: TrainedModel
     pipeline: TextPipeline
@@ -49,6 +55,7 @@ class TrainedRun:
 
     @property
     def vocabulary(self) -> Vocabulary:
+        """The words that the classifier knows."""
         return self.pipeline.vocabulary
 
     @property
@@ -58,7 +65,7 @@ class TrainedRun:
 
     @cached_property
     def sentence(self) -> str:
-        """May its attention be read, and why; empty where it has no tables."""
+        """Whether its attention may be read, and why; empty where the run has no tables."""
         try:
             return card_of_run(read_run(self.directory)).summary.words
         except UserError:
@@ -70,8 +77,16 @@ class TrainedRun:
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> tuple[Batch, Outputs]:
-        """One forward pass over new texts, in this order; arguments and errors are those of
-        `TextPipeline.batch_of`."""
+        """Pass forward over new texts, which keep their order.
+
+        Args:
+            texts: see `TextPipeline.batch_of`.
+            questions: see there.
+            candidates: see there.
+
+        Raises:
+            UserError: if the texts cannot be read.
+        """
         batch = self.pipeline.batch_of(texts, questions, candidates)
         with torch.no_grad():
             return batch, self.classifier(batch)
@@ -89,12 +104,12 @@ class TrainedRun:
         Args:
             texts: raw texts.
             questions: one per text, where the run was trained with questions (`task=qa`); the
-                second texts, where it reads pairs (`data.text2`); the number of the word that is
-                asked about, from 0, where every word has a class.
+                second texts, where it reads pairs (`data.text2`); the number of the queried word,
+                from 0, where every word has a class.
             candidates: names of the classes that each text may be answered with; None: all.
-            importance: names of importances, built-in ones, an installed package's, or those that
-                the run has settings for; None: the run's own list (`gradient` and `leave_one_out`
-                where it has none), as far as defined here.
+            importance: names of importances: built-in ones, those of an installed package, or those
+                that the run has settings for. None: those of the run's list that are defined for
+                these texts (`gradient` and `leave_one_out` where it has no list).
 
         Returns:
             a DataFrame with one row per text: `text`, `question` (where there is one), `prediction`
@@ -108,121 +123,182 @@ class TrainedRun:
               ∂ŷ/∂word vector|, as shares that sum to 1; `leave_one_out`, the TVD (0 to 1) between
               the predictions without the token and with it; …
             - `flipping_set`: True for the fewest positions whose erasure from the attention changes
-              the decision, to `flips_to`; missing and all False where it is proved that no erasure
-              does. Both are left out where that optimum is not known: several labels, questions,
-              candidates (`attnprobe.exact`).
+              the decision, to `flips_to`. Where no erasure does, which is proved then, `flips_to`
+              is missing and `flipping_set` all False. Both columns are left out where that optimum
+              is not known: several labels, questions, candidates (`attnprobe.exact`).
 
         Raises:
-            UserError: texts or questions cannot be read, or an importance is unknown or does not
+            UserError: if texts or questions cannot be read, or an importance is unknown or does not
                 suit this model.
         """
         batch, outputs = self.outputs(texts, questions, candidates)
-        probability = probabilities(outputs.logits, self.classifier.task)
         readout = self.classifier.readout(batch, outputs)
-        several = self.classifier.task is Task.MULTI_LABEL
-        flipping = None
-        if readout.position_logits is not None and not several:
-            flipping = smallest_flipping_set(
-                readout.attention, readout.position_logits, readout.content
-            )
-        seconds = [None] * len(texts) if questions is None else questions
+        second_texts = [None] * len(texts) if questions is None else questions
         tokens = [
-            self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)
+            self.pipeline.tokens(text, second_text)
+            for text, second_text in zip(texts, second_texts, strict=True)
         ]
-        parts = self.config.get("importance") or {}
-        known = sorted({*parts, *built_in_names()})
-        if importance is not None and (
-            not isinstance(importance, list | tuple | set | frozenset)
-            or not all(name in known for name in importance)
-        ):
-            raise UserError(
-                f"importance={importance!r}: expected a list of any of {', '.join(known)}, or None"
-            )
-        names = (
-            (self.config.get("importances") or BESIDE_ATTENTION)
-            if importance is None
-            else importance
-        )
-        configured = {
-            name: built_part(f"importance.{name}", parts[name], Importance)
-            for name in dict.fromkeys(names)
-            if name in parts
-        }
-        chosen = importances_of(names, configured)
-        seed = int(self.config.get("seed", 0))
-        words = self.vocabulary.words
+        importances = self._importances(importance)
         subject = Subject(
-            self.classifier, batch, outputs, readout, words, chosen, seed, self.classes
+            self.classifier,
+            batch,
+            outputs,
+            readout,
+            words=self.vocabulary.words,
+            importances=importances,
+            seed=int(self.config.get("seed", 0)),
+            classes=self.classes,
         )
-        for name, one in list(chosen.items()):
+        for name, method in list(importances.items()):
             try:
-                one.refuse(self.classifier)
-                one.prepare_texts(texts, tokens)
-                is_defined = one.is_defined(subject)
+                method.refuse(self.classifier)
+                method.prepare_texts(texts, tokens)
+                is_defined = method.is_defined(subject)
             except UserError:
                 if importance is not None:
                     raise
                 is_defined = False
             if not is_defined:
-                del chosen[name]
-        measured = {
-            name: subject.cached(one.scores) for name, one in chosen.items() if name != "attention"
-        }
-        for name, scores in measured.items():
-            if chosen[name].shares:  # the unit says nothing: shares of the text's sum
-                measured[name] = normalised(scores.double(), outputs.content)
-        rows = []
-        for number, text in enumerate(texts):
-            content = outputs.content[number]
-            row: dict[str, Any] = {"text": text}
-            if questions is not None:
-                row["question"] = questions[number]
-            if batch.asked is not None:
-                place = int(batch.asked[number][content].argmax())
-                row["question"] = f"{tokens[number][place]} (word {place + 1})"
-            by_name = dict(zip(self.classes, probability[number].tolist(), strict=True))
-            likeliest = self.classes[int(probability[number].argmax())]
-            row["prediction"] = (
-                [name for name, p in by_name.items() if p > 0.5] if several else likeliest
-            )
-            row["probability"] = by_name
-            row |= {
-                "tokens": tokens[number],
-                "attention": outputs.attention[number][content].tolist(),
-            }
-            row |= {name: values[number][content].tolist() for name, values in measured.items()}
-            if flipping is not None:
-                other = int(flipping.flips_to[number])
-                row["flipping_set"] = flipping.members[number][readout.content[number]].tolist()
-                row["flips_to"] = self.classes[other] if other >= 0 else None
-            if outputs.word_attention is not None:
-                weights = outputs.word_attention[number][batch.content[number]].tolist()
-                lengths = words_per_sentence(batch)[number]
-                sentences = cut_into_sentences(row["tokens"], lengths)
-                row["tokens"] = [" ".join(sentence) for sentence in sentences]
-                row |= {"words": sentences, "word_attention": cut_into_sentences(weights, lengths)}
-            rows.append(row)
+                del importances[name]
+
+        columns: dict[str, Sequence[Any]] = {"text": texts}
+        if batch.asked is not None:
+            columns["question"] = _queried_words(batch.asked, outputs.content, tokens)
+        elif questions is not None:
+            columns["question"] = questions
+        columns |= self._prediction_columns(outputs)
+        columns["tokens"] = tokens
+        columns["attention"] = _rows_of(outputs.attention, outputs.content)
+        columns |= _importance_columns(subject)
+        columns |= self._flipping_columns(readout)
+        if outputs.word_attention is not None:
+            columns |= _sentence_columns(batch, outputs.word_attention, tokens)
+
+        rows = [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ]
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence
-        explanation.attrs[IMPORTANCES] = {
-            EXPLAINED: {name: one.facts for name, one in chosen.items()}
-        }
+        facts = {name: method.facts for name, method in importances.items()}
+        explanation.attrs[IMPORTANCES] = {EXPLAINED: facts}
         return explanation
+
+    def _importances(self, names: Sequence[str] | None) -> dict[str, Importance]:
+        """Importances by name, with the run's settings; see `explain`.
+
+        Raises:
+            UserError: if a name is unknown.
+        """
+        settings = self.config.get("importance") or {}
+        if names is None:
+            names = self.config.get("importances") or DEFAULT_IMPORTANCES
+        else:
+            known = sorted({*settings, *built_in_names()})
+            is_list = isinstance(names, list | tuple | set | frozenset)
+            if not is_list or not all(name in known for name in names):
+                raise UserError(
+                    f"importance={names!r}: expected a list of any of {', '.join(known)}, or None"
+                )
+        configured = {
+            name: built_part(f"importance.{name}", settings[name], Importance)
+            for name in dict.fromkeys(names)
+            if name in settings
+        }
+        return importances_of(names, configured)
+
+    def _prediction_columns(self, outputs: Outputs) -> dict[str, list[Any]]:
+        """Every text's prediction, and the probability of every class."""
+        task = self.classifier.task
+        predictions: list[Any] = []
+        probabilities_by_class = []
+        for probability in probabilities(outputs.logits, task):
+            by_class = dict(zip(self.classes, probability.tolist(), strict=True))
+            probabilities_by_class.append(by_class)
+            if task is Task.MULTI_LABEL:
+                likely = [name for name, value in by_class.items() if value > 0.5]
+                predictions.append(likely)
+            else:
+                predictions.append(self.classes[int(probability.argmax())])
+        return {"prediction": predictions, "probability": probabilities_by_class}
+
+    def _flipping_columns(self, readout: Readout) -> dict[str, list[Any]]:
+        """Every text's smallest flipping set; no columns where that optimum is not known."""
+        is_multi_label = self.classifier.task is Task.MULTI_LABEL
+        if readout.position_logits is None or is_multi_label:
+            return {}
+        flipping = smallest_flipping_set(
+            readout.attention, readout.position_logits, readout.content
+        )
+        classes = [
+            self.classes[number] if number >= 0 else None for number in flipping.flips_to.tolist()
+        ]
+        return {"flipping_set": _rows_of(flipping.members, readout.content), "flips_to": classes}
+
+
+def _rows_of(values: Tensor, content: Tensor) -> list[list[Any]]:
+    """Each text's values at its content positions."""
+    return [row[mask].tolist() for row, mask in zip(values, content, strict=True)]
+
+
+def _queried_words(asked: Tensor, content: Tensor, tokens: Sequence[Sequence[str]]) -> list[str]:
+    """Each text's queried word with its position, as in `bank (word 3)`."""
+    words = []
+    for text_asked, text_content, text_tokens in zip(asked, content, tokens, strict=True):
+        position = int(text_asked[text_content].argmax())
+        words.append(f"{text_tokens[position]} (word {position + 1})")
+    return words
+
+
+def _importance_columns(subject: Subject) -> dict[str, list[list[float]]]:
+    """Each text's scores, by importance; the attention has a column already.
+
+    Scores without a meaningful unit become shares of the text's sum.
+    """
+    columns = {}
+    for name, method in subject.importances.items():
+        if name == "attention":
+            continue
+        scores = subject.cached(method.scores)
+        if method.shares:
+            scores = normalised(scores.double(), subject.outputs.content)
+        columns[name] = _rows_of(scores, subject.outputs.content)
+    return columns
+
+
+def _sentence_columns(
+    batch: Batch, word_attention: Tensor, tokens: Sequence[Sequence[str]]
+) -> dict[str, list[Any]]:
+    """Columns of a hierarchical model, whose tokens are sentences: their words, with weights."""
+    lengths = words_per_sentence(batch)
+    weights = _rows_of(word_attention, batch.content)
+    words = [
+        cut_into_sentences(text_tokens, text_lengths)
+        for text_tokens, text_lengths in zip(tokens, lengths, strict=True)
+    ]
+    return {
+        "tokens": [[" ".join(sentence) for sentence in sentences] for sentences in words],
+        "words": words,
+        "word_attention": [
+            cut_into_sentences(text_weights, text_lengths)
+            for text_weights, text_lengths in zip(weights, lengths, strict=True)
+        ],
+    }
 
 
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:
-    """The trained classifier, vocabulary and settings of a finished run, ready for new text.
+    """Load a finished run: its classifier, vocabulary and settings, ready for new text.
 
     Args:
-        directory: a run directory with its manifest.
+        directory: of the run.
         trusted: packages besides attnprobe whose encoders, attentions, … the run's settings may
             name: yours, for models of your own. A run directory from somebody else is data, and not
             code: see docs/faq.md for what is checked.
 
     Raises:
-        UserError: no finished run there, or its settings name anything but a class of the kind that
-            belongs at that place.
-        DamagedRun: one of its files is missing, cut off or changed; it is named.
+        UserError: if no finished run is there, or its settings name anything but a class of the
+            kind that belongs at that place.
+        DamagedRun: if one of its files is missing, cut off or changed; it is named.
     """
     run = RunDirectory(directory)
     run.verify([CONFIG, VOCABULARY, PIPELINE, WEIGHTS])
@@ -231,17 +307,17 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     try:
         weights = load_file(run / WEIGHTS)
         model = built_model(config["model"])
-        if is_whole(
-            config["model"]
-        ):  # its own tokenizer is read from where its settings say, never over the network
-            known = {
+        if is_whole(config["model"]):
+            # its tokenizer is read from where its settings say, but never over the network
+            arguments: dict[str, Any] = {
                 "class_names": pipeline.classes,
                 "task": pipeline.task,
                 "trains": True,
                 "offline": True,
             }
-            known |= {"tags": True} if pipeline.tags else {}
-            classifier: TrainedModel = model(**known)
+            if pipeline.tags:
+                arguments["tags"] = True
+            classifier: TrainedModel = model(**arguments)
             pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
             # zero word vectors of the saved ones' shape, to be overwritten by them
@@ -256,7 +332,16 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
 
 
 def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
-    """A run's settings, of which every class has been checked and none is constructed yet."""
+    """A run's settings, with every class checked and none constructed yet.
+
+    Args:
+        directory: of the run.
+        trusted: see `load_run`.
+
+    Raises:
+        UserError: if there are no settings, they name anything but a class of the kind that belongs
+            at that place, or a part of the model is missing.
+    """
     try:
         config = read_settings(directory)
     except OSError:
@@ -264,14 +349,13 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
             f"{directory} holds no config.yaml: expected a run directory as it was written"
         ) from None
     check_saved(config, RunDirectory(directory) / CONFIG, trusted)
+
     model = config.get("model")
-    absent = [
-        part
-        for part in ("encoder", "attention", "decoder")
-        if not isinstance(model, dict) or part not in model
-    ]
-    if absent and not is_whole(model):
-        raise UserError(
-            f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run"
-        )
+    if is_whole(model):
+        return config
+    for part in ("encoder", "attention", "decoder"):
+        if not isinstance(model, dict) or part not in model:
+            raise UserError(
+                f"{directory}/config.yaml: model.{part} is missing: it is damaged or not of a run"
+            )
     return config

@@ -1,5 +1,4 @@
-"""One run, top to bottom: settings → data → model → fit → test with probes → tables → figures →
-manifest."""
+"""One run: settings → data → model → fit → test with probes → tables → figures → manifest."""
 
 import os
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning import seed_everything
+from lightning import Callback, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
@@ -39,10 +38,11 @@ from attnprobe.results.directory import (
 from attnprobe.results.files import DamagedRun, records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.table import IMPORTANCES, told
+from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
 from attnprobe.runs.collecting import (
+    Listeners,
     PlaygroundCollector,
     PredictionCollector,
     made_with,
@@ -58,7 +58,18 @@ from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tra
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
-    """`examine` a classifier by a composed configuration; arguments and errors are the same."""
+    """`examine` a classifier by a composed configuration.
+
+    Args:
+        config: composed.
+        sweep: see `examine`.
+
+    Returns:
+        the run's directory.
+
+    Raises:
+        UserError: see `examine`.
+    """
     return examine(Settings.of(config), sweep=sweep)
 
 
@@ -66,68 +77,90 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
     """Train one classifier, or load one that is trained, and examine it with the configured probes.
 
     Args:
+        settings: of the run.
         sweep: this is one job of several: a finished one is skipped and not an error.
 
     Returns:
         the run's directory.
 
     Raises:
-        UserError: a setting, a file or the data cannot be used; nothing half-written is left
+        UserError: if a setting, a file or the data cannot be used; nothing half-written is left
             behind.
     """
-    config = settings.config
     parts = settings.parts
-    experiment = config["experiment"]
-    if parts.study is not None:
-        raise UserError(
-            f"experiment={experiment} is a study of several runs: start it with `python -m attnprobe "
-            f"+experiment={experiment}`, or with attnprobe.runs.studies.carry_out_study"
-        )
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if tasks.isdigit() and int(tasks) > 1:
-        raise UserError(
-            f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: expected --ntasks=1. "
-            f"For several devices ask for them with --gpus-per-node, and set trainer.devices, which starts their processes"
-        )
-    # Lightning starts further processes to train on several devices; the first alone writes and
-    # examines
-    is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
-    directory = settings.directory
+    _refuse_study(settings)
+    _refuse_several_tasks()
     probes = list(parts.probe.values())
-    importances = importances_of(
-        (name for probe in probes for name in probe.uses), parts.importance
-    )
+    names = (name for probe in probes for name in probe.uses)
+    importances = importances_of(names, parts.importance)
     for importance in importances.values():
         importance.files()  # refuses those that are missing
+
+    # Lightning starts further processes to train on several devices; the first alone writes and
+    # examines
+    directory = settings.directory
+    is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
     if is_worker:
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
+
+    on_finished = settings.config["on_finished"] or ("skip" if sweep else "error")
     with locked(directory):
-        own = prepare(directory, settings, config["on_finished"] or ("skip" if sweep else "error"))
-        if own is None:
+        own_directory = prepare(directory, settings, on_finished)
+        if own_directory is None:
             return directory
         try:
-            with tracked(settings, own) as logger:
-                carry_out(settings, own, probes, importances, logger, sweep)
-                with suppress(DamagedRun):  # another probe's table: whoever reads it is told
+            with tracked(settings, own_directory) as logger:
+                carry_out(settings, own_directory, probes, importances, logger, sweep)
+                with suppress(DamagedRun):  # another probe's table: whoever reads it learns of it
                     kept_findings([read_run(directory)], directory)
-                if isinstance(logger, WandbLogger) and isinstance(parts.logger, WandbTracker):
-                    from attnprobe.report.tracking import log_results
-
-                    log_results(
-                        logger.experiment,
-                        directory,
-                        log_text=parts.logger.log_text,
-                        log_model=parts.logger.log_model,
-                        examples=parts.logger.examples,
-                    )
+                _log_to_wandb(settings, directory, logger)
         except BaseException:
             # what is trained is kept for the next try; anything less is removed
-            if not own.is_trained:
-                own.discard()
+            if not own_directory.is_trained:
+                own_directory.discard()
             raise
     return directory
+
+
+def _refuse_study(settings: Settings) -> None:
+    """Refuse settings of a study, which is several runs."""
+    if settings.parts.study is None:
+        return
+    experiment = settings.config["experiment"]
+    raise UserError(
+        f"experiment={experiment} is a study of several runs: start it with "
+        f"`python -m attnprobe +experiment={experiment}`, "
+        f"or with attnprobe.runs.studies.carry_out_study"
+    )
+
+
+def _refuse_several_tasks() -> None:
+    """Refuse a command that srun has started several times."""
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if not tasks.isdigit() or int(tasks) <= 1:
+        return
+    raise UserError(
+        f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: "
+        f"expected --ntasks=1. For several devices ask for them with --gpus-per-node, "
+        f"and set trainer.devices, which starts their processes"
+    )
+
+
+def _log_to_wandb(settings: Settings, directory: Path, logger: Logger | None) -> None:
+    """Log the results where the logger is W&B's."""
+    tracker = settings.parts.logger
+    if isinstance(logger, WandbLogger) and isinstance(tracker, WandbTracker):
+        from attnprobe.report.tracking import log_results
+
+        log_results(
+            logger.experiment,
+            directory,
+            log_text=tracker.log_text,
+            log_model=tracker.log_model,
+            examples=tracker.examples,
+        )
 
 
 def carry_out(
@@ -138,95 +171,159 @@ def carry_out(
     logger: Logger | None,
     sweep: bool,
 ) -> None:
-    """Everything between the prepared directory and the manifest, which is written last."""
-    started = time.time()
+    """Do everything between the prepared directory and the manifest, which is written last.
+
+    Args:
+        settings: of the run.
+        directory: prepared for this run.
+        probes: to examine the classifier with.
+        importances: that the probes use, by name.
+        logger: of the training's curves; None for none.
+        sweep: this is one job of several.
+
+    Raises:
+        UserError: if the data or a file cannot be used, or a probe does not suit the model.
+    """
+    started_at = time.time()
     config = settings.config
-    parts = settings.parts
     seed_everything(config["seed"], workers=True, verbose=False)
-    data = parts.data
+    data = settings.parts.data
     data.setup("fit")
-    teacher = (
-        None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
-    )
-    classifier = untrained(parts, data)
+    teacher = None
+    if config["teacher"] is not None:
+        teacher = Teacher.open(config["teacher"], tuple(data.splits))
+    classifier = untrained(settings.parts, data)
     if int(os.environ.get("LOCAL_RANK", 0)) == 0:
         tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)
+    _prepare_probes(probes, importances, classifier, data)
+
+    trained = train(settings, directory, data, classifier, logger)
+    trained_at = time.time()
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
+    listeners = _test(settings, classifier, runner, sweep=sweep)
+
+    earlier = directory.read_manifest() or {"tables": {}, "files": {}}
+    write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
+    rows = _whole_split_rows(classifier, data.sizes[SPLIT], trained["curve"])
+    written = write_results(
+        directory, data.splits[SPLIT], listeners, rows, settings.identity, config
+    )
+    tables = earlier["tables"] | written
+    if config["figures"]:
+        _draw(directory, list(written), tables)
+
+    content = {
+        **_identity_of_run(settings),
+        "classes": data.classes,
+        "counts": data.counts,
+        SECTION: data.section,
+        "chosen_epoch": trained["chosen_epoch"],
+        "teacher": _facts_of_teacher(teacher, config["teacher"]),
+        "tables": tables,
+        "halved_batches": classifier.halving.count,
+        "model_facts": classifier.facts,
+        "attention_on": listeners.predictions.shares,
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "seconds": {
+            "until_trained": round(trained_at - started_at, 1),
+            "total": round(time.time() - started_at, 1),
+        },
+        **made_with("lightning", "torchmetrics", "scipy", "datasets", "spacy"),
+    }
+    directory.finish(content, trained["files"] | _remaining_files(earlier["files"], directory))
+
+
+def _prepare_probes(
+    probes: list[Probe],
+    importances: Mapping[str, Importance],
+    classifier: TrainedModel,
+    data: TextDataModule,
+) -> None:
+    """Prepare probes and importances for the data.
+
+    Raises:
+        UserError: if one of them does not suit the model.
+    """
     for probe in probes:
         probe.refuse(classifier)
         probe.prepare(data.splits)
     for importance in importances.values():
         importance.refuse(classifier)
         importance.prepare(data, SPLIT)
-    trained = train(settings, directory, data, classifier, logger)
-    trained_at = time.time()
 
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
+
+def _test(
+    settings: Settings, classifier: TrainedModel, runner: ProbeRunner, *, sweep: bool
+) -> Listeners:
+    """Pass over the test split, and return what has listened."""
+    data = settings.parts.data
+    split = data.splits[SPLIT]
     predictions = PredictionCollector()
-    playground = PlaygroundCollector(data.splits[SPLIT], parts.task.epsilon)
-    title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    forecast = (
-        [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]
-    )  # a study has said how long its runs take
-    examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
-    listeners = [*forecast, examining, predictions, playground, Progress(title)]
-    listen(classifier, data, SPLIT, hardware=parts.trainer.arguments, callbacks=listeners)
+    playground = PlaygroundCollector(split, settings.parts.task.epsilon)
+    names = ", ".join(probe.name for probe in runner.probes)
+    callbacks: list[Callback] = [
+        LambdaCallback(on_test_batch_end=runner.on_test_batch_end),
+        predictions,
+        playground,
+        Progress(f"probe with {names}" if names else "test"),
+    ]
+    if not sweep:  # a study has said how long its runs take
+        callbacks.insert(0, Forecast(split, runner=runner))
+    listen(classifier, data, SPLIT, hardware=settings.parts.trainer.arguments, callbacks=callbacks)
+    return Listeners(runner, predictions, playground)
 
-    curve = {name for epoch in trained["curve"] for name in epoch}
+
+def _whole_split_rows(
+    classifier: TrainedModel, examples: int, curve: list[dict[str, float]]
+) -> dict[str, Rows]:
+    """Rows of the tables about the whole split: the training's curve, and how well it predicts."""
+    names = {name for epoch in curve for name in epoch}
+    epochs = {
+        name.replace("/", "_"): np.array([epoch.get(name, np.nan) for epoch in curve])
+        for name in names
+    }
     performance = {
         name: value.double().cpu().numpy() for name, value in classifier.performance.items()
     }
-    epochs = {
-        name.replace("/", "_"): np.array([one.get(name, np.nan) for one in trained["curve"]])
-        for name in curve
-    }
-    rows = {
-        "training": whole_rows(epochs),
-        "performance": whole_rows(performance | {"examples": np.array(data.sizes[SPLIT])}),
-    }
-    before = directory.read_manifest() or {"tables": {}, "files": {}}
-    write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
-    heard = (runner, predictions, playground)
-    written = write_results(directory, data.splits[SPLIT], heard, rows, settings.identity, config)
-    tables = before["tables"] | written
-    if config["figures"]:
-        files = {probe: directory.file(table_file(probe)) for probe in written}
-        numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
-        for path in save_figures([directory], numbers, directory.folder("figures/")):
-            directory.place(f"figures/{path.name}")  # its name is known only now
-    content = {
-        **{
-            name: one
-            for name, one in settings.identity("all").items()
-            if name not in ("split", "probe")
-        },
-        "classes": data.classes,
-        "counts": data.counts,
-        SECTION: data.section,
-        "chosen_epoch": trained["chosen_epoch"],
-        "teacher": None
-        if teacher is None
-        else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
-        "tables": tables,
-        "halved_batches": classifier.halving.count,
-        "model_facts": classifier.facts,
-        "attention_on": predictions.shares,
-        "training": settings.training,
-        "training_fingerprint": fingerprint(settings.training),
-        "seconds": {
-            "until_trained": round(trained_at - started, 1),
-            "total": round(time.time() - started, 1),
-        },
-        **made_with("lightning", "torchmetrics", "scipy", "datasets", "spacy"),
-    }
-    # a figure that somebody has deleted is no loss to those that are made now
-    kept = {
-        name: one
-        for name, one in before["files"].items()
-        if name.split("/")[0] != "figures" or directory.has(name)
-    }
-    directory.finish(content, trained["files"] | kept)
+    performance["examples"] = np.array(examples)
+    return {"training": whole_rows(epochs), "performance": whole_rows(performance)}
+
+
+def _draw(directory: OwnRunDirectory, probes: list[str], tables: dict[str, Any]) -> None:
+    """Draw the figures of these probes' tables."""
+    files = {probe: directory.file(table_file(probe)) for probe in probes}
+    numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
+    for path in save_figures([directory], numbers, directory.folder("figures/")):
+        directory.place(f"figures/{path.name}")  # its name is known only now
+
+
+def _identity_of_run(settings: Settings) -> dict[str, Any]:
+    """What identifies the run in its manifest, without the columns of a single table."""
+    identity = settings.identity("all")
+    return {name: value for name, value in identity.items() if name not in ("split", "probe")}
+
+
+def _facts_of_teacher(teacher: Teacher | None, directory: str | None) -> dict[str, Any] | None:
+    """The manifest's entry about the teacher; None where there is none."""
+    if teacher is None:
+        return None
+    return {"run_id": teacher.manifest["run_id"], "directory": directory}
+
+
+def _remaining_files(files: Mapping[str, Any], directory: OwnRunDirectory) -> dict[str, Any]:
+    """An earlier manifest's records without those of figures that somebody has deleted.
+
+    These are no loss to the figures that are made now.
+    """
+    remaining = {}
+    for name, record in files.items():
+        is_figure = name.split("/")[0] == "figures"
+        if not is_figure or directory.has(name):
+            remaining[name] = record
+    return remaining
 
 
 def train(
@@ -236,60 +333,47 @@ def train(
     classifier: TrainedModel,
     logger: Logger | None,
 ) -> dict[str, Any]:
-    """Train, or load the weights of a training that was finished before."""
-    config = settings.config
-    parts = settings.parts
+    """Train a classifier in place, or load the weights of an earlier training.
+
+    Args:
+        settings: of the run.
+        directory: of the run; what is trained is written there.
+        data: of the run.
+        classifier: untrained.
+        logger: of the curves; None for none.
+
+    Returns:
+        the content of training.json: the chosen epoch, every epoch's metrics (`curve`), …
+
+    Raises:
+        UserError: if the data have changed since the earlier training, or the training fails.
+    """
     data_fingerprint = data.fingerprint
     if directory.is_trained:
         trained = directory.training()
         if trained["data_fingerprint"] != data_fingerprint:
             raise UserError(
-                f"{directory.path} was trained on other data under the same name: the files have changed since. Train "
-                f"again with on_finished=replace, or elsewhere with output=…"
+                f"{directory.path} was trained on other data under the same name: "
+                f"the files have changed since. "
+                f"Train again with on_finished=replace, or elsewhere with output=…"
             )
         classifier.load_state_dict(load_file(directory / WEIGHTS))
         return trained
+
     epoch: int | None = None
     curve: list[dict[str, float]] = []
-    if parts.training.epochs:
-        shows_text = isinstance(parts.logger, WandbTracker) and parts.logger.log_text
-        if isinstance(logger, NamedWandbLogger) and shows_text:
-            logger.classes = data.classes
-        epoch, curve = fit(
-            classifier,
-            data,
-            checkpoints=directory.folder(CHECKPOINTS),
-            epochs=parts.training.epochs,
-            gradient_clip=parts.training.gradient_clip,
-            patience=parts.training.patience,
-            hardware=parts.trainer.arguments,
-            callbacks=[
-                Forecast(data.splits["train"], batch_size=data.settings.batch_size),
-                Progress(),
-            ],
-            logger=logger,
-        )
-    write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
+    if settings.parts.training.epochs:
+        epoch, curve = _fit(settings, directory, data, classifier, logger)
+    write_text(OmegaConf.to_yaml(settings.config), directory.place(CONFIG))
     directory.place(PIPELINE)
     data.pipeline.save(directory.place(VOCABULARY).parent)
-    # those that share memory copied: a file of safetensors holds each once
+    # weights that share memory are copied, as a file of safetensors holds each once
     weights = {
         name: weight.detach().clone().contiguous()
         for name, weight in classifier.state_dict().items()
     }
     write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
-    untested = [split for split in UNTESTED if split in data.splits]
-    predictions = {split: PredictionCollector(number) for number, split in enumerate(untested)}
-    if untested:
-        listen(
-            classifier,
-            data,
-            "predict",
-            hardware=parts.trainer.arguments,
-            callbacks=list(predictions.values()),
-        )
-    for split, collector in predictions.items():
-        collector.write(data.splits[split], directory.place(examples_file(split)))
+    _predict_untested(settings, directory, data, classifier)
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,
@@ -299,3 +383,51 @@ def train(
         "curve": curve,
     }
     return directory.finish_training(trained)
+
+
+def _fit(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    data: TextDataModule,
+    classifier: TrainedModel,
+    logger: Logger | None,
+) -> tuple[int, list[dict[str, float]]]:
+    """`fit` a classifier by a run's settings."""
+    parts = settings.parts
+    shows_text = isinstance(parts.logger, WandbTracker) and parts.logger.log_text
+    if isinstance(logger, NamedWandbLogger) and shows_text:
+        logger.classes = data.classes
+    forecast = Forecast(data.splits["train"], batch_size=data.settings.batch_size)
+    return fit(
+        classifier,
+        data,
+        checkpoints=directory.folder(CHECKPOINTS),
+        epochs=parts.training.epochs,
+        gradient_clip=parts.training.gradient_clip,
+        patience=parts.training.patience,
+        hardware=parts.trainer.arguments,
+        callbacks=[forecast, Progress()],
+        logger=logger,
+    )
+
+
+def _predict_untested(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    data: TextDataModule,
+    classifier: TrainedModel,
+) -> None:
+    """Write predictions and attentions of the splits that no probe examines."""
+    splits = [split for split in UNTESTED if split in data.splits]
+    if not splits:
+        return
+    collectors = [PredictionCollector(number) for number in range(len(splits))]
+    listen(
+        classifier,
+        data,
+        "predict",
+        hardware=settings.parts.trainer.arguments,
+        callbacks=list(collectors),
+    )
+    for split, collector in zip(splits, collectors, strict=True):
+        collector.write(data.splits[split], directory.place(examples_file(split)))

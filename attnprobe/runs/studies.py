@@ -8,15 +8,25 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, MEMBER
 from attnprobe.core.sanitise import duration, quoted
-from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study, settings_fingerprint
+from attnprobe.findings.studies.base import (
+    STUDY,
+    Compose,
+    Done,
+    Member,
+    Plan,
+    Study,
+    settings_fingerprint,
+)
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
@@ -28,7 +38,7 @@ from attnprobe.runs.settings import Settings, check_references
 from attnprobe.runs.validation import built_study
 
 PLAN = "plan.json"
-OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
+NOT_INHERITED = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 """Settings of the study itself, which its members do not inherit from the command line."""
 
 
@@ -40,161 +50,270 @@ def carry_out_study(
     options: Sequence[str] = (),
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Path:
-    """Carry out all members of a study, or what is left of them; returns its directory, whose
-    study.json lists the members. `compose` makes a configuration of the command line; `options`
-    (`launching.options_of`) is what else stands there, for members that are jobs.
+    """Carry out all members of a study, or what is left of them.
+
+    Args:
+        overrides: the study's command line.
+        compose: makes a configuration of a command line.
+        options: Hydra's own options there (`launching.options_of`), for members that are jobs.
+        on_plan: is called with the plan before the first member begins.
+
+    Returns:
+        the study's directory, whose study.json lists the members.
 
     Raises:
-        UserError: a setting cannot be used, or a member failed; finished members are kept for the
-            next try.
+        UserError: if a setting cannot be used, or a member failed; finished members are kept for
+            the next try.
     """
     config = compose(overrides)
     check_references(OmegaConf.to_container(config))
-    study: Study = built_study(OmegaConf.to_container(config.study, resolve=True))
     settings = OmegaConf.to_container(config.study, resolve=True)
-    own = Settings.of(compose(changed(overrides, [])))
-    directory = (
-        Path(config.output)
-        / str(config.data.name)
-        / f"{study.name}-{fingerprint([settings, own.training])}"
-    )
-    logs = Path(config.output) / "logs" / directory.name
-    places: Machine | Cluster | None = None
-    if any(key(one).split(".")[0] == "launcher" for one in overrides) and IS_JOB not in os.environ:
-        if config.launcher.name == "ray":
-            raise UserError(
-                "launcher=ray runs the jobs of a sweep (-m): for a study expected local, submitit or inline"
-            )
-        if config.launcher.name != "inline":
-            places = places_of(
-                config.launcher, on_gpu=config.trainer.accelerator not in ("cpu", "mps"), logs=logs
-            )
-            places = None if isinstance(places, Machine) and places.count == 1 else places
-    path = directory / PLAN
-    if path.exists():  # what was decided by this machine's speed stays decided
-        try:
-            plan = TypeAdapter(Plan).validate_python(read_json(path))
-        except (ValidationError, DamagedRun):
-            raise UserError(
-                f"{path} is not a study's plan: remove it, and the study plans again"
-            ) from None
-    else:
-        plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
-        write_json({"rows": dict(plan.rows), "words": plan.words}, path)
+    study: Study = built_study(OmegaConf.to_container(config.study, resolve=True))
+    base = Settings.of(compose(changed(overrides, [])))
+    name = f"{study.name}-{fingerprint([settings, base.training])}"
+    directory = Path(config.output) / str(config.data.name) / name
+    logs = Path(config.output) / "logs" / name
+    places = _places(config, overrides, logs)
+
+    plan = _plan(study, directory / PLAN, overrides, compose)
     if plan.words:
         print(f"{study.name}: {plan.words}", flush=True)
     on_plan(plan)
-    # the study's own choice, which an experiment's file may have made: members know nothing of the
-    # experiment
-    limits = ", ".join(f"{split}: {count}" for split, count in plan.rows.items())
-    shared = [
-        f"figures={str(bool(config.figures)).lower()}",
-        *([f"data.most={{{limits}}}"] if limits else []),
-    ]
-    done: list[Done] = []
-    outcomes: list[Outcome] = []
-    for number, stage in enumerate(
-        study.stages(int(config.seed), str(config.model.name), done), start=1
-    ):
-        title = f"{study.name}, stage {number}"
-        began = time.monotonic()
-        jobs = []
-        for place, member in enumerate(stage, start=1):
-            line = changed(overrides, [f"seed={member.seed}", *shared, *member.overrides])
-            part = compose(line)
-            part.experiment = f"{study.name}_{member.role}"
-            if places is None:
-                left = (time.monotonic() - began) / max(1, place - 1) * (len(stage) - place + 1)
-                time_left = f" (about {duration(left)} left of this stage)" if place > 1 else ""
-                print(f"{title}, run {place} of {len(stage)}: {member}{time_left}", flush=True)
-                done.append(Done(member, run(part, sweep=True)))
-                continue
-            its = Settings.of(part)
-            log = f"{number}-{place}-" + re.sub(r"[^\w.+-]+", "_", str(member))
-            named = [*line, f"hydra.job.name={MEMBER}{part.experiment}"]
-            known = {"done": is_finished(its)}
-            jobs.append(
-                Job.of(
-                    str(member),
-                    named,
-                    options,
-                    logs / f"{log}.log",
-                    directory=its.directory,
-                    **known,
-                )
-            )
-        if places is None:
-            continue
-        outcomes += launch(jobs, places, logs=logs, title=f"{title}: ")
-        done += [
-            Done(member, job.directory)
-            for member, job in zip(stage, jobs, strict=True)
-            if job.directory
-        ]
-        if failed := [outcome for outcome in outcomes if not outcome.succeeded]:
-            conclude(outcomes, Path(config.output))
-            first = f"first {failed[0].job.name}: {failed[0].error}"
-            raise UserError(f"{len(failed)} of the {len(jobs)} runs of {title} failed, {first}")
-    if outcomes:
-        conclude(outcomes, Path(config.output))
-    manifests = [RunDirectory(one.directory).manifest() for one in done]
-    tables = [table for run in manifests for table in run["tables"].values()]
-    # scores in a file of the user's may change, so that every member has to be asked again
-    scored = any(
-        one.get("files") for table in tables for one in table.get("importances", {}).values()
-    )
+
+    composer = _MemberComposer(study.name, overrides, _shared_overrides(config, plan), compose)
+    if places is None:
+        done = _carry_out_here(study, config, composer)
+    else:
+        done = _carry_out_as_jobs(study, config, composer, options, places, logs)
+
+    members, asks_again = _members_content(done, directory)
     content = {
         "study": study.name,
         "data": config.data.name,
         "model": config.model.name,
         "settings": settings,
         "plan": plan.words,
-        "asked": "" if scored else settings_fingerprint(config),
-        "inputs": records_of({str(path): path for path in own.input_files().values()}),
-        "members": [
-            {name: getattr(one.member, name) for name in ("role", "seed", "parameter")}
-            | {
-                "run_id": manifest["run_id"],
-                # relative to the study's, so that both can move
-                "directory": Path(
-                    os.path.relpath(one.directory.resolve(), directory.resolve())
-                ).as_posix(),
-            }
-            for one, manifest in zip(done, manifests, strict=True)
-        ],
+        "asked": "" if asks_again else settings_fingerprint(config),
+        "inputs": records_of({str(path): path for path in base.input_files().values()}),
+        "members": members,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     write_sealed(content, directory / STUDY)
     return directory
 
 
+def _places(config: DictConfig, overrides: Sequence[str], logs: Path) -> Machine | Cluster | None:
+    """Where the members run as jobs; None: one after another in this process.
+
+    Raises:
+        UserError: if the launcher cannot run a study.
+    """
+    has_launcher = any(key(override).split(".")[0] == "launcher" for override in overrides)
+    if not has_launcher or IS_JOB in os.environ or config.launcher.name == "inline":
+        return None
+    if config.launcher.name == "ray":
+        raise UserError(
+            "launcher=ray runs the jobs of a sweep (-m): "
+            "for a study expected local, submitit or inline"
+        )
+    on_gpu = config.trainer.accelerator not in ("cpu", "mps")
+    places = places_of(config.launcher, on_gpu=on_gpu, logs=logs)
+    is_single = isinstance(places, Machine) and places.count == 1
+    return None if is_single else places
+
+
+def _plan(study: Study, path: Path, overrides: Sequence[str], compose: Compose) -> Plan:
+    """The plan at `path`; made and written there where there is none.
+
+    What was decided by this machine's speed stays decided.
+
+    Raises:
+        UserError: if the file is no plan.
+    """
+    if path.exists():
+        try:
+            return TypeAdapter(Plan).validate_python(read_json(path))
+        except (ValidationError, DamagedRun):
+            raise UserError(
+                f"{path} is not a study's plan: remove it, and the study plans again"
+            ) from None
+    plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
+    write_json({"rows": dict(plan.rows), "words": plan.words}, path)
+    return plan
+
+
+def _shared_overrides(config: DictConfig, plan: Plan) -> list[str]:
+    """Settings that all members share.
+
+    They are the study's own choice, which its experiment's file may have made: members know nothing
+    of the experiment.
+    """
+    shared = [f"figures={str(bool(config.figures)).lower()}"]
+    if plan.rows:
+        limits = ", ".join(f"{split}: {count}" for split, count in plan.rows.items())
+        shared.append(f"data.most={{{limits}}}")
+    return shared
+
+
+@dataclass(frozen=True)
+class _MemberComposer:
+    """From a member to its command line and its configuration.
+
+    Attributes:
+        study: name of the study.
+        overrides: the study's command line.
+        shared: see `_shared_overrides`.
+        compose: makes a configuration of a command line.
+    """
+
+    study: str
+    overrides: Sequence[str]
+    shared: Sequence[str]
+    compose: Compose
+
+    def command_line(self, member: Member) -> list[str]:
+        """The settings of a member, as on a command line."""
+        changes = [f"seed={member.seed}", *self.shared, *member.overrides]
+        return changed(self.overrides, changes)
+
+    def configuration(self, member: Member) -> DictConfig:
+        """The configuration of a member, whose tables are filed under its own experiment."""
+        config = self.compose(self.command_line(member))
+        config.experiment = f"{self.study}_{member.role}"
+        return config
+
+
+def _carry_out_here(study: Study, config: DictConfig, composer: _MemberComposer) -> list[Done]:
+    """Run all members one after another in this process, and say how much of a stage is left."""
+    done: list[Done] = []  # grows between the stages, which read it
+    stages = study.stages(int(config.seed), str(config.model.name), done)
+    for number, stage in enumerate(stages, start=1):
+        start = time.monotonic()
+        for position, member in enumerate(stage):
+            member_config = composer.configuration(member)
+            time_left = ""
+            if position > 0:
+                mean = (time.monotonic() - start) / position
+                left = duration(mean * (len(stage) - position))
+                time_left = f" (about {left} left of this stage)"
+            title = f"{study.name}, stage {number}, run {position + 1} of {len(stage)}"
+            print(f"{title}: {member}{time_left}", flush=True)
+            done.append(Done(member, run(member_config, sweep=True)))
+    return done
+
+
+def _carry_out_as_jobs(
+    study: Study,
+    config: DictConfig,
+    composer: _MemberComposer,
+    options: Sequence[str],
+    places: Machine | Cluster,
+    logs: Path,
+) -> list[Done]:
+    """Run the members of each stage at the same time.
+
+    Raises:
+        UserError: if a member failed.
+    """
+    done: list[Done] = []  # grows between the stages, which read it
+    outcomes: list[Outcome] = []
+    stages = study.stages(int(config.seed), str(config.model.name), done)
+    for number, stage in enumerate(stages, start=1):
+        title = f"{study.name}, stage {number}"
+        jobs = []
+        for position, member in enumerate(stage, start=1):
+            stem = f"{number}-{position}-" + re.sub(r"[^\w.+-]+", "_", str(member))
+            jobs.append(_job_of(member, composer, options, logs / f"{stem}.log"))
+
+        outcomes += launch(jobs, places, logs=logs, title=f"{title}: ")
+        for member, job in zip(stage, jobs, strict=True):
+            if job.directory:
+                done.append(Done(member, job.directory))
+        failed = [outcome for outcome in outcomes if not outcome.succeeded]
+        if failed:
+            conclude(outcomes, Path(config.output))
+            first = f"first {failed[0].job.name}: {failed[0].error}"
+            raise UserError(f"{len(failed)} of the {len(jobs)} runs of {title} failed, {first}")
+    if outcomes:
+        conclude(outcomes, Path(config.output))
+    return done
+
+
+def _job_of(member: Member, composer: _MemberComposer, options: Sequence[str], log: Path) -> Job:
+    config = composer.configuration(member)
+    settings = Settings.of(config)
+    return Job.of(
+        str(member),
+        [*composer.command_line(member), f"hydra.job.name={MEMBER}{config.experiment}"],
+        options,
+        log,
+        directory=settings.directory,
+        done=is_finished(settings),
+    )
+
+
+def _members_content(done: Sequence[Done], directory: Path) -> tuple[list[dict[str, Any]], bool]:
+    """What study.json says about the members.
+
+    Returns:
+        the members, and whether each has to be asked again: scores in a file of the user's may
+        change.
+    """
+    members = []
+    asks_again = False
+    for entry in done:
+        manifest = RunDirectory(entry.directory).manifest()
+        for table in manifest["tables"].values():
+            importances = table.get("importances", {}).values()
+            asks_again = asks_again or any(facts.get("files") for facts in importances)
+        # relative to the study's, so that both can move
+        path = Path(os.path.relpath(entry.directory.resolve(), directory.resolve()))
+        members.append(
+            {
+                "role": entry.member.role,
+                "seed": entry.member.seed,
+                "parameter": entry.member.parameter,
+                "run_id": manifest["run_id"],
+                "directory": path.as_posix(),
+            }
+        )
+    return members, asks_again
+
+
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
-    """A command line with some of its settings replaced, and without those of the study itself. A
-    replaced choice takes the choices below it along, and a probe's settings stay where the changes
+    """A command line with some of its settings replaced, and without those of the study itself.
+
+    A replaced choice takes the choices below it along. A probe's settings stay where the changes
     have that probe.
 
-    >>> changed(["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"], ["seed=2", "model=average"])
+    Args:
+        overrides: the command line.
+        changes: the new settings, which come last.
+
+    >>> line = ["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"]
+    >>> changed(line, ["seed=2", "model=average"])
     ['data=sst', 'seed=2', 'model=average']
-    >>> changed(["probe.adversarial.steps=9", "probe.permutation.samples=9"], ["probe=[adversarial]"])
+    >>> line = ["probe.adversarial.steps=9", "probe.permutation.samples=9"]
+    >>> changed(line, ["probe=[adversarial]"])
     ['probe.adversarial.steps=9', 'probe=[adversarial]']
     """
     replaced = [key(change) for change in changes]
-    probes = {
-        name
-        for change in changes
-        if key(change) == "probe"
-        for name in re.findall(r"\w+", change.split("=")[1])
-    }
-    kept = []
+    probes = set()
+    for change in changes:
+        if key(change) == "probe":
+            probes.update(re.findall(r"\w+", change.split("=")[1]))
+
+    inherited = []
     for override in overrides:
         name = key(override)
         parts = re.split(r"[./]", name)
-        own = parts[0] in OWN and not (
-            parts[0] == "probe" and len(parts) > 1 and parts[1] in probes
-        )
-        if not own and not any(name == other or name.startswith(f"{other}/") for other in replaced):
-            kept.append(override)
-    return kept + list(changes)
+        is_kept_probe = parts[0] == "probe" and len(parts) > 1 and parts[1] in probes
+        if parts[0] in NOT_INHERITED and not is_kept_probe:
+            continue
+        if any(name == setting or name.startswith(f"{setting}/") for setting in replaced):
+            continue
+        inherited.append(override)
+    return inherited + list(changes)
 
 
 def key(override: str) -> str:
@@ -207,21 +326,31 @@ def key(override: str) -> str:
 
 
 def with_teacher(overrides: Sequence[str], compose: Compose) -> list[str]:
-    """The command line with `teacher=auto` replaced by the directory of the teacher, which is found
-    finished or trained: it has this run's data, model and seed, but for `teacher_overrides`."""
+    """The command line with `teacher=auto` replaced by a teacher's directory.
+
+    The teacher has this run's data, model and seed, except for `teacher_overrides`. It is trained
+    where it is not finished yet.
+
+    Args:
+        overrides: the command line.
+        compose: makes a configuration of a command line.
+
+    Raises:
+        UserError: if the teacher would see other data than its student, or cannot be trained.
+    """
     config = compose(overrides)
     if config.teacher != "auto":
         return list(overrides)
+
     teacher = compose(changed(overrides, config.teacher_overrides))
     teacher.experiment = "teacher"
-    if OmegaConf.to_container(teacher.data, resolve=True) != OmegaConf.to_container(
-        config.data, resolve=True
-    ):
+    teacher_data = OmegaConf.to_container(teacher.data, resolve=True)
+    if teacher_data != OmegaConf.to_container(config.data, resolve=True):
         raise UserError(
-            "teacher_overrides change the data: a teacher has to see the same examples as its student"
+            "teacher_overrides change the data: "
+            "a teacher has to see the same examples as its student"
         )
     directory = run(teacher, sweep=True)
     print(f"teacher: {directory}", flush=True)
-    return [override for override in overrides if key(override) != "teacher"] + [
-        f"teacher={quoted(str(directory))}"
-    ]
+    rest = [override for override in overrides if key(override) != "teacher"]
+    return [*rest, f"teacher={quoted(str(directory))}"]

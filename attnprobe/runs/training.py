@@ -44,59 +44,79 @@ from attnprobe.runs.settings import Settings
 
 
 class TrainingCurve(Callback):
-    """Keeps the metrics of every epoch (`epochs[k]`: those of epoch k, by name), and ends a
-    training whose loss is no longer a number, before it fills tables with NaN.
+    """Keeps the metrics of every epoch, and ends a training that diverges.
 
-    Any epoch from number `skip` on (from 0) is better than all before it, which are chosen only
-    among themselves: whatever compares epochs forgets the best value so far when epoch `skip`
-    begins."""
+    A loss that is no longer finite ends the training before it fills tables with NaN.
+
+    Attributes:
+        skip: the first epoch, from 0, that is better than all before it whatever their metrics.
+            Whatever compares epochs forgets the best value so far when this one begins.
+        epochs: every epoch's metrics, by name.
+    """
 
     def __init__(self, skip: int) -> None:
+        """Begin an empty curve.
+
+        Args:
+            skip: how many epochs are chosen only if no later one ends.
+        """
         self.skip = skip
         self.epochs: list[dict[str, float]] = []
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        """Refuse a loss that is infinite or NaN."""
         loss: Tensor = outputs["loss"]
         if not torch.isfinite(loss):
             raise UserError(
-                f"the training loss became {loss.item()} in epoch {trainer.current_epoch + 1}, batch {batch_idx + 1}: "
-                f"the training diverged. Try a lower training.recipe.optimizer.lr or training.gradient_clip=5, "
+                f"the training loss became {loss.item()} in epoch {trainer.current_epoch + 1}, "
+                f"batch {batch_idx + 1}: the training diverged. Try a lower "
+                f"training.recipe.optimizer.lr or training.gradient_clip=5, "
                 f"and look for extreme values in data.vectors."
             )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the validation metrics of the epoch."""
         metrics = {
-            name: float(one)
-            for name, one in trainer.callback_metrics.items()
+            name: float(value)
+            for name, value in trainer.callback_metrics.items()
             if name.startswith("validation/")
         }
         del metrics["validation/selection"]
         self.epochs.append(metrics)
 
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the loss of the epoch before; in epoch `skip`, forget the best value so far."""
+        self._keep_loss(trainer)
+        if self.skip > 0 and trainer.current_epoch == self.skip:
+            _forget_best_value(trainer)
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
+        """Keep the loss of the last epoch."""
+        self._keep_loss(trainer)
+
+    def _keep_loss(self, trainer: Trainer) -> None:
+        """Keep the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
         if self.epochs and "train/loss" in trainer.callback_metrics:
             self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.on_train_end(trainer, pl_module)  # of the epoch before
-        if trainer.current_epoch != self.skip or self.skip == 0:
-            return
-        worst = torch.tensor(-torch.inf)
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, ModelCheckpoint):
-                callback.best_k_models = dict.fromkeys(callback.best_k_models, worst)
-                callback.best_model_score = worst
-            elif isinstance(callback, EarlyStopping):
-                callback.best_score = worst
-        for config in trainer.lr_scheduler_configs:
-            if isinstance(config.scheduler, ReduceLROnPlateau):
-                config.scheduler.best = -math.inf
+
+def _forget_best_value(trainer: Trainer) -> None:
+    """Let the next epoch count as the best so far, for checkpoint, patience and rate."""
+    worst = torch.tensor(-torch.inf)
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, ModelCheckpoint):
+            callback.best_k_models = dict.fromkeys(callback.best_k_models, worst)
+            callback.best_model_score = worst
+        elif isinstance(callback, EarlyStopping):
+            callback.best_score = worst
+    for config in trainer.lr_scheduler_configs:
+        if isinstance(config.scheduler, ReduceLROnPlateau):
+            config.scheduler.best = -math.inf
 
 
-UNCONCERNING = (
+IRRELEVANT_ADVICE = (
     "LeafSpec.* is deprecated",
     "does not have many workers",
     "Checkpoint directory .* exists and is not empty",
@@ -110,51 +130,56 @@ UNCONCERNING = (
 
 @contextmanager
 def quiet_lightning() -> Iterator[dict[str, Any]]:
-    """Lightning without `UNCONCERNING` warnings, and new tensors left as they are found: with
-    deterministic algorithms, which Lightning switches on for good, PyTorch fills each with NaN
-    first, which is a tenth of a training.
+    """Silence Lightning's `IRRELEVANT_ADVICE`, and leave new tensors uninitialised.
 
-    Yields a trainer's settings that training and examination share: on a SLURM machine Lightning
-    starts a run's further processes itself, and neither takes the job's tasks for them nor warns of
-    an `srun` that is not used."""
+    With deterministic algorithms, which Lightning switches on for good, PyTorch fills every new
+    tensor with NaN first. That is a tenth of a training's time.
+
+    Yields:
+        Arguments of `Trainer` that training and examination share.
+    """
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+    # On a SLURM machine Lightning would take the tasks of the job for a run's processes, or warn
+    # that `srun` is not used. A run starts its further processes itself
+    on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
+    starts_processes = on_slurm and not TorchElasticEnvironment.detect()
+
     setting: Any = torch.utils.deterministic  # which hides its setting from type checkers
-    filled = setting.fill_uninitialized_memory
+    fill_before = setting.fill_uninitialized_memory
     setting.fill_uninitialized_memory = False
     try:
         with warnings.catch_warnings():
-            for advice in UNCONCERNING:
+            for advice in IRRELEVANT_ADVICE:
                 warnings.filterwarnings("ignore", f".*{advice}.*")
-            on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
-            plugins = (
-                [LightningEnvironment()]
-                if on_slurm and not TorchElasticEnvironment.detect()
-                else None
-            )
-            # the data module's own sampler knows ranks and length buckets
             yield {
-                "plugins": plugins,
+                "plugins": [LightningEnvironment()] if starts_processes else None,
+                # the data module's own sampler knows ranks and length buckets
                 "use_distributed_sampler": False,
                 "enable_model_summary": False,
             }
     finally:
-        setting.fill_uninitialized_memory = filled
+        setting.fill_uninitialized_memory = fill_before
 
 
-class Served(LightningDataModule):
-    """The batches of a training, of which each of its processes has its share. It can be pickled,
-    as `ddp_spawn` asks."""
+class TrainingBatches(LightningDataModule):
+    """The batches of a training, a share for each of its processes.
+
+    It can be pickled, as `ddp_spawn` requires.
+    """
 
     def __init__(self, data: TextDataModule) -> None:
         super().__init__()
         self.data = data
 
     def train_dataloader(self) -> DataLoader[Batch]:
+        """This process's share of the training batches."""
         assert self.trainer is not None
         return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
 
     def val_dataloader(self) -> DataLoader[Batch]:
+        """All validation batches."""
         return self.data.loader("validation")
 
 
@@ -170,17 +195,36 @@ def fit(
     logger: Logger | None,
     patience: int | None = None,
 ) -> tuple[int, list[dict[str, float]]]:
-    """Train in place, leave the chosen epoch's weights in the classifier, and say which it is, from
-    0, and every epoch's metrics by name. The best epoch so far is kept in the folder `checkpoints`;
-    None for `patience` trains all epochs. Of several devices' processes all but the first end here,
-    by a SystemExit with status 0."""
+    """Train a classifier in place, and leave the chosen epoch's weights in it.
+
+    Args:
+        classifier: with a recipe.
+        data: with a training and a validation split.
+        checkpoints: a folder for the best epoch so far.
+        epochs: at most.
+        gradient_clip: the norm of the gradient at most; None: any.
+        hardware: arguments of `Trainer` that say where to train.
+        callbacks: that listen as well.
+        logger: of the curves; None for none.
+        patience: epochs without a better one that end the training; None: all epochs are trained.
+
+    Returns:
+        the chosen epoch, from 0, and every epoch's metrics, by name.
+
+    Raises:
+        UserError: if the loss diverges or the training does not fit into memory.
+        SystemExit: with status 0, in all but the first of several devices' processes.
+    """
     assert classifier.recipe is not None
     curve = TrainingCurve(classifier.recipe.skip_epochs)
-    chosen_by = "validation/selection"
+    selection = "validation/selection"
     best = ModelCheckpoint(
-        checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}"
+        checkpoints, monitor=selection, mode="max", save_weights_only=True, filename="{epoch}"
     )
-    stopping = [] if patience is None else [EarlyStopping(chosen_by, mode="max", patience=patience)]
+    listeners: list[Callback] = [best, curve]
+    if patience is not None:
+        listeners.append(EarlyStopping(selection, mode="max", patience=patience))
+
     with quiet_lightning() as shared:
         trainer = Trainer(
             **shared | hardware,
@@ -188,43 +232,54 @@ def fit(
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
-            callbacks=[best, curve, *stopping, *callbacks],
+            callbacks=[*listeners, *callbacks],
             num_sanity_val_steps=0,
             default_root_dir=checkpoints,
         )
         try:
-            trainer.fit(classifier, datamodule=Served(data))
+            trainer.fit(classifier, datamodule=TrainingBatches(data))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            # nothing is halved here: a step of half the examples would be another training
-            said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            # the batch is not halved here: a step of half the examples would be another training
+            message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
             raise UserError(
-                f"training does not fit into memory: set a smaller data.batch_size, or shorten the texts with "
-                f"data.max_tokens ({said})"
+                f"training does not fit into memory: set a smaller data.batch_size, "
+                f"or shorten the texts with data.max_tokens ({message})"
             ) from error
         if trainer.world_size > 1:
-            # the first process continues alone; as long as its group stands, torchmetrics waits for
-            # those that have left
-            if torch.distributed.is_initialized():
-                torch.distributed.barrier()
-                torch.distributed.destroy_process_group()
-            if trainer.global_rank > 0:
-                raise SystemExit(0)
-            # Lightning's notes for the others: in a second training this process would be taken for
-            # one of them
-            for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
-                os.environ.pop(name, None)
+            _leave_process_group(trainer)
+
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
 
 
+def _leave_process_group(trainer: Trainer) -> None:
+    """Let the first of several processes continue alone, and end all others.
+
+    Raises:
+        SystemExit: with status 0, in the others.
+    """
+    # as long as the first process's group stands, torchmetrics waits for those that have left
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    if trainer.global_rank > 0:
+        raise SystemExit(0)
+    # Lightning left these for the processes that it started. In a second training they would make
+    # this process one of them
+    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
 @contextmanager
 def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
-    """The classifier in the precision that it is examined in, its float32 weights back, unchanged,
-    afterwards: float32 sums depend on an example's batch in their last digits, and a search of 500
-    steps makes first digits of these."""
+    """Hold the classifier in the precision that it is examined in.
+
+    Float32 sums depend on an example's batch in their last digits, and a search of 500 steps turns
+    these into first digits. Afterwards the float32 weights are back, unchanged.
+    """
     try:
         yield classifier.to(classifier.precision)
     finally:
@@ -239,17 +294,25 @@ def listen(
     hardware: dict[str, Any],
     callbacks: list[Callback],
 ) -> None:
-    """One pass with the callbacks listening, on one device whatever trained the model: over the
-    `test` split with the probes among them, or over the splits that no probe examines
-    (`predict`)."""
+    """Pass over texts once, on one device, with callbacks listening.
+
+    Args:
+        classifier: trained.
+        data: the texts.
+        split: `test`, which is examined precisely and with probes among the callbacks; or
+            `predict`, for all splits that no probe examines.
+        hardware: arguments of `Trainer` that say where.
+        callbacks: that listen.
+    """
     is_test = split == "test"
-    with quiet_lightning() as shared, examined_precisely(classifier) if is_test else nullcontext():
+    accelerator = hardware["accelerator"]
+    if is_test and torch.backends.mps.is_available():  # Apple's GPUs have no float64
+        accelerator = "cpu"
+    precision = examined_precisely(classifier) if is_test else nullcontext()
+    with quiet_lightning() as shared, precision:
         trainer = Trainer(
-            # Apple's GPUs have no float64
-            accelerator="cpu"
-            if is_test and torch.backends.mps.is_available()
-            else hardware["accelerator"],
-            inference_mode=not is_test,  # under inference mode no probe could differentiate anything
+            accelerator=accelerator,
+            inference_mode=not is_test,  # in inference mode no probe could differentiate anything
             callbacks=callbacks,
             enable_progress_bar=is_test,
             devices=1,
@@ -260,52 +323,47 @@ def listen(
         if is_test:
             trainer.test(classifier, data.loader("test"), verbose=False)
         else:
-            others = [data.loader(split) for split in UNTESTED if split in data.splits]
-            trainer.predict(classifier, others, return_predictions=False)
+            loaders = [data.loader(name) for name in UNTESTED if name in data.splits]
+            trainer.predict(classifier, loaders, return_predictions=False)
 
 
 class NamedWandbLogger(WandbLogger):
-    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the
-    names."""
+    """W&B's logger, with curves of a class under the class's name.
+
+    Attributes:
+        classes: names of the classes; empty: their numbers stay.
+    """
 
     classes: Sequence[str] = ()
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log the metrics under the names that W&B shows."""
         from attnprobe.report.tracking import curve
 
-        super().log_metrics(
-            {curve(name, self.classes): value for name, value in metrics.items()}, step
-        )
+        named = {curve(name, self.classes): value for name, value in metrics.items()}
+        super().log_metrics(named, step)
 
 
 @contextmanager
 def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
-    """The configured logger, open as long as the run."""
+    """Hold the configured logger open as long as the run; None where there is none."""
     tracker = settings.parts.logger
     if isinstance(tracker, CsvTracker | TensorBoardTracker):
         kind = CSVLogger if isinstance(tracker, CsvTracker) else TensorBoardLogger
         yield kind(directory.folder(""), name="", version=directory.folder(CURVES).name)
     elif isinstance(tracker, MlflowTracker):
-        # a database: MLflow 3 refuses plain files
-        output = Path(settings.config["output"]).absolute()
-        yield MLFlowLogger(
-            experiment_name=tracker.project,
-            run_name=settings.run_id,
-            tracking_uri=tracker.tracking_uri or f"sqlite:///{output / 'mlflow.db'}",
-            artifact_location=None if tracker.tracking_uri else (output / "mlruns").as_uri(),
-        )
+        yield _mlflow_logger(settings, tracker)
     elif isinstance(tracker, WandbTracker):
-        # wandb takes half a second that other runs need not wait for
+        # wandb takes half a second to import, which other runs need not wait for
         from attnprobe.report.tracking import open_run
 
-        probes = list(settings.config["probe"])
-        mode: Any = tracker.mode
+        mode: str = tracker.mode
         if mode == "online":  # wandb's own variable decides where nobody made the setting
             mode = os.environ.get("WANDB_MODE", "online")
         directory.checked(TRACKING)
         run = open_run(
             settings.identity("all"),
-            probes,
+            list(settings.config["probe"]),
             settings.config,
             directory.path,
             project=tracker.project,
@@ -317,22 +375,39 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         try:
             yield NamedWandbLogger(experiment=run)
         finally:
-            run.finish()  # else the next run of this process would go into this one
+            run.finish()  # otherwise the next run of this process would continue this one
     else:
         yield None
 
 
+def _mlflow_logger(settings: Settings, tracker: MlflowTracker) -> MLFlowLogger:
+    """MLflow's logger, in a database of the output folder where no server is configured."""
+    output = Path(settings.config["output"]).absolute()
+    return MLFlowLogger(
+        experiment_name=tracker.project,
+        run_name=settings.run_id,
+        # a database, because MLflow 3 refuses plain files
+        tracking_uri=tracker.tracking_uri or f"sqlite:///{output / 'mlflow.db'}",
+        artifact_location=None if tracker.tracking_uri else (output / "mlruns").as_uri(),
+    )
+
+
 class Progress(TQDMProgressBar):
-    """Lightning's bars on standard error, where a log file gets few lines. `test_title`: what the
-    test loop is called."""
+    """Lightning's progress bars on standard error, with few lines where that is a log file."""
 
     test_description = "test"
 
     def __init__(self, test_title: str = "test") -> None:
+        """Prepare the bars.
+
+        Args:
+            test_title: name of the test loop's bar.
+        """
         super().__init__(refresh_rate=1 if sys.stderr.isatty() else 200, leave=True)
         self.test_description = test_title
 
     def init_train_tqdm(self, title: str = "train", *, leave: bool = True) -> Tqdm:
+        """The bar of an epoch; the other bars differ in their title."""
         return Tqdm(
             desc=title,
             leave=leave,
@@ -343,7 +418,9 @@ class Progress(TQDMProgressBar):
         )
 
     def init_validation_tqdm(self) -> Tqdm:
+        """The bar of a pass over the validation split, which vanishes at its end."""
         return self.init_train_tqdm("validate", leave=False)
 
     def init_test_tqdm(self) -> Tqdm:
+        """The bar of the test loop."""
         return self.init_train_tqdm(self.test_description)

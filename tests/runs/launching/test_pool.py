@@ -78,7 +78,7 @@ def test_jobs_that_share_a_directory_wait_for_each_other_and_others_overtake(tmp
             "attnprobe: seed=x",
         ),
         ("print('half a line'); raise SystemExit(5)", 5, "half a line"),
-        ("raise SystemExit(5)", 5, "no word in its log"),
+        ("raise SystemExit(5)", 5, "log is empty"),
         ("import os; os.kill(os.getpid(), 9)", -9, "killed by SIGKILL (out of memory?)"),
         (r"print('10 %\r20 %\rRuntimeError: torn'); raise SystemExit(1)", 1, "RuntimeError: torn"),
     ],
