@@ -42,12 +42,11 @@ def test_what_does_not_fit_is_taken_in_halves_and_said_once(capsys, error):
     assert [row for part in parts for row in part] == list(range(11))
     assert max(map(len, parts)) <= 3
     assert capsys.readouterr().err.count("\n") == 1
-    tried = halving.count
-    assert tried > 0
-    assert (halved(halving, 11, 3, error), halving.count) == (
-        parts,
-        tried,
-    )  # what did not fit is not tried again
+    failures = halving.count
+    assert failures > 0
+    # what did not fit is not tried again
+    assert halved(halving, 11, 3, error) == parts
+    assert halving.count == failures
 
 
 def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
@@ -64,29 +63,54 @@ def fail(*_):
     raise RuntimeError(FULL)
 
 
-def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeypatch, capsys):
-    settings = (
-        "probe=[permutation,adversarial]",
-        "probe.adversarial.restarts=3",
-        "probe.adversarial.steps=5",
-    )
-    found = {"whole": run(small_run(tmp_path / "whole", *settings))}
-    held = []
+SETTINGS = (
+    "probe=[permutation,adversarial]",
+    "probe.adversarial.restarts=3",
+    "probe.adversarial.steps=5",
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that measures whole batches."""
+    return run(small_run(tmp_path_factory.mktemp("whole"), *SETTINGS))
+
+
+def check_same_numbers(directory, whole):
+    expected = read_results(whole).drop(columns="run_id")
+    results = read_results(directory).drop(columns="run_id")
+    pd.testing.assert_frame_equal(expected, results, rtol=1e-6)
+
+
+def halved_batches(directory):
+    return json.loads((directory / "manifest.json").read_text())["halved_batches"]
+
+
+def test_a_probe_of_many_samples_takes_few_texts_at_a_time_with_the_same_numbers(
+    whole, tmp_path, monkeypatch
+):
+    sizes = []  # number of texts, and of numbers held at once
     for probe in (Permutation, Adversarial):
 
-        def noted(self, readout, draws, measure=probe.measure):
+        def recorded(self, readout, draws, measure=probe.measure):
             rows, width = readout.attention.shape
-            held.append((rows, rows * self.peak_buffers * width))
+            sizes.append((rows, rows * self.peak_buffers * width))
             return measure(self, readout, draws)
 
-        monkeypatch.setattr(probe, "measure", noted)
-    with monkeypatch.context() as changed:  # a probe of many samples
-        changed.setattr("attnprobe.probes.base.MOST_NUMBERS", 20_000)
-        found["parts"] = run(small_run(tmp_path / "parts", *settings))
-    assert all(rows == 1 or numbers <= 20_000 for rows, numbers in held)
-    assert len({rows for rows, _ in held}) > 1
+        monkeypatch.setattr(probe, "measure", recorded)
+    monkeypatch.setattr("attnprobe.probes.base.MOST_NUMBERS", 20_000)
+    parts = run(small_run(tmp_path, *SETTINGS))
+    assert all(rows == 1 or numbers <= 20_000 for rows, numbers in sizes)
+    assert len({rows for rows, _ in sizes}) > 1
+    assert halved_batches(whole) == halved_batches(parts) == 0
+    check_same_numbers(parts, whole)
+
+
+def test_batches_that_do_not_fit_are_halved_with_the_same_numbers(
+    whole, tmp_path, monkeypatch, capsys
+):
     measure = Permutation.measure
-    forward = AttentionClassifier.forward  # batches that do not fit
+    forward = AttentionClassifier.forward
 
     def small_measure(self, readout, draws):
         yield from measure(self, readout, draws) if len(readout.content) <= 9 else fail()
@@ -97,16 +121,10 @@ def test_few_texts_at_a_time_have_the_numbers_of_whole_batches(tmp_path, monkeyp
     monkeypatch.setattr(Permutation, "measure", small_measure)
     monkeypatch.setattr(AttentionClassifier, "forward", small_forward)
     # validation is part of training, where nothing is halved
-    found["halved"] = run(small_run(tmp_path / "halved", *settings, "data.eval_batch_size=15"))
-    counts = {
-        name: json.loads((one / "manifest.json").read_text())["halved_batches"]
-        for name, one in found.items()
-    }
-    assert counts["whole"] == counts["parts"] == 0 < counts["halved"]
+    directory = run(small_run(tmp_path, *SETTINGS, "data.eval_batch_size=15"))
+    assert halved_batches(directory) > 0
     assert "which changes no number" in capsys.readouterr().err
-    tables = {name: read_results(one).drop(columns="run_id") for name, one in found.items()}
-    for name in ("parts", "halved"):
-        pd.testing.assert_frame_equal(tables["whole"], tables[name], rtol=1e-6)
+    check_same_numbers(directory, whole)
 
 
 def test_a_training_that_does_not_fit_names_the_setting_to_change(tmp_path, monkeypatch):

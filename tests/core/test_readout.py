@@ -25,14 +25,14 @@ def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, questio
             logits = classifier.decoder.decode(outputs.hidden, weights, outputs.query)
         return probabilities(logits, task).gather(-1, predicted[:, None]).squeeze(-1)
 
-    found = readout.gradient()
+    gradient = readout.gradient()
     for position in range(batch.ids.shape[1]):
         step = torch.zeros_like(readout.attention)
         step[:, position] = 1e-6
         difference = (predict(readout.attention + step) - predict(readout.attention - step)) / 2e-6
         expected = torch.where(batch.content[:, position], difference, 0)
-        torch.testing.assert_close(found[:, position], expected, atol=1e-8, rtol=0)
-    assert found.abs().max() > 1e-3
+        torch.testing.assert_close(gradient[:, position], expected, atol=1e-8, rtol=0)
+    assert gradient.abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("question", [False, True])

@@ -34,8 +34,11 @@ def test_hidden_characters_are_shown_as_escapes(text):
 @given(st.text())
 def test_what_is_visible_is_printed_as_it_is(text):
     assert all(
-        one.isprintable() or one in "\u200c\u200d" or one.isspace() or not one.isascii()
-        for one in visible(text)
+        character.isprintable()
+        or character in "\u200c\u200d"
+        or character.isspace()
+        or not character.isascii()
+        for character in visible(text)
     )
     if text.isprintable():
         assert visible(text) == text
@@ -54,17 +57,15 @@ def test_no_csv_cell_is_run_or_hides_anything(text, tmp_path):
 
 
 def test_an_apostrophe_stands_before_formulas_alone():
-    assert [spreadsheet_cell(one) for one in ("=a", "a=", 3, None)] == ["'=a", "a=", 3, None]
+    cells = ["=a", "a=", 3, None]
+    assert [spreadsheet_cell(cell) for cell in cells] == ["'=a", "a=", 3, None]
     assert csv_table(pd.DataFrame({"n": [-1], "t": ["-1"]})) == "n,t\n-1,'-1\n"
 
 
 @pytest.mark.parametrize("text", EVIL)
 def test_latex_shows_hidden_characters(text):
-    assert (
-        latex_table(pd.DataFrame({"data": [text]}), "Caption", "label")
-        .replace("\n", "")
-        .isprintable()
-    )
+    table = latex_table(pd.DataFrame({"data": [text]}), "Caption", "label")
+    assert table.replace("\n", "").isprintable()
 
 
 def test_the_summary_on_the_terminal_shows_hidden_characters(tmp_path):

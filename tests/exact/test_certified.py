@@ -68,7 +68,7 @@ def test_no_feasible_vertex_beats_the_upper_bound():
 
 
 def same_prediction_on(support, weights, margins):
-    """The weights on these positions alone that give the model's own logits: some may be negative."""
+    """The weights on these positions that give the model's own logits; some may be negative."""
     unit_sum = torch.ones(1, dtype=torch.float64)
     equations = torch.cat([margins[support, 1:].T, unit_sum.expand(1, len(support))])
     solution = torch.linalg.solve(equations, torch.cat([(weights @ margins)[1:], unit_sum]))

@@ -34,18 +34,16 @@ def best_of(candidates, attention, logits, epsilon):
 
 
 def simplex_grid(seq, steps):
-    return torch.tensor(
-        [c for c in itertools.product(range(steps + 1), repeat=seq) if sum(c) == steps]
-    ) / float(steps)
+    counts = itertools.product(range(steps + 1), repeat=seq)
+    return torch.tensor([count for count in counts if sum(count) == steps]) / float(steps)
 
 
 def edges(seq, steps):
     """All attentions on two positions, in that many steps."""
     share = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:, None]
-    one = torch.eye(seq, dtype=torch.float64)
-    return torch.cat(
-        [share * one[i] + (1 - share) * one[j] for i, j in itertools.combinations(range(seq), 2)]
-    )
+    corner = torch.eye(seq, dtype=torch.float64)
+    pairs = itertools.combinations(range(seq), 2)
+    return torch.cat([share * corner[i] + (1 - share) * corner[j] for i, j in pairs])
 
 
 def check_claims(result, attention, logits, content, epsilon, *, exclusive=True):
@@ -61,9 +59,12 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     torch.testing.assert_close(
         result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-6
     )
-    own, moved = ((a[:, None] @ logits)[:, 0] for a in (attention, result.attention))
-    of_labels = (own.sigmoid() - moved.sigmoid()).abs().mean(-1)
-    tvd = total_variation(own.softmax(-1), moved.softmax(-1)) if exclusive else of_labels
+    before = (attention[:, None] @ logits)[:, 0]
+    after = (result.attention[:, None] @ logits)[:, 0]
+    if exclusive:
+        tvd = total_variation(before.softmax(-1), after.softmax(-1))
+    else:
+        tvd = (before.sigmoid() - after.sigmoid()).abs().mean(-1)
     torch.testing.assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
     assert (result.tvd <= max(epsilon, 2e-12)).all()
     assert (result.jsd >= 0).all()
@@ -95,73 +96,97 @@ def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, st
 
 
 def test_a_plain_loop_over_all_vertices_agrees():
-    epsilon = 0.05
     attention, logits, content = texts(30, 9, seed=3, markers=True)
-    result = farthest_attention(attention, logits, content, epsilon=epsilon)
-    check_claims(result, attention, logits, content, epsilon)
+    result = farthest_attention(attention, logits, content, epsilon=0.05)
+    check_claims(result, attention, logits, content, 0.05)
     for row in range(len(attention)):
-        own = attention[row]
-        s = logits[row, :, 1] - logits[row, :, 0]
-        mass = own[1:-1].sum()
-        fixed = own[0] * s[0] + own[-1] * s[-1]
-        p = (own @ s).sigmoid()
-        best = 0.0
-        for i, j in itertools.product(range(1, 8), repeat=2):
-            for limit in ((p - epsilon).logit(), (p + epsilon).logit()):  # NaN: out of reach
-                share = mass if i == j else (limit - fixed - mass * s[j]) / (s[i] - s[j])
-                if not 0 <= share <= mass:
-                    continue
-                candidate = torch.where(content[row], 0, own)
-                candidate[i] += share
-                candidate[j] += mass - share
-                if ((candidate @ s).sigmoid() - p).abs() <= epsilon + 1e-12:
-                    best = max(best, jensen_shannon(own, candidate).item())
+        margin = logits[row, :, 1] - logits[row, :, 0]
+        best = best_vertex(attention[row], margin, epsilon=0.05)
         assert result.jsd[row].item() == pytest.approx(best, abs=1e-9)
 
 
-def test_corner_cases_have_the_answers_found_by_hand():
-    def solve(attention, margin, epsilon, content=None):
-        attention = torch.tensor([attention]).double()
-        margin = torch.tensor([margin]).double()
-        content = (
-            torch.ones_like(attention, dtype=torch.bool)
-            if content is None
-            else torch.tensor([content])
-        )
-        logits = torch.stack([torch.zeros_like(margin), margin], -1)
-        result = farthest_attention(attention, logits, content, epsilon=epsilon)
-        check_claims(result, attention, logits, content, epsilon)
-        return result.attention[0].round(decimals=6).tolist()
+def best_vertex(attention, margin, epsilon):
+    """The largest JSD of an attention that leaves the first and the last weight as they are and has
+    the rest on two positions, as far as the prediction allows."""
+    mass = attention[1:-1].sum()
+    markers_margin = attention[0] * margin[0] + attention[-1] * margin[-1]
+    probability = (attention @ margin).sigmoid()
+    limits = ((probability - epsilon).logit(), (probability + epsilon).logit())
+    best = 0.0
+    for i, j, limit in itertools.product(range(1, 8), range(1, 8), limits):
+        if i == j:
+            share = mass
+        else:
+            share = (limit - markers_margin - mass * margin[j]) / (margin[i] - margin[j])
+        if not 0 <= share <= mass:  # a limit out of reach is NaN
+            continue
+        candidate = attention.clone()
+        candidate[1:-1] = 0
+        candidate[i] += share
+        candidate[j] += mass - share
+        if ((candidate @ margin).sigmoid() - probability).abs() <= epsilon + 1e-12:
+            best = max(best, jensen_shannon(attention, candidate).item())
+    return best
 
-    assert solve([1.0], [3.0], 0.01) == [1.0]  # nothing to move
-    assert solve([0.6, 0.3, 0.1], [2.0, 2.0, 2.0], 0.0) == [0, 0, 1]  # equal margins: anything goes
-    assert solve([0.6, 0.3, 0.1], [2.0, -9.0, -9.0], 1.0) == [0, 0, 1]  # everything is allowed
-    assert solve([0.6, 0.3, 0.1], [900.0, -900.0, -900.0], 5.0) == [0, 0, 1]
-    assert solve([0.6, 0.3, 0.1], [80.0, 70.0, 60.0], 0.01) == [0, 0, 1]  # p = 1 to the last digit
-    assert solve([0.6, 0.3, 0.1], [800.0, 700.0, -800.0], 0.01) == [0, 1, 0]
-    assert solve([0.5, 0.5], [1.0, -1.0], 0.0) == [0.5, 0.5]  # only the model's own attention
-    assert solve([0.5, 0.0, 0.5], [1.0, 0.0, -1.0], 0.0) == [0, 1, 0]  # a position with weight 0
-    assert solve([0.2, 0.5, 0.3], [1.0, 5.0, 1.0], 0.0, [True, False, True]) == [
-        0.5,
-        0.5,
-        0,
-    ]  # fixed weight stays
-    assert solve([0.0, 1.0, 0.0], [1.0, 5.0, 1.0], 0.1, [True, False, True]) == [
-        0,
-        1,
-        0,
-    ]  # no content has weight
-    assert solve([1.0, 0.0], [-3.0, -3.0], 0.01) == [0, 1]
-    assert solve([0.3, 0.3, 0.4], [0.0, 0.0, 0.0], 0.01) == [1, 0, 0]  # ties: the first
+
+@pytest.mark.parametrize(
+    ("attention", "margin", "epsilon", "farthest"),
+    [
+        pytest.param([1.0], [3.0], 0.01, [1.0], id="nothing to move"),
+        pytest.param(
+            [0.6, 0.3, 0.1], [2.0, 2.0, 2.0], 0.0, [0, 0, 1], id="equal margins: anything goes"
+        ),
+        pytest.param(
+            [0.6, 0.3, 0.1], [2.0, -9.0, -9.0], 1.0, [0, 0, 1], id="everything is allowed"
+        ),
+        ([0.6, 0.3, 0.1], [900.0, -900.0, -900.0], 5.0, [0, 0, 1]),
+        pytest.param(
+            [0.6, 0.3, 0.1], [80.0, 70.0, 60.0], 0.01, [0, 0, 1], id="p = 1 to the last digit"
+        ),
+        ([0.6, 0.3, 0.1], [800.0, 700.0, -800.0], 0.01, [0, 1, 0]),
+        pytest.param([0.5, 0.5], [1.0, -1.0], 0.0, [0.5, 0.5], id="only the model's own attention"),
+        pytest.param(
+            [0.5, 0.0, 0.5], [1.0, 0.0, -1.0], 0.0, [0, 1, 0], id="a position with weight 0"
+        ),
+        ([1.0, 0.0], [-3.0, -3.0], 0.01, [0, 1]),
+        pytest.param([0.3, 0.3, 0.4], [0.0, 0.0, 0.0], 0.01, [1, 0, 0], id="ties: the first"),
+    ],
+)
+def test_corner_cases_have_the_answers_found_by_hand(attention, margin, epsilon, farthest):
+    content = [True] * len(attention)
+    assert farthest_of_two_classes(attention, margin, epsilon, content) == farthest
+
+
+@pytest.mark.parametrize(
+    ("attention", "epsilon", "farthest"),
+    [
+        pytest.param([0.2, 0.5, 0.3], 0.0, [0.5, 0.5, 0], id="fixed weight stays"),
+        pytest.param([0.0, 1.0, 0.0], 0.1, [0, 1, 0], id="no content has weight"),
+    ],
+)
+def test_a_middle_position_without_content_keeps_its_weight(attention, epsilon, farthest):
+    content = [True, False, True]
+    assert farthest_of_two_classes(attention, [1.0, 5.0, 1.0], epsilon, content) == farthest
+
+
+def farthest_of_two_classes(attention, margin, epsilon, content):
+    """The farthest attention of one text to six decimals, where class 1 leads by `margin`."""
+    attention = torch.tensor([attention]).double()
+    margin = torch.tensor([margin]).double()
+    content = torch.tensor([content])
+    logits = torch.stack([torch.zeros_like(margin), margin], -1)
+    result = farthest_attention(attention, logits, content, epsilon=epsilon)
+    check_claims(result, attention, logits, content, epsilon)
+    return result.attention[0].round(decimals=6).tolist()
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0, 1000.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-13, 1e-9, 0.01, 0.5, 0.999, 1.0, 3.0])
-def test_claims_hold_at_every_scale(scale, epsilon, classes):
-    for markers in (False, True):
-        arguments = texts(6, 7, classes, seed=2, scale=scale, markers=markers)
-        check_claims(farthest_attention(*arguments, epsilon=epsilon, effort=4), *arguments, epsilon)
+@pytest.mark.parametrize("markers", [False, True])
+def test_claims_hold_at_every_scale(scale, epsilon, classes, markers):
+    arguments = texts(6, 7, classes, seed=2, scale=scale, markers=markers)
+    check_claims(farthest_attention(*arguments, epsilon=epsilon, effort=4), *arguments, epsilon)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -182,12 +207,12 @@ def test_padding_and_batch_change_nothing(classes):
     for name in ("jsd", "tvd", "upper_bound", "is_exact"):
         value = getattr(whole, name)
         torch.testing.assert_close(getattr(padded, name), value, rtol=0, atol=1e-12)
-        torch.testing.assert_close(
-            torch.cat([getattr(one, name) for one in single]), value, rtol=0, atol=1e-12
-        )
+        row_by_row = torch.cat([getattr(result, name) for result in single])
+        torch.testing.assert_close(row_by_row, value, rtol=0, atol=1e-12)
 
 
-def test_repeated_words_give_the_same_answer_in_any_batch():
+@pytest.mark.parametrize("extra", range(4))
+def test_repeated_words_give_the_same_answer_in_any_batch(extra):
     """Equal positions tie exactly; which of them is taken must not depend on where the example lies
     in memory."""
     attention, logits, content = texts(9, 5, seed=1)
@@ -195,22 +220,23 @@ def test_repeated_words_give_the_same_answer_in_any_batch():
     logits = logits.repeat(1, 4, 1)
     content = content.repeat(1, 4)
     whole = farthest_attention(attention, logits, content, epsilon=0.01).attention
+    wide_attention = pad(attention, (0, extra))
+    wide_logits = pad(logits, (0, 0, 0, extra))
+    wide_content = pad(content, (0, extra))
     for row in range(9):
-        for extra in range(4):
-            wide = (
-                pad(one[[row]], (0, 0) * (one.ndim - 2) + (0, extra))
-                for one in (attention, logits, content)
-            )
-            found = farthest_attention(*wide, epsilon=0.01).attention[0]
-            assert torch.equal(found > 0, pad(whole[row], (0, extra)) > 0)
+        text = (wide_attention[[row]], wide_logits[[row]], wide_content[[row]])
+        result = farthest_attention(*text, epsilon=0.01).attention[0]
+        assert torch.equal(result > 0, pad(whole[row], (0, extra)) > 0)
 
 
-@pytest.mark.parametrize(("few", "at_once"), [(0, 1 << 18), (10**9, 1 << 18), (0, 7), (10**9, 7)])
-def test_shortcuts_and_slices_lose_nothing(monkeypatch, few, at_once):
+@pytest.mark.parametrize(
+    ("few_pairs", "pairs_at_once"), [(0, 1 << 18), (10**9, 1 << 18), (0, 7), (10**9, 7)]
+)
+def test_shortcuts_and_slices_lose_nothing(monkeypatch, few_pairs, pairs_at_once):
     arguments = texts(20, 40, seed=6)
     expected = farthest_attention(*arguments, epsilon=0.01)
-    monkeypatch.setattr(farthest, "FEW_PAIRS", few)
-    monkeypatch.setattr(farthest, "PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(farthest, "FEW_PAIRS", few_pairs)
+    monkeypatch.setattr(farthest, "PAIRS_AT_ONCE", pairs_at_once)
     monkeypatch.setattr(farthest, "SEEDS", 1)  # a poor first pair: the rest has to find the optimum
     result = farthest_attention(*arguments, epsilon=0.01)
     torch.testing.assert_close(result.jsd, expected.jsd, rtol=0, atol=1e-11)

@@ -16,38 +16,29 @@ def texts(count, seq, classes, *, seed, grid):
     length = torch.randint(3, seq + 1, (count, 1), generator=generator)
     mask = torch.arange(seq) < length
     if grid:
-        draws = torch.rand(count, 64, generator=generator) * length
-        attention = torch.zeros(count, seq).scatter_add_(
-            1, draws.long(), torch.full((count, 64), 1 / 64)
-        )
+        draws = (torch.rand(count, 64, generator=generator) * length).long()
+        shares = torch.full((count, 64), 1 / 64)
+        attention = torch.zeros(count, seq).scatter_add_(1, draws, shares)
         logits = torch.randint(-2, 3, (count, seq, classes), generator=generator).double()
     else:
-        attention = (
-            (torch.randn(count, seq, generator=generator) * 2)
-            .masked_fill(~mask, -torch.inf)
-            .softmax(-1)
-        )
+        scores = torch.randn(count, seq, generator=generator) * 2
+        attention = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         logits = torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
-    logits[torch.arange(count), :, torch.randint(0, classes, (count,), generator=generator)] += (
-        1  # a clear favourite
-    )
+    favourite = torch.randint(0, classes, (count,), generator=generator)
+    logits[torch.arange(count), :, favourite] += 1
     return attention.double(), logits, content & mask
 
 
-def by_brute_force(attention, logits, content):
+def sizes_by_brute_force(attention, logits, content):
     """The decision, and for each class the size of the smallest set of all that lifts it above the
     decision."""
-    places = content.nonzero()[:, 0].tolist()
-    sets = torch.tensor(
-        [
-            [t in s for t in range(len(content))]
-            for n in range(1, len(places) + 1)
-            for s in itertools.combinations(places, n)
-        ]
-    )
-    kept = torch.where(sets, 0, attention) @ logits
+    positions = content.nonzero()[:, 0]
+    subsets = list(itertools.product([False, True], repeat=len(positions)))[1:]  # not the empty one
+    sets = torch.zeros(len(subsets), len(content), dtype=torch.bool)
+    sets[:, positions] = torch.tensor(subsets)
+    rest_logits = torch.where(sets, 0, attention) @ logits
     decision = int((attention @ logits).argmax())
-    above = kept > kept[:, [decision]]
+    above = rest_logits > rest_logits[:, [decision]]
     sizes = torch.where(above, sets.sum(-1, keepdim=True), len(content) + 1).amin(0)
     sizes = torch.where(sizes > len(content), -1, sizes)
     sizes[decision] = 0
@@ -64,7 +55,7 @@ def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     overtaking = smallest_overtaking_sets(attention, logits, content)
     flipping = smallest_flipping_set(attention, logits, content)
     for row in range(count):
-        decision, sizes = by_brute_force(attention[row], logits[row], content[row])
+        decision, sizes = sizes_by_brute_force(attention[row], logits[row], content[row])
         assert overtaking.decision[row] == decision
         assert overtaking.size[row].tolist() == sizes.tolist()
         possible = sizes[sizes > 0]
@@ -84,46 +75,54 @@ def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     assert torch.equal(overtaking.members.sum(-1), overtaking.size.clamp(min=0))
     flips = flipping.size > 0
     assert torch.equal(flips, flipping.flips_to >= 0)
-    kept = torch.where(flipping.members, 0, attention)
-    prediction = (kept[..., None] * logits).sum(
-        1
-    )  # up to a positive factor, which the grid would not survive
+    rest = torch.where(flipping.members, 0, attention)
+    # up to a positive factor, which the grid would not survive
+    prediction = (rest[..., None] * logits).sum(1)
     rivals = prediction.scatter(1, overtaking.decision[:, None], -torch.inf)
     assert torch.equal(rivals.argmax(-1)[flips], flipping.flips_to[flips])
-    own = prediction.gather(1, overtaking.decision[:, None])
-    assert (rivals.amax(-1, keepdim=True) > own)[flips].all()
-    assert (rivals.amax(-1, keepdim=True) <= own)[~flips].all()
+    decision_logit = prediction.gather(1, overtaking.decision[:, None]).squeeze(1)
+    assert (rivals.amax(-1) > decision_logit)[flips].all()
+    assert (rivals.amax(-1) <= decision_logit)[~flips].all()
 
 
 def test_erasing_everything_is_no_flip_and_a_weight_of_one_never_flips():
     content = torch.ones(1, 3, dtype=torch.bool)
     attention = torch.tensor([[0.0, 1.0, 0.0]])
     logits = torch.tensor([[[0.0, 9.0], [1.0, 0.0], [0.0, 9.0]]])
-    found = smallest_flipping_set(attention, logits, content)
-    assert (found.size.item(), found.flips_to.item(), found.members.any().item()) == (-1, -1, False)
+    flipping = smallest_flipping_set(attention, logits, content)
+    assert flipping.size.tolist() == [-1]
+    assert flipping.flips_to.tolist() == [-1]
+    assert not flipping.members.any()
     single = smallest_flipping_set(torch.ones(1, 1), logits[:, :1], content[:, :1])
     assert single.size.tolist() == [-1]
-    # all content may go where something else is kept
-    fixed = smallest_flipping_set(
-        torch.tensor([[0.95, 0.05]]), logits[:, 1:], torch.tensor([[True, False]])
-    )
-    assert (fixed.size.item(), fixed.flips_to.item()) == (1, 1)
+
+
+def test_all_content_may_be_erased_where_a_weight_remains():
+    attention = torch.tensor([[0.95, 0.05]])
+    logits = torch.tensor([[[1.0, 0.0], [0.0, 9.0]]])
+    flipping = smallest_flipping_set(attention, logits, torch.tensor([[True, False]]))
+    assert flipping.size.tolist() == [1]
+    assert flipping.flips_to.tolist() == [1]
 
 
 def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
     content = torch.ones(1, 4, dtype=torch.bool)
     attention = torch.full((1, 4), 0.25)
     logits = torch.tensor([[[0.0, 2.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-    found = smallest_flipping_set(attention, logits, content)
-    assert (found.size.item(), found.flips_to.item()) == (2, 0)
-    assert found.members.tolist() == [[True, True, False, False]]
-    level = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
-    found = smallest_flipping_set(attention, level, content)  # a tied decision is class 0
-    assert (found.size.item(), found.flips_to.item(), found.members[0].tolist()) == (
-        1,
-        1,
-        [False] * 3 + [True],
-    )
+    flipping = smallest_flipping_set(attention, logits, content)
+    assert flipping.size.tolist() == [2]
+    assert flipping.flips_to.tolist() == [0]
+    assert flipping.members.tolist() == [[True, True, False, False]]
+
+
+def test_a_tied_decision_is_class_0():
+    content = torch.ones(1, 4, dtype=torch.bool)
+    attention = torch.full((1, 4), 0.25)
+    logits = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
+    flipping = smallest_flipping_set(attention, logits, content)
+    assert flipping.size.tolist() == [1]
+    assert flipping.flips_to.tolist() == [1]
+    assert flipping.members.tolist() == [[False, False, False, True]]
 
 
 def test_a_third_class_may_win_where_a_rival_overtakes():
@@ -147,10 +146,9 @@ def test_padding_batch_and_precision_change_nothing(dtype):
     assert torch.equal(whole.flips_to, wide.flips_to)
     assert torch.equal(pad(whole.members, (0, 5)), wide.members)
     for row in range(50):
-        one = smallest_flipping_set(*(x[row : row + 1] for x in (attention, logits, content)))
-        assert all(
-            torch.equal(getattr(one, name)[0], value[row]) for name, value in vars(whole).items()
-        )
+        single = smallest_flipping_set(attention[[row]], logits[[row]], content[[row]])
+        for name, value in vars(whole).items():
+            assert torch.equal(getattr(single, name)[0], value[row])
 
 
 def test_weights_near_one_do_not_cancel():
@@ -158,32 +156,44 @@ def test_weights_near_one_do_not_cancel():
     nothing left."""
     rest = torch.tensor([[0.0, 3.0, 4.0, 3.0]], dtype=torch.float64)
     logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
-    one = torch.eye(4, dtype=torch.float64)[:1]
+    one_hot = torch.eye(4, dtype=torch.float64)[:1]
     content = torch.ones(1, 4, dtype=torch.bool)
-    found = smallest_flipping_set(one + 1e-11 * rest, logits, content)
-    assert found.size.tolist() == [1]
-    assert found.members.tolist() == [[True, False, False, False]]
-    assert smallest_flipping_set(one + 1e-18 * rest, logits, content).size.tolist() == [-1]
+    flipping = smallest_flipping_set(one_hot + 1e-11 * rest, logits, content)
+    assert flipping.size.tolist() == [1]
+    assert flipping.members.tolist() == [[True, False, False, False]]
+    assert smallest_flipping_set(one_hot + 1e-18 * rest, logits, content).size.tolist() == [-1]
 
 
-def test_a_tie_up_to_rounding_is_decided_as_a_tie():
-    """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17, and 0.3 − 0.2 −
-    0.1 is −2.8e-17."""
+TIED_MARGINS = torch.tensor([[-1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)
+"""Of class 1 over class 0."""
+SHIFTS = [0.0, 1.0, 1 / 3]
+"""What both classes have in common decides nothing."""
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_tie_up_to_rounding_is_decided_as_a_tie(shift):
+    """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17."""
     weights = torch.tensor([[0.4, 0.1, 0.2, 0.3]], dtype=torch.float64)
-    content = torch.ones(1, 4, dtype=torch.bool)
     assert (weights[:, 1] + weights[:, 2] - weights[:, 3]).item() != 0
-    margins = torch.tensor([[-1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)  # of class 1 over class 0
-    for shift in (0.0, 1.0, 1 / 3):  # what both classes have in common decides nothing
-        logits = torch.stack([torch.full_like(margins, shift), margins + shift], -1)
-        # without the first a tie; the first and the last have to go
-        found = smallest_flipping_set(weights, logits, content)
-        assert (found.size.item(), found.members[0].tolist()) == (2, [True, False, False, True])
-        # with the first of no weight the whole text is a tie: the decision is class 0, whichever
-        # side it is seen from
-        level = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64) / 6
-        for both in (logits, logits.flip(-1)):
-            assert smallest_overtaking_sets(level, both, content).decision.tolist() == [0]
-            assert smallest_flipping_set(level, both, content).size.tolist() == [1]
+    content = torch.ones(1, 4, dtype=torch.bool)
+    logits = torch.stack([torch.full_like(TIED_MARGINS, shift), TIED_MARGINS + shift], -1)
+    # without the first a tie; the first and the last have to go
+    flipping = smallest_flipping_set(weights, logits, content)
+    assert flipping.size.tolist() == [2]
+    assert flipping.members.tolist() == [[True, False, False, True]]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_text_tied_up_to_rounding_is_decided_for_class_0_from_either_side(shift, turned):
+    """The first position has no weight, and 0.3 − 0.2 − 0.1 is −2.8e-17 in float64."""
+    weights = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64) / 6
+    content = torch.ones(1, 4, dtype=torch.bool)
+    logits = torch.stack([torch.full_like(TIED_MARGINS, shift), TIED_MARGINS + shift], -1)
+    if turned:
+        logits = logits.flip(-1)
+    assert smallest_overtaking_sets(weights, logits, content).decision.tolist() == [0]
+    assert smallest_flipping_set(weights, logits, content).size.tolist() == [1]
 
 
 def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
@@ -191,9 +201,9 @@ def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
     content = torch.ones(1, 2, dtype=torch.bool)
     margins = torch.tensor([[-(2.0**-20), 2.0**-19]], dtype=torch.float64)  # exact beside 2^20
     logits = torch.stack([torch.zeros_like(margins), margins], -1) + 2.0**20
-    found = smallest_overtaking_sets(attention, logits, content)
-    assert found.decision.tolist() == [1]
-    assert found.size.tolist() == [[1, 0]]
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+    assert overtaking.decision.tolist() == [1]
+    assert overtaking.size.tolist() == [[1, 0]]
 
 
 def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
@@ -202,8 +212,8 @@ def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
     generator = torch.Generator().manual_seed(0)
     attention = (30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
     logits = torch.randn(500, 6, 3, generator=generator, dtype=torch.float64)
-    found = smallest_flipping_set(attention, logits, torch.ones(500, 6, dtype=torch.bool))
-    flips = found.size > 0
+    flipping = smallest_flipping_set(attention, logits, torch.ones(500, 6, dtype=torch.bool))
+    flips = flipping.size > 0
     assert flips.any()
     assert not flips.all()
-    assert (torch.where(found.members, 0, attention).sum(-1)[flips] > 1e-12).all()
+    assert (torch.where(flipping.members, 0, attention).sum(-1)[flips] > 1e-12).all()

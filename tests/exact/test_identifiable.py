@@ -12,11 +12,10 @@ def vertices(attention, values):
     """All attentions [rows, seq] at the polytope's corners: solutions with no more weights than
     equations."""
     rows, seq, _ = values.shape
-    equations = np.vstack(
-        [np.kron(np.eye(rows), np.ones(seq)), values.reshape(rows * seq, -1).T.numpy()]
-    )
+    row_sums = np.kron(np.eye(rows), np.ones(seq))
+    equations = np.vstack([row_sums, values.reshape(rows * seq, -1).T.numpy()])
     limits = equations @ attention.ravel().numpy()
-    found = []
+    corners = []
     for size in range(1, np.linalg.matrix_rank(equations) + 1):
         for columns in itertools.combinations(range(rows * seq), size):
             part = equations[:, columns]
@@ -24,8 +23,8 @@ def vertices(attention, values):
             if np.abs(part @ solution - limits).max() < 1e-9 and (solution > -1e-9).all():
                 corner = np.zeros(rows * seq)
                 corner[list(columns)] = solution
-                found.append(corner.reshape(rows, seq))
-    return np.array(found)
+                corners.append(corner.reshape(rows, seq))
+    return np.array(corners)
 
 
 def drawn(rows, seq, dim, *, seed, zeros=0):
@@ -67,30 +66,51 @@ def test_ranges_are_those_of_the_corners(rows, seq, dim, zeros, seed):
 def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
     attention = torch.tensor([[1.0, 0.0, 0.0]])
     ranges = weight_ranges(attention, torch.tensor([[[0.0], [1.0], [2.0]]]))
-    assert (ranges.unique, ranges.freedom) == (True, 1)
-    between = weight_ranges(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[[0.0], [1.0], [2.0]]]))
-    assert not between.unique
-    np.testing.assert_allclose(between.low, [0, 0, 0], atol=1e-9)
-    np.testing.assert_allclose(between.high, [0.5, 1, 0.5], atol=1e-9)
+    assert ranges.unique
+    assert ranges.freedom == 1
 
 
-def test_a_solver_without_an_answer_leaves_bounds_and_never_raises(monkeypatch):
+def test_all_weight_between_two_values_can_move_to_both():
+    attention = torch.tensor([[0.0, 1.0, 0.0]])
+    ranges = weight_ranges(attention, torch.tensor([[[0.0], [1.0], [2.0]]]))
+    assert not ranges.unique
+    np.testing.assert_allclose(ranges.low, [0, 0, 0], atol=1e-9)
+    np.testing.assert_allclose(ranges.high, [0.5, 1, 0.5], atol=1e-9)
+
+
+minimise = linear_programme.Programme.minimise
+
+
+def stalled(programme, cost):
+    return programme.without_optimum(cost, minimise(programme, cost).price)
+
+
+def without_prices(programme, cost):
+    return programme.without_optimum(cost, np.zeros(0))
+
+
+def infeasible(programme, cost):
+    return None
+
+
+@pytest.mark.parametrize("answer", [stalled, without_prices, infeasible])
+def test_a_solver_without_an_answer_leaves_bounds_and_never_raises(answer, monkeypatch):
+    attention, values = drawn(2, 4, 2, seed=1, zeros=1)
+    means = torch.tensor(vertices(attention, values).mean(1))
+    monkeypatch.setattr(linear_programme.Programme, "minimise", answer)
+    ranges = weight_ranges(attention, values)
+    assert not ranges.unique
+    assert (ranges.low >= 0).all()
+    assert (ranges.low <= means.amin(0) + 1e-9).all()
+    assert (ranges.high <= 1).all()
+    assert (ranges.high >= means.amax(0) - 1e-9).all()
+
+
+def test_with_the_right_prices_a_bound_is_the_range(monkeypatch):
     attention, values = drawn(2, 4, 2, seed=1, zeros=1)
     means = vertices(attention, values).mean(1)
-    minimise = linear_programme.Programme.minimise
-    answers = {
-        "stalled": lambda own, cost: own.without_optimum(cost, minimise(own, cost).price),
-        "without prices": lambda own, cost: own.without_optimum(cost, np.zeros(0)),
-        "infeasible": lambda own, cost: None,
-    }
-    for answer in answers.values():
-        monkeypatch.setattr(linear_programme.Programme, "minimise", answer)
-        ranges = weight_ranges(attention, values)
-        assert not ranges.unique
-        assert ((ranges.low >= 0) & (ranges.low <= torch.tensor(means.min(0)) + 1e-9)).all()
-        assert ((ranges.high <= 1) & (ranges.high >= torch.tensor(means.max(0)) - 1e-9)).all()
-    monkeypatch.setattr(linear_programme.Programme, "minimise", answers["stalled"])
-    ranges = weight_ranges(attention, values)  # with the right prices a bound is the range
+    monkeypatch.setattr(linear_programme.Programme, "minimise", stalled)
+    ranges = weight_ranges(attention, values)
     np.testing.assert_allclose(ranges.low, means.min(0), atol=1e-7)
     np.testing.assert_allclose(ranges.high, means.max(0), atol=1e-7)
 
@@ -102,10 +122,11 @@ def test_values_of_very_different_sizes_have_ranges(seed):
     attention = np.eye(6)[random.integers(0, 6, 2)]
     values = random.normal(size=(2, 6, 4)) * 10.0 ** random.integers(-8, 8, size=(2, 6, 1))
     ranges = weight_ranges(torch.tensor(attention), torch.tensor(values))
-    own = torch.tensor(attention.mean(0))
-    assert (
-        (ranges.low >= 0) & (ranges.low <= own) & (own <= ranges.high) & (ranges.high <= 1)
-    ).all()
+    weights = torch.tensor(attention.mean(0))
+    assert (ranges.low >= 0).all()
+    assert (ranges.low <= weights).all()
+    assert (weights <= ranges.high).all()
+    assert (ranges.high <= 1).all()
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1.0])  # the mean of several 0.1 is not 0.1
@@ -118,9 +139,9 @@ def test_equal_values_leave_everything_open(value):
     np.testing.assert_allclose(ranges.high, 1, atol=1e-9)
     # the corner farthest from the attention has all weight where it is least
     least = attention.min().item()
-    all_on_least = 0.5 * (
-        np.log(2) * (1 - least) + least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least))
-    )
+    zeroed = np.log(2) * (1 - least)
+    raised = least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least))
+    all_on_least = 0.5 * (zeroed + raised)
     assert ranges.farthest == pytest.approx(float(all_on_least), abs=1e-9)
 
 
@@ -137,16 +158,17 @@ def test_neither_scale_nor_what_all_values_share_matters(scale):
 def test_padding_and_positions_not_asked_for_change_nothing():
     attention, values = drawn(2, 5, 1, seed=6)
     plain = weight_ranges(attention, values)
-    wide = (
+    padded = weight_ranges(
         torch.nn.functional.pad(attention, (0, 2)),
         torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0),
+        mask=torch.tensor([True] * 5 + [False] * 2),
+        positions=torch.tensor([1, 3, 6]),
     )
-    mask = torch.tensor([True] * 5 + [False] * 2)
-    padded = weight_ranges(*wide, mask=mask, positions=torch.tensor([1, 3, 6]))
-    for given, expected in ((padded.low, plain.low), (padded.high, plain.high)):
-        torch.testing.assert_close(given[[1, 3]], expected[[1, 3]], atol=1e-9, rtol=0)
-        assert given[6] == 0
-        assert given[[0, 2, 4, 5]].isnan().all()
+    torch.testing.assert_close(padded.low[[1, 3]], plain.low[[1, 3]], atol=1e-9, rtol=0)
+    torch.testing.assert_close(padded.high[[1, 3]], plain.high[[1, 3]], atol=1e-9, rtol=0)
+    assert padded.low[6] == padded.high[6] == 0
+    assert padded.low[[0, 2, 4, 5]].isnan().all()
+    assert padded.high[[0, 2, 4, 5]].isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -164,16 +186,20 @@ def test_padding_and_positions_not_asked_for_change_nothing():
     ],
 )
 def test_what_is_no_attention_is_refused(changes, message):
-    given = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1), **changes}
+    arguments = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1)}
     with pytest.raises(UserError, match=message):
-        weight_ranges(given.pop("attention"), given.pop("values"), **given)
+        weight_ranges(**(arguments | changes))
 
 
 def test_the_solver_prints_nothing(capfd):
-    one = np.ones(1)
-    ends = np.zeros(2), np.ones(2)
+    unit_sum = np.ones(1)
     programme = linear_programme.Programme(
-        np.ones((1, 2)), one, one, *ends, simplex=linear_programme.Simplex.DUAL
+        np.ones((1, 2)),
+        unit_sum,
+        unit_sum,
+        np.zeros(2),
+        np.ones(2),
+        simplex=linear_programme.Simplex.DUAL,
     )
     assert programme.minimise(np.array([2.0, 1.0])).value == 1
     assert capfd.readouterr() == ("", "")

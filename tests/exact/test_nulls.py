@@ -38,45 +38,49 @@ def test_random_weights_are_as_spread_out_as_the_texts_own():
     assert (drawn.attention[..., [0, 5, 6]] == 0).all()
     # log weights are the scores up to a constant: their variance over the content is the scores'
     variance = drawn.attention[:, 0, 1:5].log().var(-1).mean()
-    own = ATTENTION[0, 1:5].log().var(correction=0)
-    torch.testing.assert_close(variance, own, rtol=0.05, atol=0)
+    text_variance = ATTENTION[0, 1:5].log().var(correction=0)
+    torch.testing.assert_close(variance, text_variance, rtol=0.05, atol=0)
 
 
 def test_level_positions_share_the_top():
     assert is_top(ATTENTION, CONTENT)[0].tolist() == [False, False, True, True, False, False, False]
     values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
     assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
-    assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {
-        2,
-        3,
-    }
+    tops = top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200))
+    assert tops.unique().tolist() == [2, 3]
     assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
 
 
-def test_each_text_of_a_batch_has_its_own():
-    content = torch.tensor([[True, True, True, True], [False, True, True, False]])
-    attention = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
-    ids = torch.tensor([5, 2])
-    noise, ties = (getattr(Draws(0, "x"), kind)(3, content, ids) for kind in ("normal", "uniform"))
-    both = [*random_like(attention, content, noise), *permuted(attention, content, ties, noise)]
-    for row in range(2):
-        one = slice(row, row + 1)
-        own = attention[one]
-        where = content[one]
-        alone = [
-            *random_like(own, where, noise[:, one]),
-            *permuted(own, where, ties[:, one], noise[:, one]),
-        ]
-        for together, single in zip(both, alone, strict=True):
-            torch.testing.assert_close(together[:, one], single)
-    assert (
-        random_like(attention, content, noise)
-        .attention[:, 1, 1:3]
-        .allclose(torch.tensor(0.5).double())
-    )  # equal weights
+TWO_CONTENTS = torch.tensor([[True, True, True, True], [False, True, True, False]])
+TWO_ATTENTIONS = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
+TWO_IDS = torch.tensor([5, 2])
 
 
-def by_hand(readout, weights, row, item):
+@pytest.mark.parametrize("row", [0, 1])
+def test_each_text_of_a_batch_has_its_own(row):
+    noise = Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
+    ties = Draws(0, "x").uniform(3, TWO_CONTENTS, TWO_IDS)
+    batch = [
+        *random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise),
+        *permuted(TWO_ATTENTIONS, TWO_CONTENTS, ties, noise),
+    ]
+    attention = TWO_ATTENTIONS[[row]]
+    content = TWO_CONTENTS[[row]]
+    single = [
+        *random_like(attention, content, noise[:, [row]]),
+        *permuted(attention, content, ties[:, [row]], noise[:, [row]]),
+    ]
+    for batch_column, column in zip(batch, single, strict=True):
+        torch.testing.assert_close(batch_column[:, [row]], column)
+
+
+def test_equal_weights_stay_equal():
+    noise = Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
+    weights = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise).attention[:, 1, 1:3]
+    assert weights.allclose(torch.tensor(0.5).double())
+
+
+def erased_by_hand(readout, weights, row, item):
     """The decision's loss and whether it flips, one text and one item."""
     whole = readout.attention.clone()
     whole[row] = weights
@@ -94,31 +98,29 @@ def test_every_erasure_and_every_exchange_agree_with_a_loop(question):
     classifier = toy_classifier(spread=4, question=question, classes=3)
     batch = toy_batch([6, 3], question=question)
     _, readout = toy_readout(classifier, batch)
-    top = top_of(
-        readout.attention.unsqueeze(0), readout.content, torch.rand(1, *readout.content.shape)
-    )[0]
+    ties = torch.rand(1, *readout.content.shape)
+    top = top_of(readout.attention.unsqueeze(0), readout.content, ties)[0]
+    top_column = top.unsqueeze(1)
     each = each_erased(readout, readout.attention)
     best = each_erased(readout, readout.attention, top)
     for row, item in readout.content.nonzero().tolist():
-        drop, flip = by_hand(readout, readout.attention[row], row, item)
+        drop, flip = erased_by_hand(readout, readout.attention[row], row, item)
         assert float(each.drop[row, item]) == pytest.approx(drop, abs=1e-12)
         assert float(each.flip[row, item]) == flip
         weights = readout.attention[row].clone()
-        weights[item], weights[top[row]] = (
-            readout.attention[row, top[row]],
-            readout.attention[row, item],
-        )
-        drop, flip = by_hand(readout, weights, row, item)
+        leader = int(top[row])
+        weights[[item, leader]] = weights[[leader, item]]
+        drop, flip = erased_by_hand(readout, weights, row, item)
         assert float(best.drop[row, item]) == pytest.approx(drop, abs=1e-12)
         assert float(best.flip[row, item]) == flip
     assert each.drop[~readout.content].isnan().all()
-    assert (best.drop.gather(1, top.unsqueeze(1)) == each.drop.gather(1, top.unsqueeze(1))).all()
-    assert (is_top(readout.attention, readout.content).gather(1, top.unsqueeze(1))).all()
+    assert (best.drop.gather(1, top_column) == each.drop.gather(1, top_column)).all()
+    assert is_top(readout.attention, readout.content).gather(1, top_column).all()
 
 
 def test_an_item_with_all_of_the_attention_cannot_be_erased():
     _, readout = toy_readout(toy_classifier(), toy_batch([3]))
-    alone = torch.zeros(1, 1, 5, dtype=torch.float64)
-    alone[..., 2] = 1
-    assert erased(readout, alone, torch.tensor([[2]])).drop.isnan().all()
-    assert erased(readout, alone, torch.tensor([[1]])).drop.abs().max() == 0
+    one_hot = torch.zeros(1, 1, 5, dtype=torch.float64)
+    one_hot[..., 2] = 1
+    assert erased(readout, one_hot, torch.tensor([[2]])).drop.isnan().all()
+    assert erased(readout, one_hot, torch.tensor([[1]])).drop.abs().max() == 0

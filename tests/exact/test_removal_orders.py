@@ -12,17 +12,17 @@ def leads_of_all_sets(attention, lead, content):
     """For each number of erased positions, the lead after each set of that size (none where no
     weight is left)."""
     positions = content.nonzero()[:, 0].tolist()
+    weighty = (attention >= 1e-12).nonzero()[:, 0].tolist()
     leads = []
     for size in range(len(positions) + 1):
-        of_size = []
+        leads_of_size = []
         for erased in itertools.combinations(positions, size):
-            kept = [t for t in range(len(attention)) if t not in erased]
-            mass = sum(float(attention[t]) for t in kept if attention[t] >= 1e-12)
+            rest = [position for position in weighty if position not in erased]
+            mass = sum(float(attention[position]) for position in rest)
             if mass > 0:
-                of_size.append(
-                    sum(float(attention[t] * lead[t]) for t in kept if attention[t] >= 1e-12) / mass
-                )
-        leads.append(of_size)
+                total = sum(float(attention[position] * lead[position]) for position in rest)
+                leads_of_size.append(total / mass)
+        leads.append(leads_of_size)
     return leads
 
 
@@ -58,12 +58,22 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
     nested = limits.lowest_nested
     assert 0 < (~nested).sum() < 50, "both kinds are what the test is about"
     for row in [*range(10), *(~nested).nonzero()[:, 0].tolist()]:
-        attains_all = False
-        for order in itertools.permutations(range(5)):
-            left = [[t for t in range(5) if t not in order[:erased]] for erased in range(5)]
-            curve = [
-                (attention[row, kept] @ lead[row, kept] / attention[row, kept].sum()).item()
-                for kept in left
-            ]
-            attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
+        attains_all = any(
+            np.allclose(
+                erasure_curve(order, attention[row], lead[row]),
+                limits.lowest[row],
+                atol=1e-9,
+                rtol=0,
+            )
+            for order in itertools.permutations(range(5))
+        )
         assert attains_all == nested[row].item()
+
+
+def erasure_curve(order, attention, lead):
+    """The lead after none, the first, the first two, … positions of the order are erased."""
+    curve = []
+    for erased in range(len(order)):
+        rest = list(order[erased:])
+        curve.append((attention[rest] @ lead[rest] / attention[rest].sum()).item())
+    return curve

@@ -46,14 +46,12 @@ def test_limits_are_those_of_all_orders(words, grid):
     limits = prefix_limits(drop)
     for row, table in enumerate(drop.tolist()):
         areas = {order: area(table, order) for order in itertools.permutations(range(words))}
-        assert limits.upper[row].item() == pytest.approx(max(areas.values()), abs=1e-12)
-        assert limits.lower[row].item() == pytest.approx(min(areas.values()), abs=1e-12)
-        assert areas[tuple(limits.upper_order[row].tolist())] == pytest.approx(
-            max(areas.values()), abs=1e-12
-        )
-        assert areas[tuple(limits.lower_order[row].tolist())] == pytest.approx(
-            min(areas.values()), abs=1e-12
-        )
+        upper = pytest.approx(max(areas.values()), abs=1e-12)
+        lower = pytest.approx(min(areas.values()), abs=1e-12)
+        assert limits.upper[row].item() == upper
+        assert limits.lower[row].item() == lower
+        assert areas[tuple(limits.upper_order[row].tolist())] == upper
+        assert areas[tuple(limits.lower_order[row].tolist())] == lower
     level = prefix_limits(torch.zeros(1, 2**words))  # of equally good orders the first
     assert level.upper_order.tolist() == level.lower_order.tolist() == [list(range(words))]
 
@@ -81,44 +79,49 @@ def test_values_of_words_removed_and_of_words_kept_are_the_same():
     )
 
 
-def test_banzhaf_values_are_the_mean_over_all_sets():
+@pytest.mark.parametrize("word", range(4))
+def test_banzhaf_values_are_the_mean_over_all_sets(word):
     [value] = tables(1, 4, seed=3).tolist()
-    for word in range(4):
-        sets = [s for s in range(16) if not s >> word & 1]
-        mean = math.fsum(value[s | 1 << word] - value[s] for s in sets) / len(sets)
-        assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(
-            mean, abs=1e-6
-        )
+    sets = [members for members in range(16) if not members >> word & 1]
+    gains = [value[members | 1 << word] - value[members] for members in sets]
+    mean = math.fsum(gains) / len(sets)
+    assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(mean, abs=1e-6)
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
 def test_interactions_follow_their_definition(words):
     value = tables(1, words, seed=words)
-    [table], [ours] = value.tolist(), shapley_interactions(value)
+    interactions = shapley_interactions(value)
     for i, j in itertools.product(range(words), repeat=2):
-        expected = 0.0
-        for s in range(2**words if i != j else 0):
-            if not s & mask([i, j]):
-                size = s.bit_count()
-                weight = (
-                    math.factorial(size)
-                    * math.factorial(words - size - 2)
-                    / math.factorial(words - 1)
-                )
-                expected += weight * (
-                    table[s | mask([i, j])] - table[s | mask([i])] - table[s | mask([j])] + table[s]
-                )
-        assert ours[i, j].item() == pytest.approx(expected, abs=1e-12)
+        expected = 0.0 if i == j else interaction(value[0].tolist(), words, i, j)
+        assert interactions[0, i, j].item() == pytest.approx(expected, abs=1e-12)
+
+
+def interaction(table, words, i, j):
+    """What two words add together beyond what each adds, weighted by the size of the set that they
+    join."""
+    total = 0.0
+    for members in range(2**words):
+        if members & mask([i, j]):
+            continue
+        size = members.bit_count()
+        weight = math.factorial(size) * math.factorial(words - size - 2)
+        with_both = table[members | mask([i, j])]
+        with_i = table[members | mask([i])]
+        with_j = table[members | mask([j])]
+        total += weight * (with_both - with_i - with_j + table[members])
+    return total / math.factorial(words - 1)
 
 
 @pytest.mark.parametrize("words", [1, 3, 5])
 def test_minimal_sets_have_no_smaller_one_within(words):
     holds = tables(4, words, seed=words) > 0.7
-    ours = minimal_sets(holds)
+    minimal = minimal_sets(holds)
     for row, table in enumerate(holds.tolist()):
-        for s in range(2**words):
-            within = [t for t in range(2**words) if t & s == t and t != s]
-            assert ours[row, s].item() == (table[s] and not any(table[t] for t in within))
+        for members in range(2**words):
+            within = [subset for subset in range(members) if subset & members == subset]
+            is_minimal = table[members] and not any(table[subset] for subset in within)
+            assert minimal[row, members].item() == is_minimal
 
 
 def test_the_smallest_set_is_the_first_of_the_smallest():
@@ -127,7 +130,7 @@ def test_the_smallest_set_is_the_first_of_the_smallest():
     assert (smallest.size == -1).any(), "a text without any set is what the test is about"
     assert (smallest.size == 0).any(), "so is one where the empty set does it"
     for row, table in enumerate(holds.tolist()):
-        sizes = sorted((s.bit_count(), s) for s in range(16) if table[s])
+        sizes = sorted((members.bit_count(), members) for members in range(16) if table[members])
         size, members = sizes[0] if sizes else (-1, 0)
         assert smallest.size[row].item() == size
         assert smallest.members[row].tolist() == [bool(members >> word & 1) for word in range(4)]
@@ -169,14 +172,7 @@ def test_limits_are_the_authors(model, out_of_reach):
     for text, rows in outputs.groupby("id"):
         theirs = limits.loc[text]
         words = int(theirs.number_of_elements)
-        masks = [
-            mask({word - 1 for word in ast.literal_eval(removed)}) for removed in rows.word_key
-        ]
-        assert sorted(set(masks)) == list(range(2**words))
-        logits = np.zeros((2**words, 2))
-        logits[masks] = rows[["negative_logit", "positive_logit"]]
-        positive = torch.from_numpy(logits).softmax(-1)[:, 1]
-        drop = positive[0] - positive
+        drop = stored_drops(rows, words)
         ours = prefix_limits(drop[None])
         assert ours.lower.item() == pytest.approx(theirs.lower_limit, abs=1e-9), text
         from_zero = drop[-1].item() / words
@@ -187,3 +183,16 @@ def test_limits_are_the_authors(model, out_of_reach):
         )
     assert len(limits) == 66
     assert beyond == out_of_reach
+
+
+def stored_drops(rows, words):
+    """By how much the positive class's probability drops, for each set of removed words."""
+    masks = []
+    for removed in rows.word_key:
+        numbers = ast.literal_eval(removed)  # from 1
+        masks.append(mask({number - 1 for number in numbers}))
+    assert sorted(set(masks)) == list(range(2**words))
+    logits = np.zeros((2**words, 2))
+    logits[masks] = rows[["negative_logit", "positive_logit"]]
+    positive = torch.from_numpy(logits).softmax(-1)[:, 1]
+    return positive[0] - positive

@@ -1,4 +1,5 @@
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -43,50 +44,78 @@ def test_the_tables_hold_the_known_answers(audit):
     assert values(audit.run, "permutation", "predicted_class") == [1, 1]
     # without the first word the margin is −0.6: one word flips the first text, and no erasure the
     # second
-    assert values(audit.run, "erasure", "removed_count_optimal") == pytest.approx(
-        [1, math.nan], nan_ok=True
-    )
+    removed = values(audit.run, "erasure", "removed_count_optimal")
+    assert removed == pytest.approx([1, math.nan], nan_ok=True)
     assert values(audit.run, "erasure", "never_flips") == [0, 1]
     # all the weight on one word leaves the second text's prediction as it is: ½ ln 2 · ½ + ½ [f(½,
     # 1)], f as in the docs
-    apart = 0.5 * (0.5 * math.log(2)) + 0.5 * (0.5 * math.log(0.5 / 0.75) + math.log(1 / 0.75))
-    assert values(audit.run, "adversarial", "optimum_jsd")[1] == pytest.approx(apart)
-    rows = attnprobe.read_examples(audit.run)
-    assert [row.tolist() for row in rows["attention"]] == [pytest.approx(row) for row in ATTENTION]
-    np.testing.assert_allclose(rows["probability"][1], [1 / (1 + math.e), math.e / (1 + math.e)])
-    for row, margins, weights in zip(
-        read_playground(RunDirectory(audit.run)), MARGINS, ATTENTION, strict=True
-    ):
-        assert row["attention"] == pytest.approx(weights)
-        assert row["position_logits"][1::2] == pytest.approx(margins)
-    assert [row["flipping"] for row in read_playground(RunDirectory(audit.run))] == [
-        [True, False, False],
-        [False] * 2,
-    ]
+    divergence = 0.5 * (0.5 * math.log(2)) + 0.5 * (0.5 * math.log(0.5 / 0.75) + math.log(1 / 0.75))
+    assert values(audit.run, "adversarial", "optimum_jsd")[1] == pytest.approx(divergence)
 
 
-def test_position_logits_say_the_same_as_states_and_decoder(audit, tmp_path):
-    logits = [torch.tensor([[0.0, value] for value in row]) for row in MARGINS]
-    other = audit_tensors(ATTENTION, logits, labels=[1, 0], output=tmp_path / "made", page=False)
-    for probe, metric in {
-        "permutation": "median_tvd",
-        "adversarial": "optimum_jsd",
-        "single_weight": "effect_js",
-    }.items():
-        np.testing.assert_allclose(
-            values(other.run, probe, metric), values(audit.run, probe, metric), atol=1e-9
-        )
-    assert attnprobe.read_examples(other.run)["tokens"][1].tolist() == ["1", "2"]
-    # again in the same place: what was there is replaced
-    audit_tensors(ATTENTION, logits, labels=[0, 1], output=tmp_path / "made", page=False)
-    assert attnprobe.read_examples(tmp_path / "made" / "run")["label"].tolist() == [0, 1]
+def test_the_examples_hold_the_known_answers(audit):
+    examples = attnprobe.read_examples(audit.run)
+    for weights, expected in zip(examples["attention"], ATTENTION, strict=True):
+        assert weights.tolist() == pytest.approx(expected)
+    probability = [1 / (1 + math.e), math.e / (1 + math.e)]
+    np.testing.assert_allclose(examples["probability"][1], probability)
+
+
+@pytest.mark.parametrize(("text", "flipping"), [(0, [True, False, False]), (1, [False, False])])
+def test_the_playground_holds_the_known_answers(audit, text, flipping):
+    rows = list(read_playground(RunDirectory(audit.run)))
+    assert len(rows) == 2
+    assert rows[text]["attention"] == pytest.approx(ATTENTION[text])
+    assert rows[text]["position_logits"][1::2] == pytest.approx(MARGINS[text])
+    assert rows[text]["flipping"] == flipping
 
 
 LOGITS = [[[0.0, value] for value in row] for row in MARGINS]
 
 
+ODD_NAME = '${it\'s "quoted": {x}\n# no comment \x07'
+
+
+@pytest.fixture(scope="module")
+def audit_of_logits(tmp_path_factory):
+    """The same two texts, by what each position says for each class."""
+    return audit_tensors(
+        ATTENTION,
+        [torch.tensor(row) for row in LOGITS],
+        labels=[1, 0],
+        data=ODD_NAME,
+        output=tmp_path_factory.mktemp("logits"),
+        page=False,
+    )
+
+
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("probe", "metric"),
+    [
+        ("permutation", "median_tvd"),
+        ("adversarial", "optimum_jsd"),
+        ("single_weight", "effect_js"),
+    ],
+)
+def test_position_logits_say_the_same_as_states_and_decoder(audit, audit_of_logits, probe, metric):
+    np.testing.assert_allclose(
+        values(audit_of_logits.run, probe, metric), values(audit.run, probe, metric), atol=1e-9
+    )
+
+
+def test_words_without_names_are_numbered(audit_of_logits):
+    tokens = attnprobe.read_examples(audit_of_logits.run)["tokens"]
+    assert tokens[1].tolist() == ["1", "2"]
+
+
+def test_a_second_audit_in_the_same_place_replaces_the_first(tmp_path):
+    for labels in ([1, 0], [0, 1]):
+        audit_tensors(ATTENTION, LOGITS, labels=labels, output=tmp_path / "made", page=False)
+    assert attnprobe.read_examples(tmp_path / "made" / "run")["label"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
     [
         ({"attention": [[0.6, 0.3, 0.3], [0.5, 0.5]]}, r"attention of text 0 sums to 1.2"),
         ({"attention": [[1.2, -0.2, 0.0], [0.5, 0.5]]}, r"its least weight is -0.2"),
@@ -112,34 +141,42 @@ LOGITS = [[[0.0, value] for value in row] for row in MARGINS]
         ({"probes": [Gradient()]}, r"only tensors are known"),
     ],
 )
-def test_what_cannot_be_examined_is_refused_and_leaves_nothing(changed, says, tmp_path):
-    given = {"attention": ATTENTION, "position_logits": LOGITS, "labels": [1, 0]} | changed
-    with pytest.raises(UserError, match=says):
-        audit_tensors(**given, output=tmp_path / "made", page=False)
+def test_what_cannot_be_examined_is_refused_and_leaves_nothing(changed, message, tmp_path):
+    arguments = {"attention": ATTENTION, "position_logits": LOGITS, "labels": [1, 0]} | changed
+    with pytest.raises(UserError, match=message):
+        audit_tensors(**arguments, output=tmp_path / "made", page=False)
     assert not (tmp_path / "made" / "run").exists()
 
 
-def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was_and_names_of_any_kind_are_written_as_they_are(
-    tmp_path,
-):
-    class Failing(Permutation):
-        def measure(self, readout, draws):
-            raise RuntimeError("no memory left")
+def test_a_name_of_any_kind_is_written_as_it_is(audit_of_logits):
+    text = (audit_of_logits.run / "config.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["data"]["name"] == ODD_NAME
 
-    name = '${it\'s "quoted": {x}\n# no comment \x07'
-    made = audit_tensors(ATTENTION, LOGITS, labels=[1, 0], data=name, output=tmp_path, page=False)
-    assert (
-        yaml.safe_load((made.run / "config.yaml").read_text(encoding="utf-8"))["data"]["name"]
-        == name
-    )
-    told = RunDirectory(made.run).manifest()["tables"]["permutation"]["metrics"]["median_tvd"]
-    assert (told["low"], told["high"]) == (0, 1)
-    before = {path: path.read_bytes() for path in made.run.rglob("*") if path.is_file()}
+
+def test_the_manifest_has_a_metrics_range(audit_of_logits):
+    manifest = RunDirectory(audit_of_logits.run).manifest()
+    metric = manifest["tables"]["permutation"]["metrics"]["median_tvd"]
+    assert metric["low"] == 0
+    assert metric["high"] == 1
+
+
+class Failing(Permutation):
+    def measure(self, readout, draws):
+        raise RuntimeError("no memory left")
+
+
+def file_contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was(audit_of_logits, tmp_path):
+    shutil.copytree(audit_of_logits.run, tmp_path / "run")
+    before = file_contents(tmp_path)
     with pytest.raises(RuntimeError, match="no memory left"):
         audit_tensors(
             ATTENTION, LOGITS, labels=[0, 1], probes=[Failing()], output=tmp_path, page=False
         )
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert file_contents(tmp_path) == before
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

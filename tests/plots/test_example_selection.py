@@ -6,22 +6,21 @@ from attnprobe.plots.example_selection import ALL, EVENLY, select_examples
 IDS = np.arange(0, 2000, 2)
 
 
+def ranked(values, rows):
+    """The rows by value, the largest first; of equal ones the first."""
+    return sorted(rows, key=lambda row: (-values[row], row))
+
+
 def plain(ids, most, scores, groups):
     """The extremes by a plain loop: every score's next example of every group, the larger values
     first."""
+    members = {group: np.flatnonzero(groups == group).tolist() for group in sorted(set(groups))}
     chosen = {}
     for rank in range(len(ids)):
         for name, values in scores.items():
-            in_order = [
-                sorted(
-                    (row for row in range(len(ids)) if groups[row] == group),
-                    key=lambda row: (-values[row], row),
-                )
-                for group in sorted(set(groups))
-            ]
-            for row in sorted(
-                (rows[rank] for rows in in_order if len(rows) > rank), key=lambda row: -values[row]
-            ):
+            rankings = [ranked(values, rows) for rows in members.values()]
+            next_rows = [ranking[rank] for ranking in rankings if len(ranking) > rank]
+            for row in sorted(next_rows, key=lambda row: -values[row]):
                 if len(chosen) < most:
                     chosen.setdefault(int(ids[row]), name)
     return chosen
@@ -43,8 +42,8 @@ def test_without_scores_all_are_evenly_spaced_and_undefined_numbers_choose_nothi
     even = select_examples(IDS, 5)
     assert list(even) == [0, 500, 1000, 1498, 1998]
     assert select_examples(IDS, 5, scores={"a": np.full(1000, np.nan)}) == even
-    one = np.where(np.arange(1000) == 7, 1.0, np.nan)
-    assert next(iter(select_examples(IDS, 5, scores={"a": one}, evenly=0))) == 14
+    single = np.where(np.arange(1000) == 7, 1.0, np.nan)
+    assert next(iter(select_examples(IDS, 5, scores={"a": single}, evenly=0))) == 14
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 9, 1000, 5000])

@@ -12,6 +12,7 @@ from attnprobe.plots import heatmap
 from attnprobe.plots.style import paper_style
 from attnprobe.results.pivot import named, per_example
 from attnprobe.results.table import read_examples, read_results
+from tests.invented_runs import invented_run
 
 CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")
 
@@ -20,7 +21,7 @@ def rows(**columns: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"example_id": range(len(columns["max_attention"]))} | columns)
 
 
-def shown_in(results, examples):
+def texts_of(results, examples):
     with paper_style():
         figure = heatmap.heatmaps(results, examples)
     return [text.get_text() for text in figure.findobj(mpl.text.Text)]
@@ -34,8 +35,8 @@ def test_peaked_but_movable_examples_of_every_class_and_the_least_movable_ones_a
         content_length=[9, 9, 9, 9, 9, 2],  # the last one is too short
     )
     # products .54 .48 .475 .18 .009: the best of each class; then the smallest JSD of each class
-    shown = heatmap.telling(table)
-    assert list(shown.items()) == [
+    chosen = heatmap.telling(table)
+    assert list(chosen.items()) == [
         (0, heatmap.MOVABLE),
         (2, heatmap.MOVABLE),
         (1, heatmap.MOVABLE),
@@ -55,10 +56,10 @@ def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, m
     draw = np.random.default_rng(seed)
     maps = [draw.dirichlet(np.full(count, 0.1)) for _ in range(3)]
     spans = heatmap.windows(maps, most)
-    shown = [t for start, stop in spans for t in range(start, stop)]
-    assert shown == sorted(set(shown))
-    assert len(shown) <= most
-    assert {int(weights.argmax()) for weights in maps} <= set(shown)
+    positions = [position for start, stop in spans for position in range(start, stop)]
+    assert positions == sorted(set(positions))
+    assert len(positions) <= most
+    assert {int(weights.argmax()) for weights in maps} <= set(positions)
     assert all(later[0] > earlier[1] for earlier, later in pairwise(spans))
     if count <= most:
         assert spans == [(0, count)]
@@ -67,12 +68,12 @@ def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, m
 def test_words_never_leave_their_column():
     widths = list(np.random.default_rng(0).uniform(5, 60, 200))
     places = heatmap.wrap(widths, 140)
-    assert all(left + width <= 140 for left, _, width in places)
-    numbers = [line for _, line, _ in places]
-    assert numbers == sorted(numbers)
+    assert all(x + width <= 140 for x, _, width in places)
+    lines = [line for _, line, _ in places]
+    assert lines == sorted(lines)
     # greedy: the first word of every line would not have fitted on the line above
-    for (a_left, a_line, a_width), (_, b_line, b_width) in pairwise(places):
-        assert b_line == a_line or a_left + a_width + b_width > 140 - 0.5
+    for (x, line, width), (_, next_line, next_width) in pairwise(places):
+        assert next_line == line or x + width + next_width > 140 - 0.5
 
 
 def test_measured_width_is_the_drawn_width():
@@ -80,24 +81,32 @@ def test_measured_width_is_the_drawn_width():
         figure = mpl.figure.Figure(figsize=(4, 1), dpi=720)
         canvas = FigureCanvasAgg(figure)
         text = figure.text(0, 0, "moving $5 кино", fontsize=heatmap.FONT_SIZE)
-        drawn = text.get_window_extent(canvas.get_renderer()).width / 10
-        assert heatmap.text_width("moving $5 кино", heatmap.FONT_SIZE) == pytest.approx(
-            drawn, abs=0.3
-        )
+        drawn_width = text.get_window_extent(canvas.get_renderer()).width / 10
+        width = heatmap.text_width("moving $5 кино", heatmap.FONT_SIZE)
+        assert width == pytest.approx(drawn_width, abs=0.3)
 
 
-def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
-    run = make_run(count=12, longest=400)
+@pytest.fixture(scope="module")
+def drawn_long_text(tmp_path_factory):
+    """The drawn heat maps of texts of up to 400 words."""
+    run = invented_run(tmp_path_factory.mktemp("long"), count=12, longest=400)
     with paper_style():
         figure = heatmap.heatmaps(read_results(run), read_examples(run))
         figure.canvas.draw()
-    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
-    assert any("of" in text and "tokens shown" in text for text in shown)
+    return figure
+
+
+def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(drawn_long_text):
+    texts = [text.get_text() for text in drawn_long_text.findobj(mpl.text.Text)]
+    assert any("of" in text and "tokens shown" in text for text in texts)
     for word in ("$5", "[red]bold[/red]", "_under_", "кино", "…"):
-        assert shown.count(word) % 3 == 0
-        assert shown.count(word) > 0
-    width, height = figure.get_size_inches() * figure.dpi
-    for text in figure.findobj(mpl.text.Text):
+        assert texts.count(word) % 3 == 0, word
+        assert texts.count(word) > 0, word
+
+
+def test_no_text_leaves_the_figure(drawn_long_text):
+    width, height = drawn_long_text.get_size_inches() * drawn_long_text.dpi
+    for text in drawn_long_text.findobj(mpl.text.Text):
         if text.get_text():
             extent = text.get_window_extent()
             assert extent.x0 >= 0, text
@@ -110,17 +119,17 @@ def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_
     run = make_run(count=6)
     results = read_results(run)
     results = results[results["metric"] != "found_attention"]
-    several = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
-    shown = shown_in(results, several)
-    assert "none found" in shown
-    assert any("label 1 · predicted 0, 1 ·" in text for text in shown)
+    examples = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
+    texts = texts_of(results, examples)
+    assert "none found" in texts
+    assert any("label 1 · predicted 0, 1 ·" in text for text in texts)
     assert heatmap.label_text([0, 0], []) == "none"
 
 
 def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
     run = make_run(count=30, exact=False)
     results = read_results(run)
-    captions = shown_in(results, read_examples(run))
+    captions = texts_of(results, read_examples(run))
     table = per_example(
         results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact")
     )
@@ -134,10 +143,12 @@ def test_classes_have_their_names_and_questions_are_shown(make_run):
     run = make_run(count=12, names=["bad", "good"], questions=True)
     results = named(read_results(run), [["bad", "good"]])
     examples = read_examples(run)
-    shown = shown_in(results, examples)
-    assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
-    assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
-    asked = [text.removeprefix("read with: ") for text in shown if text.startswith("read with: ")]
+    texts = texts_of(results, examples)
+    assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in texts)
+    assert not any("predicted 0" in text or "predicted 1" in text for text in texts)
+    questions = [
+        text.removeprefix("read with: ") for text in texts if text.startswith("read with: ")
+    ]
     chosen = heatmap.telling(per_example(results, "adversarial", CHOICE))
-    texts = examples.set_index("example_id")["question"]
-    assert asked == [heatmap.drawable(" ".join(texts[number])) for number in chosen]
+    question_words = examples.set_index("example_id")["question"]
+    assert questions == [heatmap.drawable(" ".join(question_words[number])) for number in chosen]
