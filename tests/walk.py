@@ -1,9 +1,9 @@
 """Through how many files of the package does something pass? `python -m tests.walk` counts.
 
-It follows a setting, a text and a verdict. Each is carried by a chain of types, which docs/design.md
-explains; a file is on the way if its source defines or imports one of them. That is what is counted,
-and no more: a file that only reads an attribute of such an object, a YAML file and a template are
-not. Nothing here imports what it reads.
+It follows a setting, a text and a verdict. Each is carried by a chain of types, which
+docs/design.md explains; a file is on the way if its source defines or imports one of them. That is
+what is counted, and no more: a file that only reads an attribute of such an object, a YAML file and
+a template are not. Nothing here imports what it reads.
 """
 
 import ast

@@ -45,9 +45,10 @@ def filled(**options):
 def reference(**options):
     """The same table by pandas, in memory."""
     parts = []
-    for metric, ids, value, step in batches(**options):
-        step = np.full((len(ids), 1), -1.0) if step is None else step
-        value = value.reshape(len(ids), -1)
+    for metric, ids, values, steps in batches(**options):
+        # -1 stands for a number without a step; NaN for a row that is not there
+        step = np.full((len(ids), 1), -1.0) if steps is None else steps
+        value = values.reshape(len(ids), -1)
         frame = pd.DataFrame(
             {
                 "example_id": np.repeat(ids, step.shape[1]),

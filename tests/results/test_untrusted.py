@@ -147,7 +147,7 @@ def test_listed_files_lie_within_the_run(tmp_path, name):
 
 
 def strangers_run(directory, journal):
-    """A folder that looks like a run which was killed while it replaced the files of its journal."""
+    """A folder that looks like a run that was killed while it replaced its journal's files."""
     directory.mkdir()
     (directory / MARKER).write_text("")
     (directory / STAGING).mkdir()
