@@ -94,20 +94,21 @@ test-fast` leaves out."""
 def pytest_collection_modifyitems(items):
     """Mark the tests of such modules, and those whose fixtures come from one, as `whole`."""
     for item in items:
-        fixtures = getattr(item, "_fixtureinfo", None)
-        functions = [
-            one.func
-            for several in (fixtures.name2fixturedefs.values() if fixtures else ())
-            for one in several
-        ]
-        modules = [
-            getattr(item, "module", None),
-            *(sys.modules.get(one.__module__) for one in functions),
-        ]
         longer = any(
             LONGER & vars(module).keys()
-            for module in modules
+            for module in modules_of(item)
             if module and module.__name__ != __name__
         )
         if longer or "driver" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
+
+
+def modules_of(item):
+    """The modules of a test and of its fixtures; None for one that is not loaded."""
+    yield getattr(item, "module", None)
+    fixtures = getattr(item, "_fixtureinfo", None)
+    if fixtures is None:
+        return
+    for definitions in fixtures.name2fixturedefs.values():
+        for definition in definitions:
+            yield sys.modules.get(definition.func.__module__)

@@ -1,5 +1,6 @@
 """Finished run directories made of invented numbers, of the shape that real ones have."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -39,7 +40,7 @@ def make_run(tmp_path):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Drawing takes most of a page's time, and many tests ask nothing of the figures."""
-    monkeypatch.setattr(build, "pictures", lambda *given, **named: [])
+    monkeypatch.setattr(build, "pictures", lambda *arguments, **options: [])
 
 
 def invented_run(
@@ -63,12 +64,9 @@ def invented_run(
 ):
     directory = base / name
     draw = np.random.default_rng([seed, count, classes])
-    lengths = draw.integers(1, longest + 1, count)
-    attention = [draw.dirichlet(np.full(n, 0.25)) for n in lengths]
-    predicted = draw.integers(0, classes, count)
-    labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
-    everything = invented_numbers(draw, lengths, attention, predicted, labels, classes, exact=exact)
-    everything |= importances(np.arange(count), lengths, steps_of(lengths), seed)
+    predictions = invented_predictions(draw, count, classes, longest)
+    tables = invented_numbers(draw, predictions, exact=exact)
+    tables |= importances(predictions.lengths, seed)
     identity = {
         "run_id": name,
         "experiment": experiment,
@@ -78,148 +76,237 @@ def invented_run(
         "split": "test",
     }
     for probe in probes:
-        write_table(
-            everything[probe].table({**identity, "probe": probe}),
-            directory / f"tables/{probe}.parquet",
-        )
-    tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
-    for number, row in enumerate(tokens):  # a text that repeats another would not count
-        row[0] = row[0] if row not in tokens[:number] else f"{row[0]}{number}"
-    table = invented_examples(
-        tokens, attention, predicted, labels, classes, hierarchical=hierarchical
-    )
+        table = tables[probe].table({**identity, "probe": probe})
+        write_table(table, directory / f"tables/{probe}.parquet")
+
+    tokens = invented_tokens(draw, predictions.lengths, words)
+    examples = invented_examples(tokens, predictions, hierarchical=hierarchical)
     if questions:
-        table["question"] = [row[:2] for row in tokens]
-        table["candidates"] = [[str(one) for one in range(classes)] for _ in tokens]
+        candidates = [str(label) for label in range(classes)]
+        examples["question"] = [row[:2] for row in tokens]
+        examples["candidates"] = [candidates for _ in tokens]
     (directory / "examples").mkdir(parents=True)
-    pq.write_table(
-        pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet"
-    )
+    table = pa.Table.from_pandas(examples, preserve_index=False)
+    pq.write_table(table, directory / "examples/test.parquet")
+
     (directory / "config.yaml").write_text(
         f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n"
     )
     manifest = {"run_id": name, "tables": {probe: {} for probe in probes}}
-    manifest |= {"classes": list(names)} if names else {}
-    manifest |= {"training": training} if training else {}
+    if names:
+        manifest["classes"] = list(names)
+    if training:
+        manifest["training"] = training
     seal(directory, **manifest)
     return directory
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """What an invented model makes of invented texts.
+
+    Attributes:
+        lengths: words of each text.
+        attention: a row of weights per text.
+        predicted: the model's class of each text.
+        labels: the right class of each text, in most of them the predicted one.
+        classes: how many classes exist.
+    """
+
+    lengths: np.ndarray
+    attention: list[np.ndarray]
+    predicted: np.ndarray
+    labels: np.ndarray
+    classes: int
+
+    @property
+    def ids(self) -> np.ndarray:
+        return np.arange(len(self.lengths))
+
+
+def invented_predictions(draw, count, classes, longest):
+    lengths = draw.integers(1, longest + 1, count)
+    attention = [draw.dirichlet(np.full(length, 0.25)) for length in lengths]
+    predicted = draw.integers(0, classes, count)
+    labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
+    return Predictions(lengths, attention, predicted, labels, classes)
+
+
+def invented_tokens(draw, lengths, words):
+    tokens = [[words[word] for word in draw.integers(0, len(words), length)] for length in lengths]
+    for number, row in enumerate(tokens):  # a text that repeats another would not count
+        if row in tokens[:number]:
+            row[0] = f"{row[0]}{number}"
+    return tokens
+
+
 def steps_of(lengths):
     """Positions `[examples, longest]`, NaN in the padding."""
-    places = np.arange(int(lengths.max()))
-    return np.where(places < lengths[:, None], places, np.nan)
+    positions = np.arange(int(lengths.max()))
+    return np.where(positions < lengths[:, None], positions, np.nan)
 
 
-def invented_numbers(draw, lengths, attention, predicted, labels, classes, *, exact):
+def invented_numbers(draw, predictions, *, exact):
+    """Tables of performance, permutation and adversarial: what they draw, they draw in turn."""
+    bounds = invented_bounds(draw, predictions.lengths, exact=exact)
+    permutation = permutation_rows(draw, predictions)
+    return {
+        "performance": performance_rows(predictions),
+        "permutation": permutation,
+        "adversarial": adversarial_rows(draw, predictions, bounds),
+    }
+
+
+def invented_bounds(draw, lengths, *, exact):
+    """How far each attention could be moved: what a search found, the optimum, an upper bound."""
     count = len(lengths)
-    ids = np.arange(count)
-    whole = np.array([-1])
-    largest = np.array([a.max() for a in attention])
     optimum = np.where(lengths == 1, 0, draw.beta(9, 2, count) * LN2)
-    found = optimum * draw.beta(8, 2, count)
+    search = optimum * draw.beta(8, 2, count)
     is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
-    bound = np.where(is_exact == 1, optimum, np.minimum(LN2, optimum + 0.05 * draw.random(count)))
-    performance = Rows()
-    permutation = Rows()
-    adversarial = Rows()
-    accuracy = (predicted == labels).mean()
+    loose = np.minimum(LN2, optimum + 0.05 * draw.random(count))
+    reached_share = np.where(optimum > 0, search / np.where(optimum > 0, optimum, 1), np.nan)
+    return {
+        "found_jsd": search,
+        "optimum_jsd": optimum,
+        "upper_bound": np.where(is_exact == 1, optimum, loose),
+        "is_exact": is_exact,
+        "reached_share": reached_share,
+    }
+
+
+def performance_rows(predictions):
+    accuracy = (predictions.predicted == predictions.labels).mean()
     numbers = {
         "accuracy": accuracy,
         "f1_macro": accuracy - 0.01,
         "roc_auc": 0.9,
         "pr_auc": 0.88,
-        "examples": count,
+        "examples": len(predictions.labels),
     }
+    rows = Rows()
+    corpus = np.array([-1])
     for metric, value in numbers.items():
-        performance.add(metric, whole, np.array([float(value)]))
-    performance.add("f1", whole, np.full((1, classes), 0.8), np.arange(classes))
-    permutation.add("median_tvd", ids, np.clip(largest * draw.beta(1, 3, count), 0, 1))
-    for rows in (permutation, adversarial):
-        rows.add("max_attention", ids, largest)
-        rows.add("predicted_class", ids, predicted.astype(float))
-        rows.add("content_length", ids, lengths.astype(float))
-    tables = {
-        "found_jsd": found,
-        "optimum_jsd": optimum,
-        "upper_bound": bound,
-        "is_exact": is_exact,
-    }
-    tables["reached_share"] = np.where(
-        optimum > 0, found / np.where(optimum > 0, optimum, 1), np.nan
-    )
+        rows.add(metric, corpus, np.array([float(value)]))
+    classes = predictions.classes
+    rows.add("f1", corpus, np.full((1, classes), 0.8), np.arange(classes))
+    return rows
+
+
+def permutation_rows(draw, predictions):
+    largest = np.array([weights.max() for weights in predictions.attention])
+    median_tvd = np.clip(largest * draw.beta(1, 3, len(largest)), 0, 1)
+    rows = Rows()
+    rows.add("median_tvd", predictions.ids, median_tvd)
+    add_facts(rows, predictions)
+    return rows
+
+
+def add_facts(rows, predictions):
+    """What several probes note of every text."""
+    largest = np.array([weights.max() for weights in predictions.attention])
+    rows.add("max_attention", predictions.ids, largest)
+    rows.add("predicted_class", predictions.ids, predictions.predicted.astype(float))
+    rows.add("content_length", predictions.ids, predictions.lengths.astype(float))
+
+
+def adversarial_rows(draw, predictions, bounds):
+    lengths = predictions.lengths
+    count = len(lengths)
+    tables = dict(bounds)
     for kind in ("found", "optimum"):
         tables[f"{kind}_tvd"] = draw.random(count) * 0.01
         tables[f"max_attention_{kind}"] = np.full(count, 0.9)
         tables[f"top_token_changed_{kind}"] = (lengths > 1).astype(float)
+    rows = Rows()
+    add_facts(rows, predictions)
     for metric, values in tables.items():
-        adversarial.add(metric, ids, values)
+        rows.add(metric, predictions.ids, values)
+
     steps = steps_of(lengths)
     for kind in ("found", "optimum"):
         moved = np.zeros(steps.shape)
-        moved[ids, draw.integers(0, lengths)] = 1.0
+        moved[predictions.ids, draw.integers(0, lengths)] = 1.0
         if kind == "found":
             moved = moved * 0.7 + 0.3 / lengths[:, None] * ~np.isnan(steps)
-        adversarial.add(f"{kind}_attention", ids, moved, steps)
-    return {"performance": performance, "permutation": permutation, "adversarial": adversarial}
+        rows.add(f"{kind}_attention", predictions.ids, moved, steps)
+    return rows
 
 
-def invented_examples(tokens, attention, predicted, labels, classes, *, hierarchical):
-    count = len(tokens)
-    ids = np.arange(count)
-    spread = np.full((count, classes), 0.3 / classes)
-    spread[ids, predicted] += 0.7
+def invented_examples(tokens, predictions, *, hierarchical):
+    ids = predictions.ids
+    classes = predictions.classes
+    probability = np.full((len(ids), classes), 0.3 / classes)
+    probability[ids, predictions.predicted] += 0.7
     table = pd.DataFrame(
         {
             "example_id": ids,
             "text": [" ".join(words) for words in tokens],
-            "label": labels,
-            "prediction": predicted,
-            "probability": list(spread),
+            "label": predictions.labels,
+            "prediction": predictions.predicted,
+            "probability": list(probability),
             "tokens": tokens,
-            "attention": attention,
+            "attention": predictions.attention,
         }
     )
-    if hierarchical:  # every token above is a sentence of one to three words
-        inside = [[[token] * (1 + at % 3) for at, token in enumerate(row)] for row in tokens]
-        table["words"] = inside
-        table["word_attention"] = [
-            [np.full(len(part), 1 / len(part)) for part in row] for row in inside
-        ]
-        table["tokens"] = [[" ".join(part) for part in row] for row in inside]
+    if hierarchical:
+        sentences = [sentences_of(row) for row in tokens]
+        table["words"] = sentences
+        table["word_attention"] = [[even_weights(words) for words in row] for row in sentences]
+        table["tokens"] = [[" ".join(words) for words in row] for row in sentences]
     return table
 
 
-def importances(ids, lengths, steps, seed):
+def sentences_of(tokens):
+    """Every token as a sentence that repeats it one to three times."""
+    return [[token] * (1 + number % 3) for number, token in enumerate(tokens)]
+
+
+def even_weights(words):
+    return np.full(len(words), 1 / len(words))
+
+
+def importances(lengths, seed):
     """Tables of gradient, leave-one-out, their correlation with attention, and erasure."""
     draw = np.random.default_rng([seed, 99])
-    gradient = Rows()
-    leave_one_out = Rows()
-    correlation = Rows()
-    erasure = Rows()
+    steps = steps_of(lengths)
     effects = np.where(np.isnan(steps), 0, draw.random(steps.shape))
     shares = effects / effects.sum(1, keepdims=True)
-    for rows, name, values in (
-        (gradient, "gradient", shares),
-        (leave_one_out, "leave_one_out", effects**4),
-    ):
-        rows.add(name, ids, values, steps)
-        rows.add(f"max_{name}", ids, values.max(1))
+    return {
+        "gradient": importance_rows("gradient", shares, steps),
+        "leave_one_out": importance_rows("leave_one_out", effects**4, steps),
+        "correlation": correlation_rows(draw, lengths),
+        "erasure": erasure_rows(draw, lengths),
+    }
+
+
+def importance_rows(name, values, steps):
+    rows = Rows()
+    ids = np.arange(len(values))
+    rows.add(name, ids, values, steps)
+    rows.add(f"max_{name}", ids, values.max(1))
+    return rows
+
+
+def correlation_rows(draw, lengths):
+    rows = Rows()
+    ids = np.arange(len(lengths))
     for pair in ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out"):
         tau = draw.uniform(-0.3, 0.9, len(ids))
-        correlation.add(f"tau_{pair}", ids, np.where(lengths > 1, tau, np.nan))
+        rows.add(f"tau_{pair}", ids, np.where(lengths > 1, tau, np.nan))
+    return rows
+
+
+def erasure_rows(draw, lengths):
+    rows = Rows()
+    ids = np.arange(len(lengths))
     optimal = draw.integers(1, lengths + 1).astype(float)
     never = draw.random(len(ids)) < 0.2
-    erasure.add("never_flips", ids, never.astype(float))
+    rows.add("never_flips", ids, never.astype(float))
     for order, more in (("optimal", 0), ("attention", 1)):
         count = np.where(never, np.nan, np.minimum(optimal + more, lengths))
-        erasure.add(f"removed_count_{order}", ids, count)
-        erasure.add(f"removed_fraction_{order}", ids, count / lengths)
+        rows.add(f"removed_count_{order}", ids, count)
+        rows.add(f"removed_fraction_{order}", ids, count / lengths)
+    steps = steps_of(lengths)
     members = np.where(never[:, None], np.nan, steps < optimal[:, None])
-    erasure.add("smallest_set", ids, members, steps)
-    return {
-        "gradient": gradient,
-        "leave_one_out": leave_one_out,
-        "correlation": correlation,
-        "erasure": erasure,
-    }
+    rows.add("smallest_set", ids, members, steps)
+    return rows

@@ -86,17 +86,18 @@ def logic_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int
             head = " ".join(text_of(mark, value) for value in fields if value not in blocks)
             yield statement.lineno, f"{type(statement).__name__} {head}"
             for block in blocks:
-                for body in (
-                    [block] if isinstance(block[0], ast.stmt) else [part.body for part in block]
-                ):
-                    yield from lines(body)
+                if isinstance(block[0], ast.stmt):
+                    yield from lines(block)
+                else:
+                    for part in block:
+                        yield from lines(part.body)
 
     return list(lines(function.body))
 
 
 def text_of(mark: Local, value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(text_of(mark, one) for one in value)
+        return ", ".join(text_of(mark, item) for item in value)
     if isinstance(value, ast.AST):
         return re.sub(r"\s+", " ", ast.unparse(mark.visit(value)))
     return str(value)
@@ -104,11 +105,12 @@ def text_of(mark: Local, value: object) -> str:
 
 def numbered(lines: Sequence[str]) -> tuple[str, ...]:
     """The same lines with local names by the order in which they come."""
-    order: dict[str, str] = {}
-    return tuple(
-        re.sub(r"\blocal_\w+", lambda found: order.setdefault(found[0], f"local{len(order)}"), line)
-        for line in lines
-    )
+    numbers: dict[str, str] = {}
+
+    def number_of(name: re.Match[str]) -> str:
+        return numbers.setdefault(name[0], f"local{len(numbers)}")
+
+    return tuple(re.sub(r"\blocal_\w+", number_of, line) for line in lines)
 
 
 def runs_of(logic: Sequence[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -134,7 +136,7 @@ def copied_logic(*folders: Path) -> list[str]:
                     places[run].append((path, line))
     return [
         " = ".join(f"{path}:{line}" for path, line in pair)
-        for found in places.values()
-        for pair in pairwise(found)
+        for copies in places.values()
+        for pair in pairwise(copies)
         if pair[0][0] != pair[1][0]
     ]

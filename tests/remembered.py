@@ -27,30 +27,35 @@ def composing_once() -> Iterator[None]:
     create = loader.create_defaults_list
     compose = loader.ConfigLoaderImpl._compose_config_from_defaults_list
 
-    def of_conf(repo: Any) -> bool:
+    def is_conf(repo: Any) -> bool:
         return enabled and {source.path for source in repo.delegate.sources} == PATHS
 
     def create_once(
         repo: Any, config_name: str, overrides_list: Sequence[Override], **options: Any
     ) -> Any:
-        if not of_conf(repo):
+        if not is_conf(repo):
             return create(repo, config_name=config_name, overrides_list=overrides_list, **options)
         groups = []
-        others = []
-        for one in overrides_list:
-            chooses = repo.group_exists(one.key_or_group) and not isinstance(one.value(), dict)
-            (groups if chooses or one.is_sweep_override() else others).append(one)
-        key = (config_name, tuple(one.input_line for one in groups), tuple(options.items()))
+        settings = []
+        for override in overrides_list:
+            is_group = repo.group_exists(override.key_or_group)
+            chooses = is_group and not isinstance(override.value(), dict)
+            if chooses or override.is_sweep_override():
+                groups.append(override)
+            else:
+                settings.append(override)
+        choices = tuple(override.input_line for override in groups)
+        key = (config_name, choices, tuple(options.items()))
         if key not in lists:
             lists[key] = pickle.dumps(
                 create(repo, config_name=config_name, overrides_list=groups, **options)
             )
-        found = pickle.loads(lists[key])
-        found.config_overrides[:] = others
-        return found
+        defaults = pickle.loads(lists[key])
+        defaults.config_overrides[:] = settings
+        return defaults
 
     def compose_once(self: Any, defaults: Sequence[Any], repo: Any) -> Any:
-        if not of_conf(repo):
+        if not is_conf(repo):
             return compose(self, defaults=defaults, repo=repo)
         key = pickle.dumps(list(defaults))
         if key not in configs:

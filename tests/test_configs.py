@@ -70,14 +70,20 @@ CHOSEN_BY_CONF = {("agreement", "share"), ("signs", "importances")}
 def test_a_default_in_conf_is_the_one_of_the_class(group, stem):
     settings = yaml.safe_load((CONF / group / f"{stem}.yaml").read_text("utf-8"))
     parameters = arguments(get_class(settings.pop("_target_")))
+    differing = {}
     for name, value in settings.items():
         is_value = name[0] != "_" and not str(value).startswith(("${", "???"))
         if is_value and (stem, name) not in CHOSEN_BY_CONF:
             default = parameters[name].default
-            if value == {}:  # a dataclass makes a new one each time
-                assert repr(default) == "<factory>"
-            else:
-                assert json.dumps(value) == json.dumps(default), name
+            if not is_same_default(value, default):
+                differing[name] = (value, default)
+    assert differing == {}
+
+
+def is_same_default(value, default):
+    if value == {}:  # a dataclass makes a new one each time
+        return repr(default) == "<factory>"
+    return json.dumps(value) == json.dumps(default)
 
 
 STUDY_NAMES = ("wiegreffe", "audit", "calibration", "methods", "sanity", "questions")

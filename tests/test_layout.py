@@ -1,6 +1,6 @@
-"""The laws of the house that no library keeps: nothing is written twice, a name means one thing, and
-every part stands where its name says.
+"""The laws of the house that no library keeps.
 
+Nothing is written twice, a name means one thing, and every part stands where its name says.
 Each law is also broken on purpose, to see that it is noticed. Layout, complexity and docstrings are
 ruff's, layers and circles are import-linter's (`make lint`).
 """
@@ -26,10 +26,8 @@ def test_no_name_is_defined_in_many_places():
 
 
 def test_no_logic_stands_twice():
-    assert (
-        law.copied_logic(PACKAGE, PACKAGE.parent / "hydra_plugins", PACKAGE.parent / "benchmarks")
-        == []
-    )
+    root = PACKAGE.parent
+    assert law.copied_logic(PACKAGE, root / "hydra_plugins", root / "benchmarks") == []
 
 
 ORIGINAL = """
@@ -66,9 +64,8 @@ def test_a_copy_is_seen_under_other_names_and_in_another_layout(tmp_path):
         (tmp_path / f"{name}.py").write_text(text)
     (place, _) = law.copied_logic(tmp_path)
     assert place == f"{tmp_path}/a.py:3 = {tmp_path}/b.py:5"
-    (tmp_path / "b.py").write_text(
-        COPY.replace("s -= p.size", "s -= p.weight")
-    )  # what differs ends the run
+    # what differs ends the run
+    (tmp_path / "b.py").write_text(COPY.replace("s -= p.size", "s -= p.weight"))
     assert law.copied_logic(tmp_path) == []
 
 
@@ -82,9 +79,9 @@ def test_the_public_names_are_there():
 @pytest.mark.parametrize(
     "path", sorted((CONF / "probe").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_a_probe_has_one_stem_everywhere(path):
-    for place in (f"attnprobe/probes/{path.stem}.py", f"tests/probes/test_{path.stem}.py"):
-        assert (PACKAGE.parent / place).exists(), place
+@pytest.mark.parametrize("place", ["attnprobe/probes/{}.py", "tests/probes/test_{}.py"])
+def test_a_probe_has_one_stem_everywhere(path, place):
+    assert (PACKAGE.parent / place.format(path.stem)).exists()
 
 
 def test_one_module_knows_the_names_of_a_runs_files():
@@ -122,43 +119,29 @@ def test_an_importance_is_called_as_its_settings_are(path):
 def undefined_names(folder):
     """Names that nothing defines, as `file:line name`. The linter cannot be asked for them as it
     stands: words of the shape annotations are strings that look like names."""
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--select",
-        "F821",
-        "--output-format",
-        "json",
-        folder,
-    ]
-    reported = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821"]
+    command += ["--output-format", "json", folder]
+    findings = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     return [
-        f"{one['filename']}:{one['location']['row']} {one['message']}"
-        for one in reported
-        if not in_text(one)
+        f"{finding['filename']}:{finding['location']['row']} {finding['message']}"
+        for finding in findings
+        if not is_in_string(finding)
     ]
 
 
-def in_text(one):
+def is_in_string(finding):
     """Whether the linter points into a string; what an f-string computes is code."""
-    at = (one["location"]["row"], one["location"]["column"] - 1)
-    tree = ast.parse(Path(one["filename"]).read_text(encoding="utf-8"))
-    composed = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in ast.walk(node)
-    }
-    strings = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    texts = [node for node in strings if id(node) not in composed]
-    return any((n.lineno, n.col_offset) <= at < (n.end_lineno, n.end_col_offset) for n in texts)
+    place = (finding["location"]["row"], finding["location"]["column"] - 1)
+    nodes = list(ast.walk(ast.parse(Path(finding["filename"]).read_text(encoding="utf-8"))))
+    composed = set()
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            composed.update(ast.walk(node))
+    return any(
+        (node.lineno, node.col_offset) <= place < (node.end_lineno, node.end_col_offset)
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in composed
+    )
 
 
 @pytest.mark.parametrize("folder", ["attnprobe", "hydra_plugins", "benchmarks", "tests"])
@@ -170,6 +153,6 @@ def test_an_undefined_name_is_seen_and_a_shape_is_not(tmp_path):
     lines = (
         'def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n    print(f"{1 / gone} s")\n'
     )
-    (tmp_path / "one.py").write_text(lines)
-    found = undefined_names(tmp_path)
-    assert [line.split("`")[1] for line in found] == ["Float", "Tensor", "lost", "gone"]
+    (tmp_path / "module.py").write_text(lines)
+    names = [line.split("`")[1] for line in undefined_names(tmp_path)]
+    assert names == ["Float", "Tensor", "lost", "gone"]

@@ -60,8 +60,9 @@ def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, larg
     assert (measure(p, p) == 0).all()
     assert (value > 0).all()
     assert (value <= largest + 1e-8).all()
-    apart = measure(torch.eye(3, dtype=dtype)[0], torch.eye(3, dtype=dtype)[1])
-    torch.testing.assert_close(apart, torch.tensor(largest, dtype=dtype))
+    corners = torch.eye(3, dtype=dtype)
+    disjoint = measure(corners[0], corners[1])
+    torch.testing.assert_close(disjoint, torch.tensor(largest, dtype=dtype))
 
 
 def test_jensen_shannon_equals_scipy():
@@ -91,20 +92,27 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
     torch.testing.assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize("padding", [0.0, math.nan])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("measure", DIVERGENCES)
-def test_padding_changes_neither_value_nor_gradient(measure, dtype):
+def test_padding_changes_neither_value_nor_gradient(measure, dtype, padding):
     p = distributions(40, 6, seed=1, dtype=dtype)
     q = distributions(40, 6, seed=2, dtype=dtype)
     mask = pad(torch.ones(40, 6, dtype=torch.bool), (0, 4))
-    for wide in (lambda x: pad(x, (0, 4)), lambda x: pad(x, (0, 4), value=math.nan)):
-        arguments = (wide(p), wide(q), mask)
-        torch.testing.assert_close(measure(*arguments), measure(p, q))
-        for padded, plain in zip(
-            gradients(measure, *arguments), gradients(measure, p, q), strict=True
-        ):
-            torch.testing.assert_close(padded, pad(plain, (0, 4)))
-    # zeros without a mask: trap of torchmetrics' divergence, whose gradient is NaN there
+    wide_p = pad(p, (0, 4), value=padding)
+    wide_q = pad(q, (0, 4), value=padding)
+    torch.testing.assert_close(measure(wide_p, wide_q, mask), measure(p, q))
+    padded = gradients(measure, wide_p, wide_q, mask)
+    for padded_gradient, gradient in zip(padded, gradients(measure, p, q), strict=True):
+        torch.testing.assert_close(padded_gradient, pad(gradient, (0, 4)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("measure", DIVERGENCES)
+def test_zeros_without_a_mask_have_a_gradient_of_0(measure, dtype):
+    """A trap of torchmetrics' divergence, whose gradient is NaN there."""
+    p = distributions(40, 6, seed=1, dtype=dtype)
+    q = distributions(40, 6, seed=2, dtype=dtype)
     padded = gradients(measure, pad(p, (0, 4)), pad(q, (0, 4)))
     assert all(torch.isfinite(gradient).all() for gradient in padded)
     assert (torch.stack(padded)[..., 6:] == 0).all()
@@ -120,9 +128,8 @@ def test_divergence_gradients_equal_finite_differences(measure):
 
 def test_an_adversary_can_climb_jensen_shannon_from_one_hot_rows():
     scores = torch.tensor([[0.0, -200.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    jensen_shannon(
-        scores.softmax(-1), torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    ).sum().backward()
+    one_hot = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    jensen_shannon(scores.softmax(-1), one_hot).sum().backward()
     assert scores.grad.isfinite().all()
     assert scores.grad[0, 0] < 0
 
@@ -137,21 +144,26 @@ def test_kullback_leibler_equals_scipy_with_and_without_padding():
     torch.testing.assert_close(wide, expected)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "floor"), [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)]
-)
-def test_kullback_leibler_of_a_weight_that_underflowed_is_large_and_finite(dtype, floor):
+SMALLEST_NORMAL = [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)]
+
+
+@pytest.mark.parametrize("share", [0.0, 1 / 8])
+@pytest.mark.parametrize(("dtype", "floor"), SMALLEST_NORMAL)
+def test_kullback_leibler_of_a_weight_that_underflowed_is_large_and_finite(dtype, floor, share):
     """Below the smallest normal number a weight counts as that number: 87.3 nats per unit of p in
     float32."""
     p = torch.tensor([0.5, 0.5], dtype=dtype)
+    q = torch.tensor([1.0, share * floor], dtype=dtype)
     expected = 0.5 * math.log(0.5) + 0.5 * (math.log(0.5) - math.log(floor))
-    for rest in (0.0, floor / 8):
-        q = torch.tensor([1.0, rest], dtype=dtype)
-        assert kullback_leibler(p, q).item() == pytest.approx(expected, rel=1e-6)
-    assert kullback_leibler(p, p).item() == pytest.approx(0, abs=1e-12)
-    assert kullback_leibler(torch.tensor([1.0, 0.0], dtype=dtype), p).item() == pytest.approx(
-        math.log(2), rel=1e-6
-    )
+    assert kullback_leibler(p, q).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kullback_leibler_by_hand(dtype):
+    even = torch.tensor([0.5, 0.5], dtype=dtype)
+    one_hot = torch.tensor([1.0, 0.0], dtype=dtype)
+    assert kullback_leibler(even, even).item() == pytest.approx(0, abs=1e-12)
+    assert kullback_leibler(one_hot, even).item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 def test_entropy_equals_scipy_and_ignores_what_is_masked():
@@ -180,13 +192,13 @@ CORRELATIONS = [kendall_tau, spearman]
 def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype):
     a = ranked(300, 19, seed=1).to(dtype)
     b = ranked(300, 19, seed=2).to(dtype)
-    a[:20] += torch.rand(
-        20, 19, generator=torch.Generator().manual_seed(3)
-    )  # no ties: scipy's exact p-values
+    # no ties: scipy's exact p-values
+    a[:20] += torch.rand(20, 19, generator=torch.Generator().manual_seed(3))
     b[:20] += torch.rand(20, 19, generator=torch.Generator().manual_seed(4))
     a[20] = 4.0
     mask = torch.rand(300, 19, generator=torch.Generator().manual_seed(5)) > 0.4
-    mask[21], mask[22] = False, torch.arange(19) == 3
+    mask[21] = False
+    mask[22] = torch.arange(19) == 3
     tau, p = kendall_tau_test(a, b, mask)
     rho = spearman(a, b, mask)
     torch.testing.assert_close(tau, kendall_tau(a, b, mask), rtol=0, atol=0, equal_nan=True)
@@ -229,7 +241,8 @@ def test_the_p_value_is_that_of_scipy_on_either_side_of_its_exact_lengths(length
     generator = torch.Generator().manual_seed(length)
     a, noise = torch.rand(2, 24, length, generator=generator, dtype=torch.float64)
     b = torch.linspace(-1, 1, 24, dtype=torch.float64)[:, None] * a + 0.3 * noise
-    b[0], b[1] = a[0], -a[1]  # none and all of the pairs disagree
+    b[0] = a[0]  # no pair disagrees
+    b[1] = -a[1]  # all of them do
     a[2] = a[2].sort().values
     b[2] = a[2]
     b[2, :2] = b[2, :2].flip(0)  # one pair does
@@ -248,55 +261,75 @@ def inversions(first, second):
     """K^(1/2) of two lists by Fagin, Kumar & Sivakumar's four cases, written out."""
     total = 0.0
     for i, j in combinations(sorted(set(first) | set(second)), 2):
-        in_first = [x in first for x in (i, j)]
-        in_second = [x in second for x in (i, j)]
-        if all(in_first) and all(in_second):
+        listed_first = {i, j} & set(first)
+        listed_second = {i, j} & set(second)
+        if len(listed_first) == 2 and len(listed_second) == 2:
             total += (first.index(i) < first.index(j)) != (second.index(i) < second.index(j))
-        elif all(in_first) and any(in_second):
-            ahead = i if in_second[0] else j
-            total += first.index(ahead) > first.index(j if ahead == i else i)
-        elif all(in_second) and any(in_first):
-            ahead = i if in_first[0] else j
-            total += second.index(ahead) > second.index(j if ahead == i else i)
-        elif all(in_first) or all(in_second):
+        elif len(listed_first) == 2 and listed_second:
+            [ahead] = listed_second
+            [behind] = {i, j} - listed_second
+            total += first.index(ahead) > first.index(behind)
+        elif len(listed_second) == 2 and listed_first:
+            [ahead] = listed_first
+            [behind] = {i, j} - listed_first
+            total += second.index(ahead) > second.index(behind)
+        elif len(listed_first) == 2 or len(listed_second) == 2:
             total += 0.5
         else:
             total += 1
     return total
 
 
+def most_inversions(k, n):
+    """Those of the two farthest lists: what they must share stands last, in opposite orders."""
+    size = min(k, n)
+    shared = max(0, 2 * size - n)
+    first = list(range(size))
+    second = [*range(size, n)][: size - shared] + first[size - shared :][::-1]
+    return inversions(first, second)
+
+
 def best(values, k):
     return sorted(range(len(values)), key=lambda i: -values[i])[:k]
 
 
-@pytest.mark.parametrize(("k", "n"), [(3, 8), (3, 5), (3, 4), (2, 2), (5, 3), (4, 4)])
-def test_top_tau_equals_the_four_cases_written_out(k, n):
+SIZES = [(3, 8), (3, 5), (3, 4), (2, 2), (5, 3), (4, 4)]
+
+
+def random_pair(n):
     generator = torch.Generator().manual_seed(n)
-    a, b = (torch.rand(40, n, generator=generator, dtype=torch.float64) for _ in range(2))
-    mask = torch.ones(40, n).bool()
-    found = top_tau(a, b, k, mask)
-    size = min(k, n)
-    shared = max(0, 2 * size - n)
-    # the farthest two lists: what they must share stands last, in opposite orders
-    first = list(range(size))
-    second = [*range(size, n)][: size - shared] + first[size - shared :][::-1]
-    most = inversions(first, second)
+    a = torch.rand(40, n, generator=generator, dtype=torch.float64)
+    b = torch.rand(40, n, generator=generator, dtype=torch.float64)
+    return a, b
+
+
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_top_tau_equals_the_four_cases_written_out(k, n):
+    a, b = random_pair(n)
+    tau = top_tau(a, b, k, torch.ones(40, n).bool())
+    most = most_inversions(k, n)
     for row in range(40):
-        expected = 1 - 2 * inversions(best(a[row].tolist(), k), best(b[row].tolist(), k)) / most
-        assert float(found[row]) == pytest.approx(expected)
-    assert found.min() >= -1
+        count = inversions(best(a[row].tolist(), k), best(b[row].tolist(), k))
+        assert float(tau[row]) == pytest.approx(1 - 2 * count / most)
+    assert tau.min() >= -1
+
+
+@pytest.mark.parametrize(("k", "n"), SIZES)
+def test_top_tau_of_equal_rows_is_1_and_padding_changes_nothing(k, n):
+    a, b = random_pair(n)
+    mask = torch.ones(40, n).bool()
     torch.testing.assert_close(top_tau(a, a, k, mask), torch.ones(40).double())
-    wide = [torch.nn.functional.pad(x, (0, 3), value=9.0) for x in (a, b)]
-    padded = top_tau(*wide, k, torch.nn.functional.pad(mask, (0, 3)))
-    torch.testing.assert_close(padded, found)
+    wide_a = pad(a, (0, 3), value=9.0)
+    wide_b = pad(b, (0, 3), value=9.0)
+    padded = top_tau(wide_a, wide_b, k, pad(mask, (0, 3)))
+    torch.testing.assert_close(padded, top_tau(a, b, k, mask))
 
 
 def test_no_two_lists_are_farther_apart_than_the_bound():
     values = torch.tensor(list(product(range(4), repeat=4)), dtype=torch.float64)
     distinct = values[[len(set(row)) == 4 for row in values.tolist()]]
-    tau = top_tau(
-        distinct.unsqueeze(1), distinct, 2, torch.ones(len(distinct), len(distinct), 4).bool()
-    )
+    mask = torch.ones(len(distinct), len(distinct), 4).bool()
+    tau = top_tau(distinct.unsqueeze(1), distinct, 2, mask)
     assert tau.min() == -1
     assert tau.max() == 1
 
@@ -309,13 +342,9 @@ def test_overlap_by_hand_with_a_size_of_its_own_per_row():
         [[0.1, 0.2, 0.8, 0.9], [0.1, 0.2, 0.8, 0.9], [0.3, 0.2, 5.0, 5.0], [1.0, 1.0, 1.0, 0.0]]
     )
     mask = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False], [True] * 4])
-    found = top_overlap(a, b, torch.tensor([1, 2, 9, 2]), mask)
-    assert found.tolist() == [
-        0,
-        0.5,
-        1,
-        1,
-    ]  # too few entries: all they have; ties: the earlier ones
+    overlap = top_overlap(a, b, torch.tensor([1, 2, 9, 2]), mask)
+    # too few entries: all they have; ties: the earlier ones
+    assert overlap.tolist() == [0, 0.5, 1, 1]
 
 
 def test_nothing_is_said_about_rows_with_nan_or_too_few_entries():
@@ -326,12 +355,8 @@ def test_nothing_is_said_about_rows_with_nan_or_too_few_entries():
         [[True, True, True], [False, True, False], [False, False, False], [True, True, False]]
     )
     assert top_tau(a, a, 2, mask).isnan().tolist() == [True, True, True, False]
-    assert top_overlap(a, a, torch.full((4,), 2), mask).isnan().tolist() == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    overlap = top_overlap(a, a, torch.full((4,), 2), mask)
+    assert overlap.isnan().tolist() == [True, False, True, False]
 
 
 def test_a_tenth_is_rounded_up():
@@ -350,13 +375,13 @@ ALL = torch.ones(6).bool()
 def test_rows_are_independent_and_leading_axes_broadcast(measure):
     a = distributions(3, 4, 6, seed=1)
     b = distributions(4, 6, seed=2)
-    loop = torch.stack([torch.stack([measure(a[i, j], b[j]) for j in range(4)]) for i in range(3)])
-    torch.testing.assert_close(measure(a, b), loop)
-    assert measure(a, b).shape == (3, 4)
+    values = measure(a, b)
+    assert values.shape == (3, 4)
+    for i, j in product(range(3), range(4)):
+        torch.testing.assert_close(values[i, j], measure(a[i, j], b[j]))
 
 
 def test_rows_of_different_length_are_refused():
-    with pytest.raises(
-        ValueError, match="rows of 3 and 1 entries: expected two rows of the same length"
-    ):
+    message = "rows of 3 and 1 entries: expected two rows of the same length"
+    with pytest.raises(ValueError, match=message):
         jensen_shannon.__wrapped__(torch.ones(3) / 3, torch.ones(1))

@@ -19,7 +19,7 @@ from attnprobe.evidence.statistics import interval
         [3],
         [float("nan")],
         [b"good"],
-        (one for one in ["a"]),
+        (text for text in ["a"]),
         None,
         {"a": 1},
         {"a"},
@@ -78,8 +78,10 @@ import torch
 from attnprobe import exact, measures
 one, row = torch.tensor(0.5), torch.tensor([0.5, 0.5])
 odd = [one, torch.tensor([True, False]), torch.tensor([1, 2])]
-pairs = [measures.jensen_shannon, measures.kullback_leibler, measures.total_variation, measures.kendall_tau,
-         measures.kendall_tau_test, measures.spearman]
+pairs = [
+    measures.jensen_shannon, measures.kullback_leibler, measures.total_variation,
+    measures.kendall_tau, measures.kendall_tau_test, measures.spearman,
+]
 for function in pairs:
     for bad in odd:
         for arguments in ((bad, row), (row, bad)):
@@ -94,7 +96,8 @@ assert measures.kendall_tau_test(empty, empty)[1].isnan().all()
 wide = torch.tensor([[0.1, 0.2, 0.7]], dtype=torch.bfloat16)
 assert measures.kendall_tau_test(wide, wide)[0].item() == 1
 a, z, c = torch.full((1, 2), 0.5), torch.zeros(1, 2, 2), torch.ones(1, 2, dtype=torch.bool)
-for arguments in ((a[:, :0], z[:, :0], c[:, :0]), (a, z, c.long()), (a.long(), z, c), (a, z.long(), c)):
+mistakes = [(a[:, :0], z[:, :0], c[:, :0]), (a, z, c.long()), (a.long(), z, c), (a, z.long(), c)]
+for arguments in mistakes:
     try:
         exact.smallest_flipping_set(*arguments)
     except ValueError as error:

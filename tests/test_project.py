@@ -48,76 +48,82 @@ def test_the_licence_is_apache_2_in_full():
 def test_every_import_is_a_declared_dependency():
     """What is imported without a guard is among the dependencies, not by luck among theirs."""
     declared = {
-        re.split(r"[<>=!\[; ]", one)[0].lower().replace("-", "_") for one in PROJECT["dependencies"]
+        re.split(r"[<>=!\[; ]", dependency)[0].lower().replace("-", "_")
+        for dependency in PROJECT["dependencies"]
     }
     # as they are imported: hydra-core, pyyaml, scikit-learn, matplotlib's own
     declared |= {"attnprobe", "hydra", "yaml", "sklearn", "cycler"}
-    imported = set()
+    undeclared = set()
     for path in (ROOT / "attnprobe").rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Import):
-                imported |= {(alias.name.split(".")[0], path.name) for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                imported.add((node.module.split(".")[0], path.name))
-    imported = {
-        one for one in imported if one[0] != "wandb"
-    }  # with logger=wandb only, which asks for it first
-    third = {one for one in imported if one[0] not in sys.stdlib_module_names}
-    assert not {one for one in third if one[0].lower() not in declared}
+        for name in imported_at_once(path):
+            # wandb with logger=wandb only, which asks for it first
+            is_third_party = name != "wandb" and name not in sys.stdlib_module_names
+            if is_third_party and name.lower() not in declared:
+                undeclared.add((name, path.name))
+    assert not undeclared
+
+
+def imported_at_once(path):
+    """The packages that a module imports without a guard."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
 
 
 def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
-    settings = {
-        f"attnprobe/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")
+    yamls = (ROOT / "conf").rglob("*.yaml")
+    settings = {f"attnprobe/{path.relative_to(ROOT).as_posix()}" for path in yamls}
+    assert settings - names == {
+        "attnprobe/conf/data/rules.yaml",
+        "attnprobe/conf/experiment/calibration.yaml",
+        "attnprobe/conf/experiment/methods.yaml",
+        "attnprobe/conf/experiment/questions.yaml",
+        "attnprobe/conf/experiment/sanity.yaml",
     }
-    studies = (
-        "data/rules",
-        *(f"experiment/{one}" for one in ("calibration", "methods", "questions", "sanity")),
-    )
-    assert settings - names == {f"attnprobe/conf/{name}.yaml" for name in studies}
-    assert "attnprobe/findings/calibration.parquet" in names
     assert {
+        "attnprobe/findings/calibration.parquet",
         "attnprobe/py.typed",
         "attnprobe/report/page/style.css",
         "hydra_plugins/attnprobe_launcher.py",
     } <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert not {
-        name for name in names if name.startswith(("tests/", "benchmarks/", "conf/", "research/"))
-    }
+    checkout_only = ("tests/", "benchmarks/", "conf/", "research/")
+    assert not {name for name in names if name.startswith(checkout_only)}
 
 
 def test_the_source_distribution_can_be_tested_and_read(built):
     with tarfile.open(built[1]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = "LICENSE CITATION.cff CHANGELOG.md tests/conftest.py conf/config.yaml research/methods.py docs/faq.md Makefile"
-    assert {*wanted.split()} <= names
+    assert {
+        "LICENSE",
+        "CITATION.cff",
+        "CHANGELOG.md",
+        "tests/conftest.py",
+        "conf/config.yaml",
+        "research/methods.py",
+        "docs/faq.md",
+        "Makefile",
+    } <= names
 
 
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     """Strict: a link that leads nowhere fails. Needs a package index."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "tools")], check=True)
-    install = [
-        str(tmp_path / "tools/bin/pip"),
-        "install",
-        "--quiet",
-        *PROJECT["optional-dependencies"]["docs"],
-    ]
-    subprocess.run(install, check=True)
-    build = [
-        str(tmp_path / "tools/bin/mkdocs"),
-        "build",
-        "--strict",
-        "--site-dir",
-        str(tmp_path / "site"),
-    ]
+    tools = tmp_path / "tools"
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
+    requirements = PROJECT["optional-dependencies"]["docs"]
+    subprocess.run([str(tools / "bin/pip"), "install", "--quiet", *requirements], check=True)
+    build = [str(tools / "bin/mkdocs"), "build", "--strict", "--site-dir", str(site)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for page in ("index.html", "api/index.html", "data/index.html"):
-        assert (tmp_path / "site" / page).is_file()
-    assert "read_examples" in (tmp_path / "site/api/index.html").read_text(encoding="utf-8")
+        assert (site / page).is_file()
+    assert "read_examples" in (site / "api/index.html").read_text(encoding="utf-8")
 
 
 SMALL = [
@@ -159,47 +165,54 @@ COMMANDS = (
 """The five of the command's help, at a size at which nothing is learnt."""
 
 
+@pytest.fixture
+def environment(built, tmp_path):
+    """A new environment with the wheel and what it declares. Needs a package index."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = [str(folder / "bin/pip"), "install", "--quiet"]
+    install += ["--constraint", str(ROOT / "constraints.txt")]
+    for requirement in ("torch", str(built[0])):
+        subprocess.run([*install, requirement], check=True)
+    return folder
+
+
+def output_of(command, folder):
+    """What a command prints in this folder, started from a shell that knows no checkout."""
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    for name in ("PYTHONPATH", "VIRTUAL_ENV"):
+        variables.pop(name, None)
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def expanded(word, folder):
+    """As a shell would: the names of runs end in a fingerprint."""
+    if not word.startswith("runs/"):
+        return word
+    matches = sorted(folder.glob(word))
+    return str(matches[0].relative_to(folder)) if matches else word
+
+
 @pytest.mark.slow
-def test_the_five_commands_run_from_the_wheel_in_an_empty_environment(built, tmp_path):
-    """Installed as a stranger would, no sources in sight: what is declared is all that is needed.
-    Needs a package index."""
-    place = tmp_path / "environment"
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    for wanted in ("torch", str(built[0])):
-        install = ["install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), wanted]
-        subprocess.run([str(place / "bin/pip"), *install], check=True)
-    rows = [
-        f"{'a splendid and fine' if number % 2 else 'a dull and weak'} film number {number},{number % 2}"
-        for number in range(240)
-    ]
-    (elsewhere / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
-    }
-    environment = kept | {"OMP_NUM_THREADS": "1"}
+def test_the_five_commands_run_from_the_wheel_in_an_empty_environment(environment, tmp_path):
+    """Installed as a stranger would, no sources in sight: what is declared is enough."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    lines = ["review,stars"]
+    for number in range(240):
+        words = "a splendid and fine" if number % 2 else "a dull and weak"
+        lines.append(f"{words} film number {number},{number % 2}")
+    (folder / "reviews.csv").write_text("\n".join(lines) + "\n")
 
-    def said(*command: str) -> str:
-        done = subprocess.run(
-            command, cwd=elsewhere, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        return done.stdout
-
+    python = str(environment / "bin/python")
+    attnprobe_command = str(environment / "bin/attnprobe")
     code = "import attnprobe; print(attnprobe.__file__)"
-    assert said(str(place / "bin/python"), "-c", code).startswith(str(place))
-    assert said(str(place / "bin/attnprobe"), "--version") == f"attnprobe {attnprobe.__version__}\n"
+    assert output_of([python, "-c", code], folder).startswith(str(environment))
+    version = output_of([attnprobe_command, "--version"], folder)
+    assert version == f"attnprobe {attnprobe.__version__}\n"
     for command in COMMANDS:
-        # as a shell would: the names of runs end in a fingerprint
-        found = [
-            sorted(elsewhere.glob(word)) if word.startswith("runs/") else [] for word in command
-        ]
-        given = [
-            str(there[0].relative_to(elsewhere)) if there else word
-            for there, word in zip(found, command, strict=True)
-        ]
-        assert said(str(place / "bin/attnprobe"), *given)
-    assert {"report.html", "evidence.zip", "runs"} <= {path.name for path in elsewhere.iterdir()}
+        words = [expanded(word, folder) for word in command]
+        assert output_of([attnprobe_command, *words], folder)
+    assert {"report.html", "evidence.zip", "runs"} <= {path.name for path in folder.iterdir()}

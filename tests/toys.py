@@ -116,12 +116,13 @@ def predict(classifier: Model, batch: Batch) -> Tensor:
 
 def assert_same_alone(classifier: Model, batch: Batch) -> None:
     """Neither padding nor the other texts of the batch change a logit or a weight."""
-    together = classifier(batch)
+    outputs = classifier(batch)
     for row in range(len(batch)):
-        one = rows_of(batch, [row])
-        alone = classifier(one)
-        torch.testing.assert_close(alone.logits[0], together.logits[row])
-        torch.testing.assert_close(alone.attention[0], together.attention[row, : one.ids.shape[1]])
+        text = rows_of(batch, [row])
+        single = classifier(text)
+        weights = outputs.attention[row, : text.ids.shape[1]]
+        torch.testing.assert_close(single.logits[0], outputs.logits[row])
+        torch.testing.assert_close(single.attention[0], weights)
 
 
 def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:
