@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from attnprobe.evidence.statistics import student
 from attnprobe.findings.studies.criteria.figures import (
     AdversaryCurve,
     AttentionDistances,
@@ -59,11 +58,12 @@ def draw_seed_scores(figure: SeedScores) -> Figure:
     for row, (model, f1) in enumerate(figure.f1.items()):
         above = np.full(len(f1), row + 0.14)
         axes.plot(f1, above, "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
-        mean, low, high = student(f1, low=0, high=1)
+        mean = figure.mean(model)
         below = row - 0.12
         if len(f1) > 1:
-            axes.plot([low, high], [below, below], "-", lw=2, color=INK, solid_capstyle="butt")
-        axes.plot([mean], [below], "o", ms=4, mfc="white", mec=INK, zorder=4)
+            ends = [mean.low, mean.high]
+            axes.plot(ends, [below, below], "-", lw=2, color=INK, solid_capstyle="butt")
+        axes.plot([mean.value], [below], "o", ms=4, mfc="white", mec=INK, zorder=4)
         if model in figure.published:
             axes.plot([figure.published[model]], [row], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.studies.base import StudyFigure
 
 
@@ -24,6 +25,10 @@ class SeedScores(StudyFigure):
     data: str
     f1: Mapping[str, Float[np.ndarray, " seeds"]]
     published: Mapping[str, float]
+
+    def mean(self, model: str) -> Interval:
+        """A model's mean F1 with Student's interval over the seeds."""
+        return student(self.f1[model], low=0, high=1)
 
 
 @dataclass(frozen=True)
