@@ -147,7 +147,7 @@ def run_jobs(
             while len(outcomes) < len(jobs):
                 for number, job in enumerate(jobs):
                     is_waiting = number not in outcomes and number not in running
-                    busy = {jobs[other].directory for other in running}
+                    busy = {jobs[started].directory for started in running}
                     is_blocked = job.directory is not None and job.directory in busy
                     if free_slots and is_waiting and not is_blocked:
                         slot = free_slots.pop(0)

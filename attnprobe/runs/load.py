@@ -194,11 +194,12 @@ class TrainedRun:
         if names is None:
             names = self.config.get("importances") or DEFAULT_IMPORTANCES
         else:
-            known = sorted({*settings, *built_in_names()})
+            available = sorted({*settings, *built_in_names()})
             is_list = isinstance(names, list | tuple | set | frozenset)
-            if not is_list or not all(name in known for name in names):
+            if not is_list or not all(name in available for name in names):
                 raise UserError(
-                    f"importance={names!r}: expected a list of any of {', '.join(known)}, or None"
+                    f"importance={names!r}: expected a list of any of {', '.join(available)}, "
+                    f"or None"
                 )
         configured = {
             name: built_part(f"importance.{name}", settings[name], Importance)
@@ -211,16 +212,16 @@ class TrainedRun:
         """Every text's prediction, and the probability of every class."""
         task = self.classifier.task
         predictions: list[Any] = []
-        probabilities_by_class = []
+        class_probabilities = []
         for probability in probabilities(outputs.logits, task):
-            by_class = dict(zip(self.classes, probability.tolist(), strict=True))
-            probabilities_by_class.append(by_class)
+            shares = dict(zip(self.classes, probability.tolist(), strict=True))
+            class_probabilities.append(shares)
             if task is Task.MULTI_LABEL:
-                likely = [name for name, value in by_class.items() if value > 0.5]
+                likely = [name for name, share in shares.items() if share > 0.5]
                 predictions.append(likely)
             else:
                 predictions.append(self.classes[int(probability.argmax())])
-        return {"prediction": predictions, "probability": probabilities_by_class}
+        return {"prediction": predictions, "probability": class_probabilities}
 
     def _flipping_columns(self, readout: Readout) -> dict[str, list[Any]]:
         """Every text's smallest flipping set; no columns where that optimum is not known."""
@@ -241,11 +242,11 @@ def _rows_of(values: Tensor, content: Tensor) -> list[list[Any]]:
     return [row[mask].tolist() for row, mask in zip(values, content, strict=True)]
 
 
-def _queried_words(asked: Tensor, content: Tensor, tokens: Sequence[Sequence[str]]) -> list[str]:
+def _queried_words(queried: Tensor, content: Tensor, tokens: Sequence[Sequence[str]]) -> list[str]:
     """Each text's queried word with its position, as in `bank (word 3)`."""
     words = []
-    for text_asked, text_content, text_tokens in zip(asked, content, tokens, strict=True):
-        position = int(text_asked[text_content].argmax())
+    for text_queried, text_content, text_tokens in zip(queried, content, tokens, strict=True):
+        position = int(text_queried[text_content].argmax())
         words.append(f"{text_tokens[position]} (word {position + 1})")
     return words
 

@@ -194,8 +194,8 @@ def _carry_out_here(study: Study, config: DictConfig, composer: _MemberComposer)
             time_left = ""
             if position > 0:
                 mean = (time.monotonic() - start) / position
-                left = duration(mean * (len(stage) - position))
-                time_left = f" (about {left} left of this stage)"
+                remaining = duration(mean * (len(stage) - position))
+                time_left = f" (about {remaining} left of this stage)"
             title = f"{study.name}, stage {number}, run {position + 1} of {len(stage)}"
             print(f"{title}: {member}{time_left}", flush=True)
             done.append(Done(member, run(member_config, sweep=True)))

@@ -26,125 +26,141 @@ def split_of(lengths):
 
 
 class Slow(Probe):
-    """A probe by whose clock every word takes so many seconds, and setting up a minute more."""
+    """A probe with a clock of its own: a minute to set up, then the same time for every word."""
 
     name = "slow"
 
-    def __init__(self, monkeypatch, per_word, *, slow=True):
+    def __init__(self, monkeypatch, seconds_per_word, *, slow=True):
         self.time = 0.0
-        self.left = 60.0
-        self.per_word = per_word
+        self.setup_seconds = 60.0
+        self.seconds_per_word = seconds_per_word
         self.slow = slow
         monkeypatch.setattr(forecasts, "now", lambda _: self.time)
 
     def measure(self, subject, draws):
-        self.time += self.left + self.per_word * int(subject.batch.content.sum())
-        self.left = 0.0
+        words = int(subject.batch.content.sum())
+        self.time += self.setup_seconds + self.seconds_per_word * words
+        self.setup_seconds = 0.0
         return iter(())
 
 
-def told(capsys, probe, model=None, lengths=LENGTHS):
-    Forecast(split_of(lengths), runner=ProbeRunner([probe], 0, [])).on_test_start(
-        TRAINER, model or toy_classifier()
-    )
+def forecast_of(capsys, probe, model=None, lengths=LENGTHS):
+    """What is said before a model is probed."""
+    forecast = Forecast(split_of(lengths), runner=ProbeRunner([probe], 0, []))
+    forecast.on_test_start(TRAINER, model or toy_classifier())
     return capsys.readouterr().out
 
 
-def test_the_time_is_that_of_all_texts_though_few_are_looked_at(monkeypatch, capsys):
+def copies(model):
+    return [parameter.clone() for parameter in model.parameters()]
+
+
+def test_a_few_texts_tell_the_time_of_all(monkeypatch, capsys):
     model = toy_classifier().eval()
-    before = [p.clone() for p in model.parameters()]
-    noise = torch.get_rng_state()
-    said = told(capsys, Slow(monkeypatch, 0.2), model)
-    assert (
-        said
-        == "probing with slow will take about 14 minutes on this machine (cpu): 90 texts, 6 of them timed\n"
+    before = copies(model)
+    random_state = torch.get_rng_state()
+    assert forecast_of(capsys, Slow(monkeypatch, 0.2), model) == (
+        "probing with slow will take about 14 minutes on this machine (cpu): "
+        "90 texts, 6 of them timed\n"
     )
     assert round(0.2 * LENGTHS.sum() / 60) == 14
     assert not model.training
-    assert all(
-        torch.equal(a, b) and a.dtype == b.dtype
-        for a, b in zip(before, model.parameters(), strict=True)
-    )
-    assert torch.equal(noise, torch.get_rng_state())
+    for weights, after in zip(before, model.parameters(), strict=True):
+        assert torch.equal(weights, after)
+        assert weights.dtype == after.dtype
+    assert torch.equal(random_state, torch.get_rng_state())
 
 
-def test_nothing_is_said_of_less_than_a_minute_few_texts_or_quick_probes(monkeypatch, capsys):
-    assert told(capsys, Slow(monkeypatch, 0.01)) == ""
-    assert told(capsys, Slow(monkeypatch, 9.0), lengths=LENGTHS[:49]) == ""
+def test_less_than_a_minute_is_not_mentioned(monkeypatch, capsys):
+    assert forecast_of(capsys, Slow(monkeypatch, 0.01)) == ""
+
+
+def test_few_texts_have_no_forecast(monkeypatch, capsys):
+    assert forecast_of(capsys, Slow(monkeypatch, 9.0), lengths=LENGTHS[:49]) == ""
+
+
+def test_quick_probes_have_a_forecast_only_for_pretrained_models(monkeypatch, capsys):
     quick = Slow(monkeypatch, 9.0, slow=False)
-    assert (told(capsys, quick), quick.time) == ("", 0)
+    assert forecast_of(capsys, quick) == ""
+    assert quick.time == 0
     pretrained = toy_classifier()
     monkeypatch.setattr(type(pretrained), "reader", "pieces")
-    assert told(capsys, quick, pretrained) != ""
+    assert forecast_of(capsys, quick, pretrained) != ""
 
 
 class Learning(torch.nn.Module):
-    """A model of pieces: one matrix, and a sigmoid that keeps its result for the way back. A step
-    takes so many seconds per word, and draws random numbers."""
+    """A model of pieces: one matrix, and a sigmoid that keeps its result for the backward pass.
+
+    A step takes the same time for every word, and draws random numbers.
+    """
 
     reader = "pieces"
     device = torch.device("cpu")
     time = 0.0
 
-    def __init__(self, per_word=0.0):
+    def __init__(self, seconds_per_word=0.0):
         super().__init__()
         self.matrix = torch.nn.Linear(8, 64)
-        self.per_word = per_word
+        self.seconds_per_word = seconds_per_word
 
     def forward(self, batch):
         return self.matrix(torch.randn(len(batch), 8)).sigmoid()
 
     def losses(self, outputs, batch):
-        self.time += self.per_word * int(batch.content.sum())
+        self.time += self.seconds_per_word * int(batch.content.sum())
         return {"loss": outputs}
 
 
 @pytest.fixture
-def said(monkeypatch, capsys):
-    """What is said of a training of these texts."""
+def training_forecast(monkeypatch, capsys):
+    """What is said before a training on texts of these lengths."""
     monkeypatch.setattr(forecasts, "TrainedModel", Learning)
     monkeypatch.setattr(forecasts, "now", lambda model: model.time)
 
-    def of(model, lengths, size=4):
-        Forecast(split_of(lengths), batch_size=size).on_fit_start(TRAINER, model)
+    def printed(model, lengths, batch_size=4):
+        Forecast(split_of(lengths), batch_size=batch_size).on_fit_start(TRAINER, model)
         return capsys.readouterr().out
 
-    return of
+    return printed
 
 
-def test_the_time_of_a_training_is_said_and_nothing_is_learnt(said):
+def test_the_time_of_a_training_is_said_and_nothing_is_learnt(training_forecast):
     model = Learning(0.1).eval()
-    before = [p.clone() for p in model.parameters()]
-    noise = torch.get_rng_state()
-    assert said(model, LENGTHS) == (
-        "training for 2 epochs will take about 14 minutes on this machine (cpu): 90 texts, 24 of them timed\n"
+    before = copies(model)
+    random_state = torch.get_rng_state()
+    assert training_forecast(model, LENGTHS) == (
+        "training for 2 epochs will take about 14 minutes on this machine (cpu): "
+        "90 texts, 24 of them timed\n"
     )
     assert round(2 * 0.1 * LENGTHS.sum() / 60) == 14
-    assert all(
-        torch.equal(a, b) and b.grad is None
-        for a, b in zip(before, model.parameters(), strict=True)
-    )
-    assert torch.equal(noise, torch.get_rng_state())
+    for weights, after in zip(before, model.parameters(), strict=True):
+        assert torch.equal(weights, after)
+        assert after.grad is None
+    assert torch.equal(random_state, torch.get_rng_state())
     assert not model.training
-    assert said(Learning(0.001), LENGTHS) == ""
+    assert training_forecast(Learning(0.001), LENGTHS) == ""
 
 
-def test_the_longest_texts_tell_what_a_full_batch_takes(said, monkeypatch):
+def test_the_longest_texts_tell_what_a_full_batch_takes(training_forecast, monkeypatch):
     model = Learning()
     lengths = [3, 9, 4, 8, 5]
-    seen = []
-    # the matrix's input and the sigmoid's result, four bytes a number; the weights are none of it
+    # the matrix's input and the sigmoid's result, four bytes a number; the weights do not count
     assert saved_bytes(model, split_of(lengths)[[0, 1]]) == 2 * 4 * (8 + 64)
-    assert said(model, lengths) == ""  # a few kilobytes
-    monkeypatch.setattr(
-        forecasts,
-        "saved_bytes",
-        lambda _, batch: seen.append(batch.content.sum(1).tolist()) or 10e9,
+    assert training_forecast(model, lengths) == ""  # a few kilobytes
+
+    measured_lengths = []
+
+    def ten_gigabytes(_, batch):
+        measured_lengths.append(batch.content.sum(1).tolist())
+        return 10e9
+
+    monkeypatch.setattr(forecasts, "saved_bytes", ten_gigabytes)
+    assert training_forecast(model, lengths) == (
+        "training takes at least 20 GB of memory for a step with 4 of the longest texts; "
+        "data.batch_size=1 would take 5\n"
     )
-    assert said(model, lengths) == (
-        "training takes at least 20 GB of memory for a step with 4 of the longest texts; data.batch_size=1 would take 5\n"
-    )
-    assert seen == [[8, 9]]
-    assert "25 GB of memory for a step with 5 of the longest" in said(model, lengths, 32)
+    assert measured_lengths == [[8, 9]]
+    all_texts = training_forecast(model, lengths, batch_size=32)
+    assert "25 GB of memory for a step with 5 of the longest" in all_texts
     model.reader = None
-    assert said(model, lengths) == ""
+    assert training_forecast(model, lengths) == ""

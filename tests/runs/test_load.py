@@ -38,20 +38,20 @@ def toy_run(**settings):
     return TrainedRun(classifier, pipeline, {}, Path())
 
 
+def assert_same_numbers(lists, expected):
+    np.testing.assert_allclose(np.concatenate([*lists]), np.concatenate([*expected]), atol=1e-5)
+
+
 def test_explain_says_of_a_test_text_what_the_run_said(directory):
     loaded = attnprobe.load_run(directory)
     examples = read_examples(directory)
     explained = loaded.explain([" ".join(tokens) for tokens in examples["tokens"]])
-    assert list(explained["prediction"]) == [
-        loaded.classes[number] for number in examples["prediction"]
-    ]
-    assert [list(one) for one in explained["tokens"]] == [list(one) for one in examples["tokens"]]
-    probability = [list(one.values()) for one in explained["probability"]]
-    for mine, theirs in (
-        (explained["attention"], examples["attention"]),
-        (probability, examples["probability"]),
-    ):
-        np.testing.assert_allclose(np.concatenate([*mine]), np.concatenate([*theirs]), atol=1e-5)
+    predictions = [loaded.classes[number] for number in examples["prediction"]]
+    assert list(explained["prediction"]) == predictions
+    assert list(map(list, explained["tokens"])) == list(map(list, examples["tokens"]))
+    probability = [list(shares.values()) for shares in explained["probability"]]
+    assert_same_numbers(explained["attention"], examples["attention"])
+    assert_same_numbers(probability, examples["probability"])
     for probe in ("gradient", "leave_one_out"):
         table = read_results(directory, probe)
         rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
@@ -62,26 +62,30 @@ def test_the_flipping_set_flips():
     loaded = toy_run(encoder="average", classes=3, seed=1)
     generator = np.random.default_rng(0)
     texts = [" ".join(generator.choice(list("abcdefgh"), 5)) for _ in range(40)]
-    position_logits = loaded.classifier.readout(*loaded.outputs(texts)).position_logits.numpy()[
-        :, 1:6
-    ]
-    found = 0
+    readout = loaded.classifier.readout(*loaded.outputs(texts))
+    position_logits = readout.position_logits.numpy()[:, 1:6]  # without the markers
+    flipped = 0
     for logits, row in zip(position_logits, loaded.explain(texts).to_dict("records"), strict=True):
-        left = np.array(row["attention"]) * ~np.array(row["flipping_set"])
+        remaining = np.array(row["attention"]) * ~np.array(row["flipping_set"])
         if isinstance(row["flips_to"], str):
-            found += 1
-            assert loaded.classes[(left @ logits).argmax()] == row["flips_to"] != row["prediction"]
+            flipped += 1
+            decision = loaded.classes[(remaining @ logits).argmax()]
+            assert decision == row["flips_to"] != row["prediction"]
         else:
             assert not any(row["flipping_set"])
-    assert 0 < found < 40
+    assert 0 < flipped < 40
 
 
-def test_several_labels_and_questions_have_no_flipping_set():
+def test_several_labels_have_no_flipping_set():
     explained = toy_run(classes=3, task=Task.MULTI_LABEL).explain(["a b c", "d e"])
     assert "flipping_set" not in explained
     for row in explained.to_dict("records"):
-        assert row["prediction"] == [name for name, p in row["probability"].items() if p > 0.5]
+        likely = [name for name, share in row["probability"].items() if share > 0.5]
+        assert row["prediction"] == likely
         assert len(row["gradient"]) == len(row["leave_one_out"]) == len(row["tokens"])
+
+
+def test_questions_have_no_flipping_set():
     explained = toy_run(classes=3, question=True).explain(
         ["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]]
     )
@@ -119,9 +123,8 @@ def test_explain_leaves_the_classifier_as_it_was():
     loaded = toy_run()
     before = deepcopy(loaded.classifier.state_dict())
     pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
-    assert all(
-        (before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items()
-    )
+    after = loaded.classifier.state_dict()
+    assert all((before[name] == weight).all() for name, weight in after.items())
     assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
     assert not loaded.classifier.training
 
@@ -136,9 +139,11 @@ def test_explain_leaves_the_classifier_as_it_was():
         (["a film", " "], None, "text 1 "),
     ],
 )
-def test_explain_wants_texts_and_load_run_a_finished_run(texts, importance, message, tmp_path):
-    settings = {} if importance is None else {"importance": importance}
+def test_explain_wants_texts_and_known_importances(texts, importance, message):
     with pytest.raises(UserError, match=message):
-        toy_run().explain(texts, **settings)
+        toy_run().explain(texts, importance=importance)
+
+
+def test_load_run_wants_a_finished_run(tmp_path):
     with pytest.raises(UserError, match=r"no manifest\.json"):
         attnprobe.load_run(tmp_path)

@@ -35,24 +35,24 @@ def holder(folder):
 
 
 def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path, monkeypatch):
-    said = []
+    messages = []
     with holder(tmp_path) as first:
 
-        class Told:
-            """Standard error; the first lets go once the second has said that it waits."""
+        class StandardError:
+            """The first process lets go once the second has said that it waits."""
 
             def write(self, text):
-                said.append(text)
+                messages.append(text)
                 first.stdin.close()
 
             def flush(self):
                 pass
 
         with monkeypatch.context() as patched:
-            patched.setattr(sys, "stderr", Told())
+            patched.setattr(sys, "stderr", StandardError())
             with locked(tmp_path / "run"):
                 assert (tmp_path / "left").exists()
-        assert "".join(said).startswith(f"attnprobe: waiting for process {first.pid} on ")
+        assert "".join(messages).startswith(f"attnprobe: waiting for process {first.pid} on ")
     assert {path.name for path in tmp_path.iterdir()} == {"left"}
 
 
@@ -67,8 +67,7 @@ def test_a_killed_owner_holds_nothing(tmp_path, capfd):
 
 
 def test_several_processes_hold_the_lock_one_at_a_time(tmp_path):
-    """A counter that is read, then written: only one at a time gets it right, whoever removes the
-    lock's file."""
+    """A counter that is read, then written, is right only if one process at a time has the lock."""
     code = """
 import time
 from pathlib import Path
@@ -89,29 +88,34 @@ for _ in range(20):
 
 
 def test_the_lock_is_the_file_that_is_there_and_not_one_that_was_removed(tmp_path, monkeypatch):
-    """Who waits gets hold of a file that its owner removed; the next one would make another, and
-    hold that."""
-    removed = []
+    """A process that waits may lock a file that its owner has removed.
+
+    The next process would make another file, and lock that one.
+    """
+    path = tmp_path / "run" / LOCK
+    real_flock = fcntl.flock
+    calls = []
 
     def flock(descriptor, operation):
-        if not removed:
-            (tmp_path / "run" / LOCK).unlink()
-            removed.append(True)
-        real(descriptor, operation)
+        if not calls:
+            path.unlink()
+        calls.append(descriptor)
+        real_flock(descriptor, operation)
 
-    real = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", flock)
     with (
         locked(tmp_path / "run"),
-        (tmp_path / "run" / LOCK).open("r+") as there,
+        path.open("r+") as present,
         pytest.raises(BlockingIOError),
     ):
-        real(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        real_flock(present, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_somebody_elses_lock_is_not_removed(tmp_path):
-    """The output was deleted meanwhile, and another run began in its place. One lock has a
-    directory, whatever its name."""
+    """The output was deleted meanwhile, and another run began in its place.
+
+    A directory has one lock, by whatever name it is reached.
+    """
     path = tmp_path / "run" / LOCK
     path.parent.mkdir()
     (tmp_path / "link").symlink_to("run")
@@ -125,10 +129,10 @@ def test_somebody_elses_lock_is_not_removed(tmp_path):
     ("module", "name", "number"),
     [(fcntl, "flock", errno.ENOSYS), (fcntl, "flock", errno.ENOLCK), (os, "open", errno.EACCES)],
 )
-def test_a_file_system_without_locks_or_that_is_only_read_has_none(
+def test_a_file_system_without_locks_or_a_read_only_one_stops_no_run(
     tmp_path, monkeypatch, module, name, number
 ):
-    """Least of all one that a killed process would leave behind."""
+    """And it gets no soft lock, which a killed process would leave behind."""
     real = getattr(module, name)
 
     def refuse(*arguments, **named):

@@ -14,7 +14,10 @@ from tests.toys import recipe, toy_classifier
 
 @contextmanager
 def toy_training(tmp_path, *overrides):
-    """Two epochs of a toy with the chosen logger; the directory and each epoch's metrics."""
+    """Train a toy for two epochs with the chosen logger.
+
+    Yields the directory and each epoch's metrics.
+    """
     settings = Settings.of(small_run(tmp_path, *overrides))
     directory = OwnRunDirectory(tmp_path / "run")
     directory.mark()
@@ -39,11 +42,10 @@ def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
             assert any(name.startswith("training/events") for name in listed)
             events = EventAccumulator(str(directory / "training"))
             events.Reload()
-    found = [one.value for one in events.Scalars("validation/loss")]
-    assert found == pytest.approx(
-        [float(torch.tensor(epoch["validation/loss"])) for epoch in curve], rel=1e-6
-    )
-    assert len(found) == 2
+    logged = [event.value for event in events.Scalars("validation/loss")]
+    losses = [float(torch.tensor(epoch["validation/loss"])) for epoch in curve]
+    assert logged == pytest.approx(losses, rel=1e-6)
+    assert len(logged) == 2
     assert "validation/selection" not in events.Tags()["scalars"]
 
 

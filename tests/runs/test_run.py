@@ -85,16 +85,16 @@ def test_the_same_seed_gives_the_same_bytes(finished, tmp_path):
     assert (again / "model.safetensors").read_bytes() == (
         finished / "model.safetensors"
     ).read_bytes()
-    other = run(small_run(tmp_path, *SMALL_ADVERSARY, "seed=1", probes=BOTH))
-    assert files(other)["permutation.parquet"] != files(finished)["permutation.parquet"]
+    second_seed = run(small_run(tmp_path, *SMALL_ADVERSARY, "seed=1", probes=BOTH))
+    assert files(second_seed)["permutation.parquet"] != files(finished)["permutation.parquet"]
 
 
 def test_batch_size_changes_no_number(finished, tmp_path):
-    single = run(small_run(tmp_path, *SMALL_ADVERSARY, "data.eval_batch_size=1", probes=BOTH))
-    one = read_results(single)
-    many = read_results(finished)
-    pd.testing.assert_frame_equal(one.drop(columns="value"), many.drop(columns="value"))
-    np.testing.assert_allclose(one["value"], many["value"], atol=1e-6)
+    directory = run(small_run(tmp_path, *SMALL_ADVERSARY, "data.eval_batch_size=1", probes=BOTH))
+    single = read_results(directory)
+    batched = read_results(finished)
+    pd.testing.assert_frame_equal(single.drop(columns="value"), batched.drop(columns="value"))
+    np.testing.assert_allclose(single["value"], batched["value"], atol=1e-6)
 
 
 def test_a_finished_run_is_measured_anew_without_training(finished, tmp_path):
@@ -106,7 +106,7 @@ def test_a_finished_run_is_measured_anew_without_training(finished, tmp_path):
         tmp_path, f"run_dir={directory}", "on_finished=remeasure", probes="[permutation]"
     )
     assert run(again) == directory
-    # of the probe that was named the bytes are as ever, all else was left alone
+    # the named probe has the same bytes as before, and all other files are untouched
     assert files(directory) == files(finished)
     assert (directory / "model.safetensors").stat().st_mtime_ns == weights
     before = RunDirectory(finished).manifest()
@@ -138,28 +138,25 @@ def test_a_chosen_directory_with_another_run_is_refused_and_the_difference_named
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == content
 
 
-def test_a_directory_of_somebody_else_and_a_place_that_cannot_be_written_to_are_left_alone(
-    tmp_path,
-):
+@pytest.mark.parametrize("policy", ["error", "replace"])
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path, policy):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    for policy in ("error", "replace"):
-        with pytest.raises(UserError, match="not a run of attnprobe"):
-            run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", f"on_finished={policy}"))
+    with pytest.raises(UserError, match="not a run of attnprobe"):
+        run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", f"on_finished={policy}"))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UserError, match=r"cannot write to .*/thesis\.txt/"):
-        run(small_run(tmp_path / "mine" / "thesis.txt"))
+        run(small_run(tmp_path / "thesis.txt"))
 
 
 def test_a_diverging_training_ends_with_one_message_and_leaves_nothing(tmp_path):
+    diverging = ["training.recipe.optimizer.lr=1e30", "training.recipe.optimizer.fused=false"]
     with pytest.raises(UserError, match=r"loss became (nan|inf).*training\.recipe\.optimizer\.lr"):
-        run(
-            small_run(
-                tmp_path,
-                "training.recipe.optimizer.lr=1e30",
-                "training.recipe.optimizer.fused=false",
-            )
-        )
+        run(small_run(tmp_path, *diverging))
     assert not list(tmp_path.rglob("*.*"))
 
 
@@ -190,7 +187,7 @@ def test_a_probe_that_fails_leaves_no_result_but_keeps_the_training(tmp_path, mo
     assert files(directory).items() >= tables.items()
 
 
-def test_the_logger_csv_is_written_and_no_epochs_metric_stands_for_never_choose_this_one(tmp_path):
+def test_the_csv_logger_writes_the_curve_without_the_metric_of_selection(tmp_path):
     directory = run(small_run(tmp_path, "logger=csv"))
     curves = pd.read_csv(directory / "training" / "metrics.csv")
     assert "validation/roc_auc" in curves
@@ -200,19 +197,17 @@ def test_the_logger_csv_is_written_and_no_epochs_metric_stands_for_never_choose_
 
 
 def several_labels(folder, *overrides):
+    """Settings of a run whose texts have one label or two."""
+    labels = (["a"], ["b"], ["a", "b"])
     rows = [
-        {"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]}
-        for n in range(60)
+        {"text": f"word{number % 7} and more", "label": labels[number % 3]} for number in range(60)
     ]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    small = [
+    return composed(
         "data=files",
         f"data.path={folder / 'labels.jsonl'}",
         "data.multi_label=true",
         "data.embedding_size=8",
-    ]
-    return composed(
-        *small,
         "training.epochs=1",
         f"output={folder / 'runs'}",
         "trainer.accelerator=cpu",
@@ -249,40 +244,45 @@ def test_what_does_not_suit_is_refused_before_training(
         run(make(tmp_path, *overrides))
 
 
-def test_changed_inputs_are_never_done(tmp_path):
-    """Labels, or the numbers in a word vectors' file, change under the same name: nothing is
-    skipped, nothing measured."""
-    texts = tmp_path / "reviews.csv"
-    vectors = tmp_path / "vectors.txt"
-    lines = [
-        f"{word} film number {i},{int(word == 'good')}"
-        for i in range(40)
+@pytest.mark.parametrize(
+    ("name", "change", "setting"),
+    [
+        (
+            "reviews.csv",
+            lambda content: content.translate(str.maketrans({"0": "1", "1": "0"})),
+            r"data\.path \(train\)",
+        ),
+        ("vectors.txt", lambda content: "good 1 3\n", r"data\.vectors"),
+    ],
+    ids=["labels", "vectors"],
+)
+def test_a_run_on_changed_inputs_is_never_done(tmp_path, name, change, setting):
+    """Nothing is skipped or measured where a file has changed under the same name."""
+    rows = [
+        f"{word} film number {number},{int(word == 'good')}"
+        for number in range(40)
         for word in ("good", "bad")
     ]
-    before = {texts: "\n".join(["text,label", *lines]), vectors: "good 1 2\nbad 3 4\nfilm 5 6\n"}
-    for path, content in before.items():
-        path.write_text(content)
-    small = [
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    (tmp_path / "vectors.txt").write_text("good 1 2\nbad 3 4\nfilm 5 6\n")
+    config = composed(
         "data=files",
-        f"data.path={texts}",
-        f"data.vectors={vectors}",
+        f"data.path={tmp_path / 'reviews.csv'}",
+        f"data.vectors={tmp_path / 'vectors.txt'}",
         "training.epochs=1",
         "figures=false",
-    ]
-    config = composed(
-        *small, "probe=[permutation]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"
+        "probe=[permutation]",
+        f"output={tmp_path / 'runs'}",
+        "trainer.accelerator=cpu",
     )
     directory = run(config)
     assert run(config, sweep=True) == directory
-    inverted = before[texts].translate(str.maketrans({"0": "1", "1": "0"}))
-    for path, content, setting in (
-        (texts, inverted, r"data\.path \(train\)"),
-        (vectors, "good 1 3\n", r"data\.vectors"),
-    ):
-        path.write_text(content)
-        with pytest.raises(UserError, match=f"the content of {setting} has changed since"):
-            run(config, sweep=True)
-        path.write_text(before[path])
+    path = tmp_path / name
+    before = path.read_text()
+    path.write_text(change(before))
+    with pytest.raises(UserError, match=f"the content of {setting} has changed since"):
+        run(config, sweep=True)
+    path.write_text(before)
     assert run(config, sweep=True) == directory
 
 

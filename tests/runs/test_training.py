@@ -23,14 +23,21 @@ class Toy:
 HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
 
 
-def fitted(classifier, folder, epochs, **given):
-    settings = {
-        "gradient_clip": None,
-        "callbacks": [],
-        "logger": None,
-        "hardware": HARDWARE,
-    } | given
-    return fit(classifier, Toy(), checkpoints=folder / "checkpoints", epochs=epochs, **settings)
+def fitted(
+    classifier, folder, epochs, *, gradient_clip=None, callbacks=(), logger=None, patience=None
+):
+    """Train on a toy batch; the chosen epoch and each epoch's metrics."""
+    return fit(
+        classifier,
+        Toy(),
+        checkpoints=folder / "checkpoints",
+        epochs=epochs,
+        gradient_clip=gradient_clip,
+        hardware=HARDWARE,
+        callbacks=list(callbacks),
+        logger=logger,
+        patience=patience,
+    )
 
 
 @pytest.mark.parametrize(("patience", "epochs"), [(None, 7), (2, 3)])
@@ -48,8 +55,8 @@ def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path
     ("skip", "values", "patience", "expected"),
     [
         (0, [0.5, 0.7, 0.6], None, (1, 3, 0.5)),
-        # any epoch that is not skipped beats all that are, and stops neither by them nor has its
-        # rate lowered by them
+        # an epoch that is not skipped beats all skipped ones, which neither end the training nor
+        # lower the rate
         (2, [0.9, 0.8, 0.1, 0.2, 0.15, 0.1, 0.3], 2, (3, 6, 0.125)),
         (2, [0.9, 0.95, -40.0, -50.0], None, (2, 4, 0.5)),
         # nothing but skipped epochs: the best of them, however little better
@@ -63,14 +70,13 @@ def test_skipped_epochs_are_chosen_only_among_themselves(
     classifier = toy_classifier().train()
     schedulers = []
 
-    def scheduler(optimizer):
-        schedulers.append(
-            ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0)
-        )
-        return schedulers[0]
+    def plateau(optimizer):
+        scheduler = ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0)
+        schedulers.append(scheduler)
+        return scheduler
 
     classifier.recipe = recipe(
-        skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler
+        skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=plateau
     )
     scripted = iter(values)
 
@@ -82,37 +88,47 @@ def test_skipped_epochs_are_chosen_only_among_themselves(
     assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
 
 
-class Filled(Callback):
-    """Keeps whether PyTorch fills new tensors while a model is trained."""
+class FillRecorder(Callback):
+    """Records whether PyTorch fills new tensors while a model is trained."""
 
     def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        self.found = torch.utils.deterministic.fill_uninitialized_memory
+        self.is_filled = torch.utils.deterministic.fill_uninitialized_memory
 
 
 def test_new_tensors_are_not_filled_in_a_training(tmp_path):
     classifier = toy_classifier().train()
-    looks = Filled()
+    recorder = FillRecorder()
     before = torch.utils.deterministic.fill_uninitialized_memory
     classifier.recipe = recipe()
-    fitted(classifier, tmp_path, 1, callbacks=[looks])
-    assert not looks.found
+    fitted(classifier, tmp_path, 1, callbacks=[recorder])
+    assert not recorder.is_filled
     assert torch.utils.deterministic.fill_uninitialized_memory is before
 
 
-@pytest.mark.parametrize("tasks", [None, "2"])
-def test_a_slurm_machine_changes_nothing(tmp_path, monkeypatch, recwarn, tasks):
+SBATCH_OF_TWO_TASKS = {
+    "SLURM_NTASKS": "2",
+    "SLURM_JOB_ID": "7",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+}
+
+
+@pytest.mark.parametrize("environment", [{}, SBATCH_OF_TWO_TASKS], ids=["login", "sbatch"])
+def test_a_slurm_machine_changes_nothing(tmp_path, monkeypatch, recwarn, environment):
     """Lightning would warn of an `srun` that is not used, and refuse `sbatch --ntasks=2`."""
     srun = tmp_path / "bin" / "srun"
     srun.parent.mkdir()
     srun.write_text("#!/bin/sh\nexit 1\n")
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", str(srun.parent), prepend=":")
-    if tasks:
-        for name, value in {"NTASKS": tasks, "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}.items():
-            monkeypatch.setenv(f"SLURM_{name}", value)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     run(small_run(tmp_path / "runs", "model=average"))
-    assert not [one for one in recwarn if "srun" in str(one.message)]
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")  # several tasks of srun
+    assert not [warning for warning in recwarn if "srun" in str(warning.message)]
+
+
+def test_several_tasks_of_srun_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     with pytest.raises(UserError, match=r"2 times .*expected --ntasks=1"):
         run(small_run(tmp_path / "others"))
     assert not (tmp_path / "others").exists()

@@ -21,14 +21,12 @@ def job(folder, name, code, **extra):
 
 
 def local(folder, **parameters):
-    return Cluster(
-        2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit"
-    )
+    parameters = {"timeout_min": 60, "slurm_partition": None, **parameters}
+    return Cluster(2, "local", parameters, folder / "submitit")
 
 
-@pytest.mark.filterwarnings(
-    "ignore::ResourceWarning"
-)  # submitit leaves its processes' ends to the collector
+# submitit leaves its processes' ends to the collector
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_jobs_run_with_their_status_their_log_and_their_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jobs = [
@@ -83,20 +81,22 @@ def test_the_queue_says_what_waits_and_what_the_cluster_has_ended(slurm, tmp_pat
     waits = Submitted("8", tmp_path)
     lost = Submitted("10", tmp_path)
     log = tmp_path / "log"
-    running = [launching._Submitted(one, cluster, log) for one in (waits, lost)]
-    wait_for(lambda: running[1].poll() == 1)
+    waiting_job = launching._Submitted(waits, cluster, log)
+    lost_job = launching._Submitted(lost, cluster, log)
+    wait_for(lambda: lost_job.poll() == 1)
     assert launching.last_error(log, 1).startswith("attnprobe: the cluster ended this job")
-    assert running[0].poll() is None
-    running[0].stop()
-    running[0].stop(kill=True)
+    assert waiting_job.poll() is None
+    waiting_job.stop()
+    waiting_job.stop(kill=True)
     assert waits.cancelled == [False, False]  # without waiting for an answer
 
 
-def test_a_graphics_card_is_asked_for_where_there_is_one_and_it_may_be_used(slurm, tmp_path):
-    asked = [
-        slurm(on_gpu=on_gpu).executor.parameters.get("gpus_per_node") for on_gpu in (True, False)
-    ]
-    assert asked == [1, None]
+@pytest.mark.parametrize(("on_gpu", "cards"), [(True, 1), (False, None)])
+def test_a_graphics_card_is_requested_only_where_it_may_be_used(slurm, on_gpu, cards):
+    assert slurm(on_gpu=on_gpu).executor.parameters.get("gpus_per_node") == cards
+
+
+def test_no_graphics_card_is_requested_of_a_cluster_without_any(slurm, tmp_path):
     (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\necho '(null)'")
     assert "gpus_per_node" not in slurm(on_gpu=True).executor.parameters
 
@@ -114,18 +114,24 @@ def test_a_job_whose_time_is_up_goes_into_the_queue_again():
     assert again.function is command
 
 
-def test_settings_that_submitit_does_not_accept_and_its_absence_are_one_message(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("PATH", "")
-    for cluster, parameters, message in (
+@pytest.mark.parametrize(
+    ("cluster", "parameters", "message"),
+    [
         ("slurm", {}, "launcher.cluster=slurm .*Could not detect"),
         ("moon", {}, "launcher.cluster=moon .*doesn't know any executor named moon"),
         ("local", {"memory": 3}, r"launcher\.parameters={'memory': 3}: .*'memory'"),
         ("local", {"timeout_min": "long"}, "timeout_min"),
-    ):
-        with pytest.raises(UserError, match=message):
-            Cluster(1, cluster, parameters, tmp_path)
+    ],
+)
+def test_settings_that_submitit_does_not_accept_are_one_message(
+    tmp_path, monkeypatch, cluster, parameters, message
+):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match=message):
+        Cluster(1, cluster, parameters, tmp_path)
+
+
+def test_without_submitit_the_message_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'attnprobe\[slurm\]'"):
         Cluster(1, "local", {}, tmp_path)

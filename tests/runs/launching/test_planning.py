@@ -44,7 +44,7 @@ def plan(*jobs):
         config = compose("config", return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         load = GlobalHydra.instance().config_loader().load_sweep_config
-        return planned(lambda given: load(config, given), [list(job) for job in jobs], 5)
+        return planned(lambda overrides: load(config, overrides), [list(job) for job in jobs], 5)
 
 
 def job(finished, *overrides):
@@ -62,19 +62,13 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         job(finished, "model/attention=imposed", "teacher=auto"),
         [f"run={finished}", "probe=[permutation]", "trainer.accelerator=cpu"],
     )
-    assert [one.done for one in jobs] == [True, True, False, False, False, False, False, True]
-    assert [one.directory == finished for one in jobs] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    done = [number for number, job in enumerate(jobs) if job.done]
+    same_directory = [number for number, job in enumerate(jobs) if job.directory == finished]
+    assert len(jobs) == 8
+    assert done == [0, 1, 7]
+    assert same_directory == [0, 1, 2, 3, 5, 7]
     assert jobs[6].directory is None  # its teacher decides it, and is not trained yet
-    assert [one.log.stem for one in jobs[4:7]] == [
+    assert [job.log.stem for job in jobs[4:7]] == [
         "9-testbed-average_additive-seed1",
         "10-testbed-average_additive-seed0",
         "11",
@@ -118,22 +112,21 @@ def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
 
 
 def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypatch, capsys):
-    """As the system does where memory is short: no word of the job itself, no chance to put
-    anything in order."""
+    """The system kills a job where memory is short: it says nothing and tidies up nothing."""
     codes = ("import os; os.kill(os.getpid(), 9)", "import pathlib; pathlib.Path('other').touch()")
     monkeypatch.chdir(tmp_path)
     jobs = [
-        Job(f"seed={n}", (sys.executable, "-c", code), Path(f"logs/{n}.log"))
-        for n, code in enumerate(codes)
+        Job(f"seed={number}", (sys.executable, "-c", code), Path(f"logs/{number}.log"))
+        for number, code in enumerate(codes)
     ]
     outcomes = launch(jobs, Machine(1), logs=Path("logs"))
     conclude(outcomes, Path("runs"))
     assert [outcome.status for outcome in outcomes] == [-9, 0]
     assert (tmp_path / "other").exists()
-    shown = capsys.readouterr().out
-    assert re.search(r"\nFAILED seed=0 after \d+ s: killed by SIGKILL \(out of memory\?\)", shown)
-    assert "FAILED seed=1" not in shown
-    assert "the same command again runs what is missing" in shown
+    output = capsys.readouterr().out
+    assert re.search(r"\nFAILED seed=0 after \d+ s: killed by SIGKILL \(out of memory\?\)", output)
+    assert "FAILED seed=1" not in output
+    assert "the same command again runs what is missing" in output
 
 
 def test_the_closing_table_has_the_means_of_the_tables_of_jobs_done_now_and_before(
@@ -141,22 +134,20 @@ def test_the_closing_table_has_the_means_of_the_tables_of_jobs_done_now_and_befo
 ):
     done = Job("seed=0", (), tmp_path / "logs/0.log", directory=finished, done=True)
     before = launch([done], Machine(1), logs=tmp_path / "logs")
-    conclude(
-        [*before, Outcome(Job("first", (), Path("log"), directory=finished), 0, 7.0)], Path("runs")
-    )
+    job = Job("first", (), Path("log"), directory=finished)
+    conclude([*before, Outcome(job, 0, 7.0)], Path("runs"))
     assert not (tmp_path / "logs").exists()
-    said, heads, skipped, line, report = capsys.readouterr().out.splitlines()
-    assert said == "1 job: 1 done, nothing to run"
-    assert all(
-        name in heads
-        for name in ("performance/accuracy", "permutation/median_tvd", "single_weight/")
-    )
-    assert heads.count("permutation/") == 1  # the report has the others
+    plan, heads, skipped, line, report = capsys.readouterr().out.splitlines()
+    assert plan == "1 job: 1 done, nothing to run"
+    for name in ("performance/accuracy", "permutation/median_tvd", "single_weight/"):
+        assert name in heads
+    assert heads.count("permutation/") == 1  # the report has the probe's other numbers
     table = read_results(finished, probe="permutation")
     mean = table[table["metric"] == "median_tvd"]["value"].mean()
     assert skipped.split()[:3] == ["seed=0", "done", "before"]
     assert line.split()[:3] == ["first", "7", "s"]
-    assert all(f" {mean:.3f}" in one for one in (skipped, line))
+    assert f" {mean:.3f}" in skipped
+    assert f" {mean:.3f}" in line
     assert report == "report: attnprobe report runs"
 
 
@@ -198,16 +189,19 @@ def test_a_run_trained_on_several_devices_is_known_by_them(tmp_path):
     assert resumed(config, ["seed=1"]) is config  # without a named run nothing changes
 
 
-def test_a_named_run_keeps_its_settings_and_must_be_there(finished, tmp_path):
+def test_a_named_run_keeps_its_settings(finished):
     config = again(finished, "+experiment=serrano")
-    assert (config.experiment, list(config.probe), config.teacher) == (
-        "serrano",
-        ["single_weight", "erasure"],
-        None,
-    )
-    assert (config.model.name, config.training) == ("average_additive", again(finished).training)
+    assert config.experiment == "serrano"
+    assert list(config.probe) == ["single_weight", "erasure"]
+    assert config.teacher is None
+    assert config.model.name == "average_additive"
+    assert config.training == again(finished).training
     assert again(finished, f"teacher={finished}").teacher == str(finished)
-    for overrides, message in (
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
         (
             ["seed=1"],
             r"has its own data, .* leave out seed=1\. Beside run= only these may be given:",
@@ -218,17 +212,21 @@ def test_a_named_run_keeps_its_settings_and_must_be_there(finished, tmp_path):
             ["on_finished=replace"],
             "would remove that model and all its tables: on_finished=remeasure",
         ),
-    ):
-        with pytest.raises(UserError, match=message):
-            again(finished, *overrides)
+    ],
+)
+def test_a_named_run_takes_no_settings_that_would_change_it(finished, overrides, message):
+    with pytest.raises(UserError, match=message):
+        again(finished, *overrides)
+
+
+def test_a_named_run_must_be_there_undamaged(finished, tmp_path):
     with pytest.raises(UserError, match=r"no run of attnprobe there \(no config\.yaml\)"):
         again(tmp_path)
     for name in ("config.yaml", "training.json"):  # of a run that is not finished
         shutil.copy(finished / name, tmp_path)
     assert again(tmp_path).experiment == "default"
     saved = (finished / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(
-        saved.replace("experiment: default", "experiment: another")
-    )
+    changed = saved.replace("experiment: default", "experiment: another")
+    (tmp_path / "config.yaml").write_text(changed)
     with pytest.raises(UserError, match=r"config\.yaml is damaged"):
         again(tmp_path)

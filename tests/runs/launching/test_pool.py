@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ def job(folder, name, code, **extra):
 
 
 def noting(folder, name, *, until=None, **extra):
-    """A job that writes down when it began and ended, and does not end before the job `until` has
-    begun."""
+    """A job that writes down when it began and ended.
+
+    It does not end before the job `until` has begun.
+    """
     code = f"""
         import time; from pathlib import Path
         folder, began = Path({str(folder)!r}), time.time()
@@ -38,22 +41,21 @@ def times(folder, name):
 
 def test_as_many_jobs_run_at_once_as_there_are_slots_and_a_finished_one_is_not_started(tmp_path):
     names = ["a", "b", "c", "d"]
-    # the first waits for the second and the other way round, so that they overlap however slow the
-    # machine is
-    jobs = [noting(tmp_path, name, until=other) for name, other in zip(names, "badc", strict=True)]
-    outcomes = run_jobs(
-        [*jobs, job(tmp_path, "done", "raise SystemExit(1)", done=True)], Machine(2, cores=2)
-    )
+    # two jobs each wait for the other to begin, so that they overlap however slow the machine is
+    partners = {"a": "b", "b": "a", "c": "d", "d": "c"}
+    jobs = [noting(tmp_path, name, until=partners[name]) for name in names]
+    done = job(tmp_path, "done", "raise SystemExit(1)", done=True)
+    outcomes = run_jobs([*jobs, done], Machine(2, cores=2))
     assert [outcome.job.name for outcome in outcomes] == [*names, "done"]
     assert all(outcome.succeeded and not outcome.error for outcome in outcomes)
     assert all(outcome.seconds > 0.05 for outcome in outcomes[:4])
     assert not (tmp_path / "done.log").exists()
-    edges = sorted(
-        (moment, change)
-        for name in names
-        for moment, change in zip(times(tmp_path, name), (1, -1), strict=True)
-    )
-    assert max(sum(change for _, change in edges[: i + 1]) for i in range(len(edges))) == 2
+    changes = []
+    for name in names:
+        began, ended = times(tmp_path, name)
+        changes += [(began, 1), (ended, -1)]
+    running = accumulate(change for _, change in sorted(changes))
+    assert max(running) == 2
 
 
 def test_jobs_that_share_a_directory_wait_for_each_other_and_others_overtake(tmp_path):
@@ -63,9 +65,11 @@ def test_jobs_that_share_a_directory_wait_for_each_other_and_others_overtake(tmp
         noting(tmp_path, "c", directory="y"),
     ]
     run_jobs(jobs, Machine(2, cores=2))
-    a, b, c = (times(tmp_path, name) for name in "abc")
-    assert a[1] <= b[0] or b[1] <= a[0]
-    assert c[0] < b[0]
+    a_began, a_ended = times(tmp_path, "a")
+    b_began, b_ended = times(tmp_path, "b")
+    c_began, _ = times(tmp_path, "c")
+    assert a_ended <= b_began or b_ended <= a_began
+    assert c_began < b_began
 
 
 @pytest.mark.parametrize(
@@ -93,10 +97,15 @@ def test_what_failed_says_why(tmp_path, code, status, error):
 
 
 def seen(machine, tmp_path):
-    code = "import os; print('seen', os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OMP_NUM_THREADS'])"
+    """The graphics card and the threads of one job in every slot."""
+    code = """
+        import os
+        print('seen', os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OMP_NUM_THREADS'])
+    """
     jobs = [job(tmp_path, str(number), code) for number in range(machine.count)]
-    run_jobs(jobs, machine)
-    return [one.log.read_text().split("seen ")[1].split() for one in jobs]
+    outcomes = run_jobs(jobs, machine)
+    logs = [outcome.job.log.read_text() for outcome in outcomes]
+    return [log.rpartition("seen ")[2].split() for log in logs]
 
 
 def test_every_slot_has_a_card_of_its_own_and_its_share_of_the_cores(tmp_path, monkeypatch):
@@ -109,10 +118,12 @@ def test_every_slot_has_a_card_of_its_own_and_its_share_of_the_cores(tmp_path, m
     assert three == [["2", "1"], ["5", "1"], ["2", "1"]]
 
 
-def test_without_a_card_there_is_a_slot_for_every_two_cores_and_threads_can_be_chosen(
-    tmp_path, monkeypatch
-):
-    assert [Machine(cores=cores).count for cores in (1, 2, 5, 8)] == [1, 1, 2, 4]
+@pytest.mark.parametrize(("cores", "slots"), [(1, 1), (2, 1), (5, 2), (8, 4)])
+def test_without_a_card_there_is_a_slot_for_every_two_cores(cores, slots):
+    assert Machine(cores=cores).count == slots
+
+
+def test_the_user_may_choose_threads_and_cards(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     assert seen(Machine(1, cores=8), tmp_path) == [["7", "3"]]
@@ -120,7 +131,8 @@ def test_without_a_card_there_is_a_slot_for_every_two_cores_and_threads_can_be_c
 
 POOL = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it, and so would this process
+# a background shell ignores it, and so would this process
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from attnprobe.runs.launching import Job, Machine, run_jobs
 
@@ -129,10 +141,11 @@ import subprocess, sys, time
 from attnprobe.core.processes import end_with_pool
 end_with_pool()
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-print("pids", __import__("os").getpid(), child.pid, "told", flush=True)
+print("pids", __import__("os").getpid(), child.pid, "ready", flush=True)
 time.sleep(3600)
 '''
-run_jobs([Job(str(n), (sys.executable, "-c", code), Path(f"{n}.log")) for n in range(2)], Machine(2))
+jobs = [Job(str(n), (sys.executable, "-c", code), Path(f"{n}.log")) for n in range(2)]
+run_jobs(jobs, Machine(2))
 """
 
 
@@ -152,20 +165,19 @@ def is_alive(pid):
     [(signal.SIGINT, {1, -signal.SIGINT}), (signal.SIGTERM, {143}), (signal.SIGKILL, {-9})],
 )
 def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status):
-    with subprocess.Popen(
-        [sys.executable, "-c", POOL], cwd=tmp_path, stderr=subprocess.DEVNULL
-    ) as pool:
+    logs = [tmp_path / "0.log", tmp_path / "1.log"]
+
+    def all_ready():
+        return all(log.exists() and log.read_text().endswith("ready\n") for log in logs)
+
+    command = [sys.executable, "-c", POOL]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as pool:
         try:
-            logs = [tmp_path / "0.log", tmp_path / "1.log"]
-            wait_for(
-                lambda: (
-                    all(log.exists() and log.read_text().endswith("told\n") for log in logs)
-                    or pool.poll()
-                )
-            )
-            pids = [
-                int(pid) for log in logs for pid in log.read_text().split("pids ")[1].split()[:2]
-            ]
+            wait_for(lambda: all_ready() or pool.poll())
+            pids = []
+            for log in logs:
+                job_pid, child_pid, _ = log.read_text().split("pids ")[1].split()
+                pids += [int(job_pid), int(child_pid)]
             assert len(pids) == 4
             assert all(map(is_alive, pids))
             pool.send_signal(number)
@@ -184,7 +196,7 @@ def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
         Path("pid").write_text(str(os.getpid()))
         time.sleep(3600)
     """
-    heard = """
+    brief = """
         import time
         from pathlib import Path
         while not (Path("pid").exists() and Path("pid").read_text()):
@@ -195,31 +207,34 @@ def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
+    jobs = [job(tmp_path, "deaf", deaf), job(tmp_path, "brief", brief)]
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(
-            [job(tmp_path, "deaf", deaf), job(tmp_path, "heard", heard)], Machine(2), interrupted
-        )
+        run_jobs(jobs, Machine(2), interrupted)
     assert not is_alive(int(Path("pid").read_text()))
 
 
-def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch):
-    for said, spins in (
-        ({}, "300"),
-        ({"GOMP_SPINCOUNT": "7"}, "7"),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, None),
-    ):
-        monkeypatch.setattr(os, "environ", said)
-        wait_briefly()
-        assert os.environ.get("GOMP_SPINCOUNT") == spins
+@pytest.mark.parametrize(
+    ("environment", "spins"),
+    [({}, "300"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch, environment, spins):
+    monkeypatch.setattr(os, "environ", dict(environment))
+    wait_briefly()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
 
 
-@pytest.mark.parametrize("given", [None, "", ":", "elsewhere:"])
-def test_a_module_in_the_working_directory_is_not_imported(tmp_path, monkeypatch, given):
+@pytest.mark.parametrize("path", [None, "", ":", "elsewhere:"])
+def test_a_module_in_the_working_directory_is_not_imported(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTHONPATH", raising=False) if given is None else monkeypatch.setenv(
-        "PYTHONPATH", given
-    )
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if path is not None:
+        monkeypatch.setenv("PYTHONPATH", path)
     Path("uuid.py").write_text("open('executed', 'w')")
-    code = "import uuid, subprocess, sys; subprocess.run([sys.executable, '-c', 'import uuid']); import attnprobe"
+    code = """
+        import uuid, subprocess, sys
+        subprocess.run([sys.executable, '-c', 'import uuid'])
+        import attnprobe
+    """
     (outcome,) = run_jobs([job(tmp_path, "a", code)], Machine(1))
-    assert (outcome.status, Path("executed").exists()) == (0, False), outcome.error
+    assert outcome.status == 0, outcome.error
+    assert not Path("executed").exists()

@@ -1,5 +1,8 @@
-"""Signals, sent to real processes and raised in the middle of a training. A background shell
-ignores SIGINT and nohup SIGHUP, and so would what the tests start: each sets them back first."""
+"""Signals, sent to real processes and raised in the middle of a training.
+
+A background shell ignores SIGINT, and nohup SIGHUP. So would a process that the tests start: each
+sets them back first.
+"""
 
 import signal
 import subprocess
@@ -16,7 +19,8 @@ from tests.small_runs import small_run
 
 WAITS = """
 import signal, sys, time
-signal.signal(signal.SIGINT, signal.SIG_IGN if "ignored" in sys.argv else signal.default_int_handler)
+handler = signal.SIG_IGN if "ignored" in sys.argv else signal.default_int_handler
+signal.signal(signal.SIGINT, handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from attnprobe.core.processes import answering_signals
@@ -33,7 +37,7 @@ with answering_signals():
 
 
 def ended(number, *arguments):
-    """Exit status and last words of a process that gets this signal."""
+    """Exit status and standard error of a process that gets this signal."""
     with subprocess.Popen(
         [sys.executable, "-c", WAITS, *arguments],
         stdin=subprocess.PIPE,
@@ -82,8 +86,7 @@ def test_somebody_elses_handler_stays(monkeypatch):
 
 
 def test_a_signal_that_python_lost_is_told_at_the_end(capsys):
-    """An exception raised while an object is deleted is lost; Lightning then leaves with status
-    0."""
+    """Python loses an exception raised while an object is deleted; Lightning then ends with 0."""
 
     def lose_a_signal():
         with suppress(SystemExit):

@@ -53,8 +53,10 @@ def content(folder):
 
 
 def killed(folder, *arguments):
-    """Start a sweep and kill its process group with SIGKILL in the middle of a run; how many are
-    finished."""
+    """Start a sweep, and kill its process group with SIGKILL in the middle of a run.
+
+    Returns how many runs are finished.
+    """
 
     def count(name):
         return len(list(folder.glob(f"runs/*/*/{name}")))
@@ -88,10 +90,9 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     assert "attnprobe: 1 of 2 jobs failed, first data.min_length=1000: attnprobe: " in output
     assert "report: attnprobe report runs\n" in output
     assert "Traceback" not in output
-    # by jobs as well: a process of its own has its own threads and libraries, and so its own last
-    # digits
+    # by jobs as well, as a single process may differ in the last digits: it has other threads
     (tmp_path / "undisturbed").mkdir()
-    sound = ["data.min_length=0" if one.startswith("data.min_length") else one for one in sweep]
+    sound = ["data.min_length=0" if part.startswith("data.min_length") else part for part in sweep]
     assert finish(tmp_path / "undisturbed", *sound)[0] == 0
     assert len(content(tmp_path / "runs")) > 3
     assert content(tmp_path / "runs") == content(tmp_path / "undisturbed" / "runs")
@@ -147,6 +148,11 @@ def test_a_signal_ends_the_jobs_and_says_how_to_go_on(tmp_path, number, status, 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def performance_of(results):
+    rows = results.loc[results["probe"] == "performance", ["metric", "value"]]
+    return rows.astype({"metric": str}).set_index("metric")["value"]
+
+
 @pytest.mark.slow
 def test_two_devices_train_together_and_one_examines(tmp_path):
     status, output = finish(
@@ -156,8 +162,8 @@ def test_two_devices_train_together_and_one_examines(tmp_path):
     assert "sync_dist" not in output
     (directory,) = find_runs(tmp_path / "runs")
     results = read_results(directory)
-    per_example = results[results["metric"] == "median_tvd"]["example_id"]
-    assert sorted(per_example) == sorted(read_examples(directory)["example_id"]) == list(range(30))
+    examined = results[results["metric"] == "median_tvd"]["example_id"]
+    assert sorted(examined) == sorted(read_examples(directory)["example_id"]) == list(range(30))
     # the same weights examined again on one device
     arguments = [
         f"run={directory.relative_to(tmp_path)}",
@@ -167,22 +173,16 @@ def test_two_devices_train_together_and_one_examines(tmp_path):
     ]
     status, output = finish(tmp_path, *arguments)
     assert status == 0, output
-    tables = [
-        one.loc[one["probe"] == "performance", ["metric", "value"]]
-        for one in (results, read_results(directory))
-    ]
-    before, after = (one.astype({"metric": str}).set_index("metric")["value"] for one in tables)
-    pd.testing.assert_series_equal(before, after)
+    before = performance_of(results)
+    pd.testing.assert_series_equal(before, performance_of(read_results(directory)))
     examples = read_examples(directory)
     assert before["accuracy"] == pytest.approx((examples["label"] == examples["prediction"]).mean())
 
 
 @pytest.mark.slow
 def test_what_a_training_is_given_reaches_processes_that_are_spawned(tmp_path):
-    devices = [
-        "trainer.devices=2",
-        "trainer.strategy=ddp_spawn",
-    ]  # which pickles data, model and callbacks
+    # which pickles data, model and callbacks
+    devices = ["trainer.devices=2", "trainer.strategy=ddp_spawn"]
     status, output = finish(tmp_path, *SMALL, *devices, "probe=[permutation]")
     assert status == 0, output
     (directory,) = find_runs(tmp_path / "runs")
