@@ -89,15 +89,18 @@ def placement_of(
         The placement, −1 to 1, with its interval over texts and runs; `n` counts the texts with
         something to point at. `unasked` says why the question cannot be asked, where it cannot.
     """
-    numbers = np.stack([gain, scale, bound])
-    examined = ~np.isnan(numbers).any((0, 1))
-    gain, scale, bound = numbers[..., examined]
+    is_examined = ~np.isnan(np.stack([gain, scale, bound])).any((0, 1))
+    gain = gain[:, is_examined]
+    scale = scale[:, is_examined]
+    bound = bound[:, is_examined]
+
     movable = bound > LEAST_BOUND
     texts = int(movable.any(0).sum())
     if texts < FEWEST_TEXTS:
         reason = (
-            f"in {texts} of {examined.sum()} texts the words together move the prediction by more "
-            f"than {LEAST_BOUND:g}: nothing to point at (expected {FEWEST_TEXTS} texts or more)"
+            f"in {texts} of {is_examined.sum()} texts the words together move the prediction by "
+            f"more than {LEAST_BOUND:g}: nothing to point at (expected {FEWEST_TEXTS} texts or "
+            "more)"
         )
         return Evidence(np.nan, np.nan, np.nan, texts, unasked=reason)
 
@@ -172,11 +175,14 @@ def _clipped(number: float) -> float:
 
 
 def _placement(table: pd.DataFrame) -> Evidence | None:
+    """The placement in a table of the probe; None where the table does not have its numbers."""
     rows = values_of(table, *PLACEMENT_METRICS)
     if rows is None or not rows[list(PLACEMENT_METRICS)].notna().all(axis=1).any():
         return None
     gain, scale, bound = (by_run(rows, rows[name].to_numpy()) for name in PLACEMENT_METRICS)
     placement = placement_of(gain, scale, bound)
+
+    # the track record is of one number of passes: another one has, or lacks, a record of its own
     passes = set(table["value"][table["metric"] == PASSES_METRIC].dropna())
     unusual_passes = passes - {RECORD_PASSES}
     if not unusual_passes:
@@ -192,8 +198,10 @@ def _reach(table: pd.DataFrame) -> Evidence | None:
     gain, best, bound = (by_run(rows, rows[name].to_numpy()) for name in REACH_METRICS)
     if not (bound > LEAST_BOUND).any():
         return None
-    examined = ~np.isnan(bound)[..., None]
-    return Evidence.of_ratio(np.where(examined, shares_of_bound(gain, best, bound), np.nan))
+
+    shares = shares_of_bound(gain, best, bound)
+    shares[np.isnan(bound)] = np.nan  # texts that were not examined
+    return Evidence.of_ratio(shares)
 
 
 def _is_pointed_at(
@@ -201,7 +209,10 @@ def _is_pointed_at(
     scale: Float[np.ndarray, " texts"],
     bound: Float[np.ndarray, " texts"],
 ) -> Float[np.ndarray, " texts"]:
-    """1 where a text gains more than half of the mean scale, else 0; NaN: nothing to point at."""
+    """1 where a text gains more than half of the mean scale, else 0.
+
+    NaN where a text has nothing to point at. Gain and scale are shares of the bound.
+    """
     movable = bound > LEAST_BOUND
     if not movable.any():
         return np.full(len(gain), np.nan)
@@ -210,8 +221,8 @@ def _is_pointed_at(
     return np.where(movable, gain / divisor > mean_scale / 2, np.nan)
 
 
-def _barest_class(table: pd.DataFrame) -> Evidence | None:
-    """Share of the texts with something to point at, in the predicted class that has the fewest."""
+def _least_share_of_a_class(table: pd.DataFrame) -> Evidence | None:
+    """The share of texts with something to point at, in the predicted class where it is lowest."""
     rows = values_of(table, "swap_bound", "predicted_class")
     if rows is None:
         return None
@@ -222,8 +233,8 @@ def _barest_class(table: pd.DataFrame) -> Evidence | None:
         Evidence.of_share(movable[predicted_class == number])
         for number in np.unique(predicted_class)
     ]
-    with_texts = [share for share in shares if share.n]
-    return min(with_texts, key=lambda share: share.value, default=None)
+    known_shares = [share for share in shares if share.n]
+    return min(known_shares, key=lambda share: share.value, default=None)
 
 
 # The claims.
@@ -273,7 +284,7 @@ EVERY_CLASS_CLAIM = Claim(
     source=SOURCE,
     threshold=MOSTLY,
     statement="In every predicted class most texts have words that decide",
-    measure=Measure(("swap_bound", "predicted_class"), _barest_class),
+    measure=Measure(("swap_bound", "predicted_class"), _least_share_of_a_class),
     quantity="share of the texts whose words together move the prediction by more than "
     f"{LEAST_BOUND:g}, in the class with the fewest",
 )

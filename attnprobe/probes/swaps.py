@@ -86,9 +86,16 @@ METRICS = (
 
 @dataclass(frozen=True)
 class DonorDraw:
-    """The donor of each pair of changed texts, by what the pair is for.
+    """The donor of each pair of changed texts, by what the pair measures.
 
-    A donor is a row of the batch of donors.
+    A donor is given as its row in the batch of donors.
+
+    Attributes:
+        attended: for the sets that are drawn by attention (`swap_gain`).
+        random: for the random sets (`word_effect`).
+        everything: for the exchange of all words (`swap_bound`).
+        scale: for the same weights on the words with the largest effects (`swap_scale`).
+        best: for the words in the order of their effects (`swap_best`).
     """
 
     attended: Int[Tensor, "pairs"]
@@ -104,7 +111,7 @@ class SwapResult:
 
     Attributes:
         numbers: metric → its number.
-        word_effects: probability of the decision that each word keeps.
+        word_effects: each word's part in the gains, as a probability of the decision.
     """
 
     numbers: Mapping[str, float]
@@ -213,15 +220,17 @@ class Swaps(Probe):
         batch = subject.batch
         content = batch.content[row]
         example_id = int(batch.example_id[row])
-        candidates = self._donor_rows(example_id, words=int(content.sum()))
-        if len(candidates) == 0:
+        donor_rows = self._donor_rows(example_id, words=int(content.sum()))
+        if len(donor_rows) == 0:
             return None
 
         generator = draws.generator(example_id)
-        donors, donor_draw = self._draw_donors(candidates, generator, content.device)
+        donors, donor_draw = self._draw_donors(donor_rows, generator, content.device)
+
+        # up to the last token that is not padding: there the count of tokens is at its largest
         width = int(batch.mask[row].long().cumsum(-1).argmax()) + 1
-        reader = getattr(subject.classifier, "reader", None)
         decision = int(prediction.argmax())
+        reader = getattr(subject.classifier, "reader", None)  # pretrained models have one
         swapper = Swapper(
             run=model,
             task=subject.classifier.task,
@@ -230,12 +239,19 @@ class Swaps(Probe):
             decision=decision,
             longest=None if reader is None else reader.longest,
         )
-        weights = subject.readout.attention[row][content].cpu().double()
-        probability = float(prediction[decision])
-        return self._swap_words(swapper, donor_draw, weights, probability, generator)
+        return self._swap_words(
+            swapper,
+            donor_draw,
+            weights=subject.readout.attention[row][content].cpu().double(),
+            probability=float(prediction[decision]),
+            generator=generator,
+        )
 
     def _donor_rows(self, example_id: int, words: int) -> Int[np.ndarray, " donors"]:
-        """Rows of the texts that can lend words to this one; none where it is not examined."""
+        """The rows, in the split, of the texts that can lend words to this one.
+
+        Empty where this text is not examined.
+        """
         assert self._split is not None
         assert self._decisions is not None
         row = self._split.row_of(example_id)
@@ -248,10 +264,15 @@ class Swaps(Probe):
     def _draw_donors(
         self, rows: Int[np.ndarray, " donors"], generator: torch.Generator, device: torch.device
     ) -> tuple[Batch, DonorDraw]:
-        """Draw a donor for every pair, with replacement.
+        """Draw a donor for every pair of changed texts, with replacement.
+
+        Args:
+            rows: texts that can lend words, by their rows in the split.
+            generator: of the text that borrows words.
+            device: where the changed texts are run.
 
         Returns:
-            The texts that were drawn, each once, and the donor of each pair among them.
+            The texts that were drawn, each once, and which of them each pair takes words from.
         """
         assert self._split is not None
         count = 4 * self.pairs + self.random_sets
@@ -261,7 +282,14 @@ class Swaps(Probe):
         attended, random, everything, scale, best = donor_of_pair.to(device).split(
             [self.pairs, self.random_sets, self.pairs, self.pairs, self.pairs]
         )
-        return donors, DonorDraw(attended, random, everything, scale, best)
+        donor_draw = DonorDraw(
+            attended=attended,
+            random=random,
+            everything=everything,
+            scale=scale,
+            best=best,
+        )
+        return donors, donor_draw
 
     def _swap_words(
         self,
@@ -271,18 +299,18 @@ class Swaps(Probe):
         probability: float,
         generator: torch.Generator,
     ) -> SwapResult:
-        """Swap sets of words, and compare what each set keeps of the prediction.
+        """Swap sets of words, and compare how much of the prediction each set keeps.
 
         Args:
             swapper: the text and its donors.
-            donor_draw: which of these lends words to each pair.
+            donor_draw: which donor lends words to each pair of changed texts.
             weights: attention of each word.
-            probability: of the decision, in the text as it is.
-            generator: of this text.
+            probability: probability of the decision in the unchanged text.
+            generator: the random numbers of this text.
         """
         device = donor_draw.attended.device
 
-        # the sets that attention draws, and random ones that tell what each word does
+        # sets drawn by attention, and random sets from which each word's effect is estimated
         attended = prefixes(order_by_weight(weights, self.pairs, generator), generator)
         random_order = torch.rand(
             self.random_sets, len(weights), generator=generator, dtype=torch.float64
@@ -297,7 +325,7 @@ class Swaps(Probe):
 
         scale, best = self._yardsticks(swapper, donor_draw, weights, effects, generator)
 
-        # what all words together do
+        # all words exchanged
         everything = torch.ones(self.pairs, len(weights), dtype=torch.bool, device=device)
         bound = probability - float(swapper.probability(everything, donor_draw.everything).mean())
 
@@ -321,15 +349,23 @@ class Swaps(Probe):
     ) -> tuple[float, float]:
         """What could have been gained at best.
 
+        Args:
+            swapper: as for `_swap_words`.
+            donor_draw: likewise.
+            weights: likewise.
+            effects: what each word does, as estimated from the random sets.
+            generator: as for `_swap_words`.
+
         Returns:
             The gain of the same weights on the words with the largest effects, and that of the
             words in the order of their effects (NaN without `reach`).
         """
         ideal_weights = rearranged(weights, effects.abs())
         scale_sets = prefixes(order_by_weight(ideal_weights, self.pairs, generator), generator)
-        best_sets = scale_sets[:0]
+        best_sets = scale_sets[:0]  # no set, whose mean gain is NaN
         if self.reach:
             best_sets = prefixes(effects.expand(self.pairs, -1), generator)
+
         gains = swapper.differences(
             torch.cat([scale_sets, best_sets]).to(donor_draw.scale.device),
             torch.cat([donor_draw.scale, donor_draw.best[: len(best_sets)]]),
@@ -339,7 +375,10 @@ class Swaps(Probe):
 
 
 def share_of_top_words(weights: Float[Tensor, "words"], strength: Float[Tensor, "words"]) -> float:
-    """Whether the word with the most weight is the strongest; of several level ones, the share."""
+    """Whether the word with the most weight has the largest effect: 1 or 0.
+
+    Where several words share the most weight: the share of them that have the largest effect.
+    """
     top = weights >= weights.max() * (1 - 1e-9)
     strongest = strength == strength.max()
     return float((top & strongest).sum() / top.sum())
@@ -352,15 +391,19 @@ def placement_by_class(results: pd.DataFrame) -> pd.DataFrame:
         for predicted_class, texts in rows.groupby("predicted_class"):
             gain, scale, bound = (texts[name].to_numpy()[None] for name in PLACEMENT_METRICS)
             placement = placement_of(gain, scale, bound)
-            is_asked = not placement.unasked
-            yield {
+            line: dict[str, object] = {
                 "predicted class": predicted_class,
                 "texts": len(texts),
                 "with something to point at": placement.n,
-                "placement": placement.value if is_asked else np.nan,
-                "placement, low": placement.low if is_asked else np.nan,
-                "placement, high": placement.high if is_asked else np.nan,
+                "placement": placement.value,
+                "placement, low": placement.low,
+                "placement, high": placement.high,
             }
+            if placement.unasked:
+                line["placement"] = np.nan
+                line["placement, low"] = np.nan
+                line["placement, high"] = np.nan
+            yield line
 
     return facet_table(results, "swaps", [*PLACEMENT_METRICS, "predicted_class"], lines)
 
