@@ -56,12 +56,11 @@ def smallest_overtaking_sets(
     Erase a set S and renormalise the rest. With decision c, rival k and d_t = z_t[k] − z_t[c],
     renormalising multiplies by a positive number, so k is above c exactly when Σ_{t∉S} α_t d_t > 0.
     Of all sets of n positions, the one that removes the n smallest α_t d_t keeps the largest sum;
-    so positions go in increasing order of α_t d_t, and the first n whose kept sum is positive is
-    the smallest. If no n is, none exists (equivalently: no kept α_t d_t is positive, not even
-    together with what cannot be erased). O(classes · seq log seq).
+    so positions are erased in increasing order of α_t d_t, and the smallest n whose kept sum is
+    positive is the size. Where no n has a positive sum, no set does it. O(classes · seq log seq).
 
-    The kept part is summed from the far end of the order: no cancellation. Ties in the order go to
-    the earlier position. "Positive" means above 1e-12 of the largest |d_t|
+    The kept part is summed from the far end of the order, so that nothing cancels. Of equal
+    α_t d_t the earlier position is erased first. "Positive" means above 1e-12 of the largest |d_t|
     (`attnprobe.exact.checks`): what is less is a tie up to rounding, or rests on less than 1e-12 of
     the attention. A tie is not ahead. So the sizes are proved up to rounding.
 
@@ -106,14 +105,19 @@ def smallest_flipping_set(
     FlippingSet(size=tensor([1]), members=tensor([[ True, False, False]]), flips_to=tensor([0]))
     """
     rivals = _rivals(attention, position_logits, content)
-    # −1 (never) and the decision's own 0 are not sizes: both count as longer than any text
-    size, rival = torch.where(rivals.size > 0, rivals.size, content.shape[-1] + 1).min(-1)
-    flips = size <= content.shape[-1]
+    # the rival that needs the fewest; −1 (never) and the decision's own 0 count as longer than any
+    # text
+    longer_than_text = content.shape[-1] + 1
+    size, rival = torch.where(rivals.size > 0, rivals.size, longer_than_text).min(-1)
+    flips = size < longer_than_text
     size = torch.where(flips, size, NEVER)
+
     rows = torch.arange(len(size), device=size.device)
     members = _erased_first(
         size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content
     )
+
+    # once these are erased, a third class may be ahead of the rival
     remaining = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
     remaining[rows, rivals.decision] = -torch.inf
     flips_to = torch.where(flips, remaining.argmax(-1), NEVER)
@@ -124,11 +128,11 @@ class _Rivals(NamedTuple):
     """Every class against the decision.
 
     Attributes:
-        decision: the class predicted with nothing erased.
-        advantage: α_t (z_t[k] − z_t[c]) of every position.
-        ordered: the content's advantages, negated and ascending, then +∞: what stays longest comes
-            first.
-        size: that of the smallest overtaking set.
+        decision: the class c predicted with nothing erased.
+        advantage: α_t (z_t[k] − z_t[c]) of every class k and position t.
+        ordered: the content's advantages, negated and ascending, then +∞: the position that is
+            erased last comes first.
+        size: size of the smallest overtaking set; −1 where there is none, 0 for the decision.
     """
 
     decision: Int[Tensor, "batch"]
@@ -149,6 +153,7 @@ def _rivals(attention: Tensor, position_logits: Tensor, content: Tensor) -> _Riv
 
     length = content.sum(-1)[:, None]
     most_kept = _most_kept(fixed, ordered, threshold, length[..., None])
+    # with all content erased, what cannot be erased may overtake on its own
     is_possible = (most_kept > 0) | ((fixed > threshold)[..., 0] & (length > 0))
     size = torch.where(is_possible, length - most_kept, NEVER).scatter(-1, decision[:, None], 0)
     return _Rivals(decision, advantage, ordered, size)
@@ -164,17 +169,18 @@ def _most_kept(
 
     0 where none can be kept.
     """
-    kept_sum = fixed - ordered.cumsum(-1)  # kept_sum[m]: all but the m + 1 last to go are gone
-    number = torch.arange(1, ordered.shape[-1] + 1, device=ordered.device)
+    # kept_sum[m]: only the m + 1 positions that are erased last are left
+    kept_sum = fixed - ordered.cumsum(-1)
+    kept_count = torch.arange(1, ordered.shape[-1] + 1, device=ordered.device)
     # keeping all content is not an erasure; keeping none of it leaves `fixed`
-    overtakes = (kept_sum > threshold) & (number < length)
-    return torch.where(overtakes, number, 0).amax(-1)
+    overtakes = (kept_sum > threshold) & (kept_count < length)
+    return torch.where(overtakes, kept_count, 0).amax(-1)
 
 
 def _sorted(values: Float[Tensor, "*rows seq"]) -> Float[Tensor, "*rows seq"]:
-    """Each row ascending.
+    """Sort each row in ascending order.
 
-    On a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order.
+    On a CPU numpy is dozens of times faster than PyTorch, which also finds the order.
     """
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=-1))
@@ -187,10 +193,10 @@ def _erased_first(
     ordered: Float[Tensor, "*rows seq"],
     content: Bool[Tensor, "*#rows seq"],
 ) -> Bool[Tensor, "*rows seq"]:
-    """The content positions that are erased first, `size` of them; none where it is not above 0.
+    """The first `size` content positions to be erased; none where `size` is not above 0.
 
-    Those below the last one's advantage, and of those level with it the earliest: that takes no
-    sorting order, only its values.
+    The sorted values alone tell them: they are the positions with less advantage than the last one
+    to be erased, and as many of the earliest positions with the same advantage as are still needed.
     """
     last = (content.sum(-1) - size).clamp(0, content.shape[-1] - 1).unsqueeze(-1)
     bound = -ordered.gather(-1, last)

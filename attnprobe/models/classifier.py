@@ -22,7 +22,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
 from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.linearised_layers import Block, Linearised, pooling
+from attnprobe.models.linearised_layers import Block, Linearised, Stage, pooling
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 from attnprobe.models.transformer import PooledRowDecoder, TransformerEncoder
@@ -45,7 +45,8 @@ class AttentionClassifier(TrainedModel):
         recipe: see `TrainedModel`.
 
     Raises:
-        UserError: the encoder asks with the text's first state, and a question would be asked, too.
+        UserError: the encoder's first state is the query (pooling=cls), and a question would be
+            the query, too.
     """
 
     is_summed = True
@@ -232,8 +233,8 @@ class AttentionClassifier(TrainedModel):
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
         """Freeze the map from attention to prediction of this batch, in float64.
 
-        A linear decoder is carried by its position logits; any other one is called again for each
-        attention.
+        A linear decoder is replaced by its position logits; any other decoder is called again for
+        every attention.
         """
         # a copy: float64 arithmetic and its autograd graphs never touch the model's own weights
         decoder = deepcopy(self.decoder).double().requires_grad_(False)
@@ -242,7 +243,7 @@ class AttentionClassifier(TrainedModel):
         attention = outputs.attention.detach().double()
 
         readout = Readout(
-            # rounded in float32: normalised once, so that everybody may rely on a sum of 1
+            # float32 rounded it: normalised here, so that every reader may rely on a sum of 1
             attention=attention / attention.sum(-1, keepdim=True),
             content=outputs.content,
             example_id=batch.example_id,
@@ -305,10 +306,15 @@ class AttentionClassifier(TrainedModel):
         silenced_layer: int | None = None,
         silenced_part: int = 0,
     ) -> tuple[Linearised, list[Tensor]]:
-        """Run a transformer once, writing down what each layer does and leaves.
+        """Run a transformer once, and record what each layer does and returns.
 
-        The classifier's own attention and decoder count as the last layer, whose row is the same
-        for every part: it is the row that decides.
+        The classifier's own attention and decoder count as the last layer. Its result is the same
+        at every position, since one vector decides.
+
+        Args:
+            batch: the texts.
+            silenced_layer: the layer in which a part is silenced; None: nothing is.
+            silenced_part: the position whose value is 0 there.
 
         Returns:
             The layers, linearised, and the states before the first layer and after each.
@@ -323,6 +329,7 @@ class AttentionClassifier(TrainedModel):
         )
         hidden = states[-1]
 
+        # the classifier's own attention
         query = self.query(batch, hidden)
         imposed = self.attention.given(batch)
         _, attention = self.attend(hidden, batch.content, query, imposed)
@@ -331,20 +338,24 @@ class AttentionClassifier(TrainedModel):
             weighted[:, silenced_part] = 0
         attended = weighted.sum(1, keepdim=True).expand_as(hidden)
 
+        # the decoder, as far as it can be taken apart
         mixing = pooling(hidden, attention, attended, adds_input=encoder.asks)
         last = Block(mixing, None)
-        head = None
+        head: list[Stage] = []
+        unknown = ""
         if isinstance(self.decoder, PooledRowDecoder) and encoder.asks:
             last, head, attended = self.decoder.linearised(mixing, attended)
         elif type(self.decoder) is LinearDecoder and batch.candidates is None:
             head = [self.decoder.affine()]
+        else:
+            unknown = f"{type(self.decoder).__name__} is not taken apart"
 
         linearised = Linearised(
             blocks=[*blocks, last],
             row=torch.zeros(len(batch), dtype=torch.long, device=hidden.device),
             mask=batch.mask,
-            head=[] if head is None else head,
-            unknown=f"{type(self.decoder).__name__} is not taken apart" if head is None else "",
+            head=head,
+            unknown=unknown,
         )
         return linearised, [*states, attended]
 
