@@ -15,7 +15,7 @@ from attnprobe.evidence.reading import Headline, present
 from attnprobe.evidence.statistics import interval
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Run, read_runs
-from attnprobe.findings.judgement import Card
+from attnprobe.findings.judgement import Card, Judgement
 from attnprobe.findings.stored import card_of_run
 from attnprobe.findings.studies.base import STUDY, read_study
 from attnprobe.plots.heatmap import label_text
@@ -109,16 +109,17 @@ class Changes:
 
 
 def run_at(place: str | os.PathLike) -> Run:
-    """The one finished run at a place.
+    """The one finished run in a directory.
 
     Args:
-        place: a run's directory, or a study's, whose examined run is meant.
+        place: a run's directory, or a study's, which stands for the run that it examined.
 
     Raises:
         UserError: no finished run there, or several.
     """
     path = Path(place)
-    runs = read_runs(read_study(path).runs[:1] if (path / STUDY).exists() else [place])
+    is_study = (path / STUDY).exists()
+    runs = read_runs(read_study(path).runs[:1] if is_study else [place])
     if len(runs) > 1:
         names = ", ".join(str(run.directory) for run in runs[:3])
         raise UserError(
@@ -150,13 +151,12 @@ def compare_runs(first: Run, second: Run) -> Changes:
         )
     before = first_examples.loc[shared]
     after = second_examples.loc[shared]
+
+    numbers = [_changed_correctness(before, after)]
+    numbers += _changed_headlines(first, second, before["example_id"].to_numpy())
     first_card = card_of_run(first)
     second_card = card_of_run(second)
     examples = changed_examples(before, after, classes)
-    numbers = [
-        _changed_correctness(before, after),
-        *_changed_headlines(first, second, before["example_id"].to_numpy()),
-    ]
     return Changes(
         numbers=_table(numbers, ChangedNumber),
         verdicts=changed_verdicts(first_card, second_card),
@@ -264,31 +264,39 @@ def changed_verdicts(first: Card, second: Card) -> pd.DataFrame:
     """
     before = first.named_lines()
     after = second.named_lines()
-    rows = []
+    verdicts = []
     for criterion in sorted({*before, *after}):
-        first_line = before.get(criterion)
-        second_line = after.get(criterion)
-        first_answer = Answer.UNTESTED if first_line is None else first_line.answer
-        second_answer = Answer.UNTESTED if second_line is None else second_line.answer
-        if first_answer is Answer.UNTESTED and second_answer is Answer.UNTESTED:
-            continue
-        if second_answer is Answer.UNTESTED:
-            change = "only in A"
-        elif first_answer is Answer.UNTESTED:
-            change = "only in B"
-        else:
-            change = "" if first_answer is second_answer else "changed"
-        rows.append(
-            ChangedVerdict(
-                criterion=criterion,
-                first=str(first_answer),
-                second=str(second_answer),
-                change=change,
-                first_value=np.nan if first_line is None else first_line.value,
-                second_value=np.nan if second_line is None else second_line.value,
-            )
-        )
-    return _table(rows, ChangedVerdict)
+        verdict = _changed_verdict(criterion, before.get(criterion), after.get(criterion))
+        if verdict is not None:
+            verdicts.append(verdict)
+    return _table(verdicts, ChangedVerdict)
+
+
+def _changed_verdict(
+    criterion: str, first: Judgement | None, second: Judgement | None
+) -> ChangedVerdict | None:
+    """What two cards say of one criterion; None where neither was tested on it."""
+    first_answer = Answer.UNTESTED if first is None else first.answer
+    second_answer = Answer.UNTESTED if second is None else second.answer
+    if first_answer is Answer.UNTESTED and second_answer is Answer.UNTESTED:
+        return None
+
+    if second_answer is Answer.UNTESTED:
+        change = "only in A"
+    elif first_answer is Answer.UNTESTED:
+        change = "only in B"
+    elif first_answer is second_answer:
+        change = ""
+    else:
+        change = "changed"
+    return ChangedVerdict(
+        criterion=criterion,
+        first=str(first_answer),
+        second=str(second_answer),
+        change=change,
+        first_value=np.nan if first is None else first.value,
+        second_value=np.nan if second is None else second.value,
+    )
 
 
 def _table(rows: Sequence[ChangedNumber | ChangedVerdict], kind: type) -> pd.DataFrame:
@@ -313,6 +321,7 @@ def changed_examples(
             ],
         }
     )
+    # lexsort's last key counts first: other predictions, and among them the largest distance
     order = np.lexsort((-rows["attention"].fillna(0), rows["first"] == rows["second"]))
     return rows.iloc[order].reset_index(drop=True)
 

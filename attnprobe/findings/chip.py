@@ -16,13 +16,14 @@ def chip_of(
 ) -> tuple[Chip, str]:
     """Chip and sentence of one model, for a reader who has read none of the papers.
 
-    A classifier that may be guessing: *Do not read*. Else it goes by erasure at the level of words.
-    No: *No*. Not decided: *Not shown*. Yes: *With care*, and *Read it* where nothing speaks against
-    it (`_doubt`, `_only_leans`).
+    The chip of a classifier that may be guessing is *Do not read*, and where equal weights do as
+    well it is *Not shown*. Any other chip goes by the words that decide: *No* where the answer is
+    no, *Not shown* where it is open, *With care* where it is yes, and *Read it* where nothing
+    speaks against this yes (`_doubt`, `_only_leans`).
 
     Args:
         judgements: of one model, as `attnprobe.findings.rules.judge` gives them.
-        guessing: as of `judge`.
+        guessing: why the model is no better than guessing; empty where it is better.
         mechanism: what the attention is known to be (`attnprobe.findings.mechanisms.mechanism_of`),
             or empty.
 

@@ -142,10 +142,12 @@ class Group:
         """
         for run in self.runs:
             quality = run.quality
-            if quality is not None and not quality.better_than_guessing:
-                seed = f"seed {run.seed}: " if len(self.runs) > 1 else ""
-                habit = "" if quality.only is None else f"it says {quality.only} of every text, "
-                return f"{seed}{habit}{quality.in_short}"
+            if quality is None or quality.better_than_guessing:
+                continue
+            reason = quality.in_short
+            if quality.only is not None:
+                reason = f"it says {quality.only} of every text, {reason}"
+            return f"seed {run.seed}: {reason}" if len(self.runs) > 1 else reason
         return ""
 
 
@@ -228,16 +230,17 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
-    """What sets the runs of one data set and model apart, run by run.
+    """What sets the runs of one data set and model apart, a note per run.
 
-    It is the settings in which they differ, `training.epochs=8`; else the experiment; the end of
-    the run's id where neither tells two runs of one seed apart.
+    It is the settings in which they differ, such as `training.epochs=8`. Where these do not tell
+    two runs of one seed apart, it is the experiment; and where that does not either, the end of
+    the run's id.
     """
     settings = _differing_settings(runs)
     experiments = [run.experiment for run in runs]
     for notes in (settings, experiments):
-        places = {(run.seed, run.split, note) for run, note in zip(runs, notes, strict=True)}
-        if len(places) == len(runs):
+        identities = {(run.seed, run.split, note) for run, note in zip(runs, notes, strict=True)}
+        if len(identities) == len(runs):
             return notes
     return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]
 

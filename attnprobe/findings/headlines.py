@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence.published import published
-from attnprobe.evidence.reading import Headline, ends_of, present
+from attnprobe.evidence.reading import Headline, Reading, ends_of, present
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
@@ -107,29 +107,38 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
     numbers = numbers_of(results)
     rows: list[HeadlineRow] = []
     for reading in present(numbers):
-        rows_by_run: dict[tuple[int | str, ...], list[HeadlineRow]] = {}
-        for number in reading.headlines_of(numbers.outline(reading.probe)):
-            table = distinct(numbers.rows(reading.probe, number.metrics))
-            for identity, run in by_run(table):
-                rows_of_run = rows_by_run.setdefault(identity, [])
-                for mean in _means(run, number):
-                    rows_of_run.append(_beside_published(identity, reading.probe, number, mean))
-        for identity in sorted(rows_by_run):
-            rows += rows_by_run[identity]
+        rows += _rows_of_probe(numbers, reading)
     return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS)
+
+
+def _rows_of_probe(numbers: Numbers, reading: Reading) -> Iterator[HeadlineRow]:
+    """The headline numbers of one probe, run after run."""
+    rows_of_run: dict[tuple[int | str, ...], list[HeadlineRow]] = {}
+    for number in reading.headlines_of(numbers.outline(reading.probe)):
+        table = distinct(numbers.rows(reading.probe, number.metrics))
+        for identity, run in by_run(table):
+            rows = rows_of_run.setdefault(identity, [])
+            rows += [
+                _beside_published(identity, reading.probe, number, mean)
+                for mean in _means(run, number)
+            ]
+    for identity in sorted(rows_of_run):
+        yield from rows_of_run[identity]
 
 
 def _beside_published(
     identity: tuple[int | str, ...], probe: str, number: Headline, mean: Mean
 ) -> HeadlineRow:
+    """A headline number of one run, with what the papers report where they report it."""
     run: dict[str, Any] = dict(zip(RUN, identity, strict=True))
-    papers = published(str(run["data"]), str(run["model"]))
-    papers = papers[(papers["metric"] == number.published) & (papers["group"] == mean.group)]
+    table = published(str(run["data"]), str(run["model"]))
+    is_same_number = (table["metric"] == number.published) & (table["group"] == mean.group)
+    reported = table[is_same_number]
     value = np.nan
     source = ""
-    if not papers.empty:
-        value = papers["value"].iloc[0]
-        source = papers["source"].iloc[0]
+    if not reported.empty:
+        value = reported["value"].iloc[0]
+        source = reported["source"].iloc[0]
     return HeadlineRow(
         **run,
         probe=probe,
@@ -157,10 +166,7 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
 
     groups = {OVERALL: values}
     if number.by_class:
-        decisions = run[run["metric"] == "predicted_class"].set_index("example_id")["value"]
-        for number_of_class, part in values.groupby(decisions.reindex(values.index)):
-            if number_of_class >= 0:
-                groups[f"class_{int(number_of_class)}"] = part
+        groups |= _by_predicted_class(values, run)
     if run.attrs.get(ASKED) and not number.spread:
         groups = {group: _mean_of_questions(part, run) for group, part in groups.items()}
 
@@ -171,6 +177,18 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
             yield Mean(group, n, float(part.std(ddof=0)))
         else:
             yield Mean(group, n, *interval(part, low=low, high=high))
+
+
+def _by_predicted_class(
+    values: "pd.Series[float]", run: pd.DataFrame
+) -> dict[str, "pd.Series[float]"]:
+    """The values of the texts of each predicted class; those without one are left out."""
+    decisions = run[run["metric"] == "predicted_class"].set_index("example_id")["value"]
+    return {
+        f"class_{int(predicted_class)}": part
+        for predicted_class, part in values.groupby(decisions.reindex(values.index))
+        if predicted_class >= 0
+    }
 
 
 def _of_whole_split(run: pd.DataFrame, number: Headline, value: float) -> Mean:

@@ -66,16 +66,16 @@ def parts_of(
     *,
     one_label: bool = True,
 ) -> Float[np.ndarray, "texts parts"]:
-    """What a score is made of, text by text.
+    """What a score is made of, text by text: the counts whose sums over the texts give it.
 
-    F1: true positives, false positives and false negatives, of class 1 or of each class in turn
-    where these are not two. Balanced accuracy: of each class in turn, whether the text is of it and
-    found to be, and whether it is of it; of several labels per text then the same of not having the
-    label.
+    - F1: true positives, false positives and false negatives; of class 1 where there are two
+      classes, else of every class.
+    - Balanced accuracy: for every class, whether the text has it and is predicted to, and whether
+      it has it. Where a text may have several labels, then the same for not having each label.
 
     Args:
         labels: each text's classes.
-        predictions: the classes that the model says.
+        predictions: each text's predicted classes.
         score: `balanced_accuracy`, or else F1.
         one_label: whether each text has one class.
     """
@@ -166,8 +166,8 @@ def difference(first: Parts, second: Parts, score: Score = f1_of) -> Evidence:
     return Evidence(value, low, high, n=parts.shape[1])
 
 
-# Do the seeds of one model attend alike? Every seed is a base in turn, and a shuffled attention is
-# the measure of unlike.
+# Do the seeds of one model attend alike? Every seed is the base in turn, and the yardstick is how
+# far a shuffle of its attention is away.
 
 
 SMALLEST = 0.1
@@ -179,43 +179,44 @@ Attentions = Sequence[Float[np.ndarray, " words"]]
 """The weights of each text."""
 
 
-def compared(first: Attentions, second: Attentions) -> Float[np.ndarray, "texts 4"]:
-    """Two runs' attentions, text by text.
+def compare_attentions(first: Attentions, second: Attentions) -> Float[np.ndarray, "texts 4"]:
+    """Compare two runs' attentions text by text.
 
     Returns:
-        Per text: their JSD in nats; the mean JSD of the first and all orders of the second's
-        weights (exactly: a weight meets every other one equally often); whether their top word is
-        the same; and how likely that is by chance.
+        Four columns per text: the JSD in nats; the mean JSD of the first attention and all orders
+        of the second's weights (exactly: each weight meets every other one equally often); whether
+        the top word is the same; and how likely that is by chance.
     """
     rows = []
     for p, q in zip(first, second, strict=True):
         mean = (p[:, None] + q) / 2
         # part of the JSD where weight i of the first meets weight j of the second
         divergence = (rel_entr(p[:, None], mean) + rel_entr(q, mean)) / 2
+        jsd = divergence.diagonal().sum()
+        jsd_of_shuffle = divergence.sum() / len(p)
         same_top = float(p.argmax() == q.argmax())
-        row = (divergence.diagonal().sum(), divergence.sum() / len(p), same_top, 1 / len(p))
-        rows.append(row)
+        rows.append([jsd, jsd_of_shuffle, same_top, 1 / len(p)])
     return np.array(rows, np.float64).reshape(-1, 4)
 
 
-def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`pairwise` of the attentions of runs on the same texts, by their directories."""
+def compare_pairs_of_runs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
+    """`compare_pairs` for the attentions of runs on the same texts, by their directories."""
     attentions = []
     for run in runs:
         examples = distinct_examples(RunDirectory(run), "attention")
         weights = [np.array(text, np.float64) for text in examples["attention"]]
         attentions.append([text / text.sum() for text in weights])
-    return pairwise(attentions)
+    return compare_pairs(attentions)
 
 
-def pairwise(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`compared`, for every run's attentions as the base of every other one.
+def compare_pairs(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
+    """`compare_attentions` for every pair of runs, each run being the base of every other one.
 
     The diagonal is 0.
     """
     result = np.zeros((len(runs), len(runs), len(runs[0]), 4))
     for first, second in combinations(range(len(runs)), 2):
-        result[first, second] = compared(runs[second], runs[first])
+        result[first, second] = compare_attentions(runs[second], runs[first])
         result[second, first] = result[first, second]
     return result
 
@@ -224,7 +225,7 @@ def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
     """1 − JSD to another seed / JSD to a shuffle of it, over all pairs of runs.
 
     Args:
-        pairs: as `pairwise` gives them.
+        pairs: as `compare_pairs` gives them.
 
     Returns:
         1: the same attention; 0: no nearer than a shuffle. The interval is over texts and runs; two

@@ -108,16 +108,16 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     if len(label) == 0:
         return None
     accuracy = wilson(int((label == prediction).sum()), len(label))
+
     classes, counts = np.unique(label, return_counts=True)
-    recalls = np.array(
-        [
-            wilson(_hits(label, prediction, number), int(count))
-            for number, count in zip(classes, counts, strict=True)
-        ]
-    )
-    balanced = float(recalls[:, 0].mean())
-    below = _margin(recalls[:, 0] - recalls[:, 1])
-    above = _margin(recalls[:, 0] - recalls[:, 2])
+    recalls = [
+        wilson(_hits(label, prediction, number), int(count))
+        for number, count in zip(classes, counts, strict=True)
+    ]
+    balanced = float(np.mean([recall.value for recall in recalls]))
+    below = _margin(np.array([recall.value - recall.low for recall in recalls]))
+    above = _margin(np.array([recall.value - recall.high for recall in recalls]))
+
     chance = 1 / max(2, len(recalls))
     asked = chance + SMALLEST * (1 - chance)
     return Quality(
@@ -145,7 +145,7 @@ def _only_class(prediction: np.ndarray, names: Sequence[str]) -> str | None:
 
 
 def _hits(label: np.ndarray, prediction: np.ndarray, number: int) -> int:
-    """Texts of a class that are taken to be of it."""
+    """The number of texts of a class that are predicted to be of it."""
     return int(((label == number) & (prediction == number)).sum())
 
 

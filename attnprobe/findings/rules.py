@@ -44,29 +44,22 @@ def judge(
     Raises:
         ValueError: two primary claims of one criterion and level.
     """
-    primary = _primary_findings(findings)
-    adjusted = holm(
-        [
-            finding.evidence.p(finding.claim.threshold, finding.claim.smallest)
-            for finding in primary.values()
-        ]
-    )
-    judged = {
-        place: _judge_primary(finding, p, encoder)
-        for (place, finding), p in zip(primary.items(), adjusted, strict=True)
-    }
+    judged = _judge_primaries(_primary_findings(findings), encoder)
     needless = NECESSITY.place in judged and judged[NECESSITY.place].answer is Answer.NO
 
+    # every card has the same lines, and one more for each claim of a level of its own
     places = [finding.claim.place for finding in findings if finding.claim.speaks == "for"]
     lines = []
     for place in dict.fromkeys([*LINES, *places]):
         line = judged[place] if place in judged else _untested(place, marked)
         lines.append(_in_context(line, guessing, needless))
+
     details = [Judgement.of(finding) for finding in findings if not finding.claim.primary]
     return lines + details
 
 
 def _primary_findings(findings: Sequence[Finding]) -> dict[Place, Finding]:
+    """The finding on each line's primary claim."""
     primary: dict[Place, Finding] = {}
     for finding in findings:
         claim = finding.claim
@@ -79,6 +72,19 @@ def _primary_findings(findings: Sequence[Finding]) -> dict[Place, Finding]:
                 f"{claim.level}"
             )
     return primary
+
+
+def _judge_primaries(primary: dict[Place, Finding], encoder: str) -> dict[Place, Judgement]:
+    """The judgement on each line's primary claim, their p-values corrected for each other."""
+    p_values = [
+        finding.evidence.p(finding.claim.threshold, finding.claim.smallest)
+        for finding in primary.values()
+    ]
+    adjusted = holm(p_values)
+    return {
+        place: _judge_primary(finding, p, encoder)
+        for (place, finding), p in zip(primary.items(), adjusted, strict=True)
+    }
 
 
 def _judge_primary(finding: Finding, p: float, encoder: str) -> Judgement:
@@ -121,6 +127,7 @@ def _judge_primary(finding: Finding, p: float, encoder: str) -> Judgement:
 
 
 def _untested(place: Place, marked: bool) -> Judgement:
+    """A line without a test; its reason is the setting that adds one."""
     criterion, level = place
     setting = LINES[place].tested_by if place in LINES else ""
     if criterion == PLAUSIBILITY.criterion and not marked:
@@ -129,9 +136,10 @@ def _untested(place: Place, marked: bool) -> Judgement:
 
 
 def _in_context(line: Judgement, guessing: str, needless: bool) -> Judgement:
-    """The line after what was asked before it.
+    """The line in the light of the two questions that come before it.
 
-    Is the model better than guessing, and is attention needed?
+    A model that may be guessing makes it meaningless; attention that is not needed makes it
+    uninformative.
     """
     if not line.is_tested:
         return line

@@ -50,13 +50,16 @@ def kept_findings(
     """
     target = None if folder is None else folder / FINDINGS
     identity = _identity(runs, studies)
+
     findings = None
     if not again:
-        places = [study.directory for study in studies] + [run.directory for run in runs[:1]]
-        paths = [place / FINDINGS for place in places]
-        findings = _stored([target, *paths] if target is not None else paths, identity)
+        paths = [] if target is None else [target]
+        paths += [study.directory / FINDINGS for study in studies]
+        paths += [run.directory / FINDINGS for run in runs[:1]]
+        findings = _stored(paths, identity)
     if findings is None:
         findings = decide(runs, studies, tell=tell)
+
     if target is not None and (not os.path.lexists(target) or is_derived(target)):
         table = pa.Table.from_pandas(findings.table(), preserve_index=False)
         metadata = {
@@ -99,37 +102,40 @@ def card_of_study(reading: StudyReading) -> Card:
 
 
 def _seal(identity: str, table: pd.DataFrame) -> bytes:
+    """What the table depends on, with a digest of its content: either change shows."""
     content = fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])
     return f"{identity} {content}".encode()
 
 
 def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
-    """What the table depends on.
+    """A digest of all that the table depends on.
 
     That is the claims, the track record, the runs' content, and what the studies found.
     """
-    places = {run.directory.resolve(): run.run_id for run in runs}
-    return fingerprint(
-        [
-            VERSION,
-            list(_claims()),
-            record_of(CALIBRATION)["sha256"] if CALIBRATION.exists() else "",
-            [[run.run_id, run.manifest["files"], run.manifest.get("training")] for run in runs],
-            [_identity_of_study(study, places) for study in studies],
-        ]
-    )
+    record = record_of(CALIBRATION)["sha256"] if CALIBRATION.exists() else ""
+    contents = [[run.run_id, run.manifest["files"], run.manifest.get("training")] for run in runs]
+    run_ids = {run.directory.resolve(): run.run_id for run in runs}
+    studied = [_identity_of_study(study, run_ids) for study in studies]
+    return fingerprint([VERSION, list(_claims()), record, contents, studied])
 
 
 def _claims() -> Iterator[dict[str, Any]]:
-    """The claims of every reading, as far as they can be compared."""
+    """The claims of every reading, without their measures: functions cannot be compared."""
     for reading in readings().values():
         for claim in reading.claims:
             yield {name: value for name, value in vars(claim).items() if name != "measure"}
 
 
-def _identity_of_study(study: StudyReading, places: dict[Path, str]) -> list[Any]:
+def _identity_of_study(study: StudyReading, run_ids: dict[Path, str]) -> list[Any]:
+    """What a study found, and of which run.
+
+    Args:
+        study: the study.
+        run_ids: the id of the run in each directory.
+    """
     findings = [
         [finding.claim.name, finding.claim.smallest, asdict(finding.evidence)]
         for finding in study.findings
     ]
-    return [[places.get(Path(run).resolve()) for run in study.runs[:1]], findings]
+    examined = [run_ids.get(Path(run).resolve()) for run in study.runs[:1]]
+    return [examined, findings]

@@ -40,10 +40,10 @@ def findings(
     Raises:
         UserError: no finished run there.
     """
-    are_places = isinstance(runs, str | os.PathLike) or not all(
-        isinstance(run, Run) for run in runs
-    )
-    return decide(read_runs(runs) if are_places else list(runs), studies, tell=tell).table()
+    is_one_place = isinstance(runs, str | os.PathLike)
+    if is_one_place or not all(isinstance(run, Run) for run in runs):
+        runs = read_runs(runs)
+    return decide(list(runs), studies, tell=tell).table()
 
 
 def decide(
@@ -57,19 +57,20 @@ def decide(
     cards = []
     for group in groups:
         tell(f"claims on {group.title}")
-        cards.append(
-            _card_of(group, [*_findings_on(group), *_found_by_studies(group, groups, studies)])
-        )
+        tested = [*_findings_on(group), *_found_by_studies(group, groups, studies)]
+        cards.append(_card_of(group, tested))
     return Findings(tuple(cards), tuple(_comparisons_of(groups)))
 
 
 def _card_of(group: Group, tested: Sequence[Finding]) -> Card:
+    """The card of one group, given its claims that were put to the test."""
     manifest = group.runs[0].manifest
+    data_settings = manifest.get("training", {}).get("data", {})
     judgements = judge(
         tested,
         guessing=group.guessing,
         encoder=encoder_of(manifest),
-        marked=bool(manifest.get("training", {}).get("data", {}).get("rationale")),
+        marked=bool(data_settings.get("rationale")),
     )
     chip, sentence = chip_of(judgements, guessing=group.guessing, mechanism=mechanism_of(manifest))
     named = [
@@ -93,10 +94,12 @@ def _findings_on(group: Group) -> Iterator[Finding]:
 def _found_by_studies(
     group: Group, groups: Sequence[Group], studies: Sequence[StudyReading]
 ) -> Iterator[Finding]:
-    for place, study in enumerate(studies, start=1):
-        if group_of(study, groups) is group:
-            for finding in study.findings:
-                yield replace(finding, section=f"study-{place}")
+    """What the studies of this group's runs found; their sections are numbered as the studies."""
+    for number, study in enumerate(studies, start=1):
+        if group_of(study, groups) is not group:
+            continue
+        for finding in study.findings:
+            yield replace(finding, section=f"study-{number}")
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:

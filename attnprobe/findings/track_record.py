@@ -176,19 +176,29 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
         return ""
 
     effect = "nearness" if claim == SEEDS_ATTEND_ALIKE.name else "gain"
-    sentences = []
-    for seeds, rows in rates.groupby("seeds"):
-        largest_missed = rows["effect"][rows["yes"] < POWER_OF_SEEDS].max()  # NaN: none was missed
-        detectable = rows["effect"][~(rows["effect"] <= largest_missed)]
-        if detectable.empty:
-            largest = rows.sort_values("effect").iloc[-1]
-            power = f"even a {effect} of {largest['effect']:.2f} is shown in only "
-            power += f"{100 * largest['yes']:.0f} %"
-        else:
-            power = f"a {effect} below {detectable.min():.2f} cannot be shown"
-        sentences.append(f"With {seeds} seeds {power}")
+    sentences = [
+        f"With {seeds} seeds {_power_of_seeds(rows, effect)}"
+        for seeds, rows in rates.groupby("seeds")
+    ]
     false_alarms = rates["yes"][rates["effect"] == 0].max()
     return (
         f"Track record, audits drawn from {rates['models'].max()} small models. "
         f"{'. '.join(sentences)}. Without one at most {100 * false_alarms:.0f} % said yes."
+    )
+
+
+def _power_of_seeds(rates: pd.DataFrame, effect: str) -> str:
+    """Which effects the audits of one number of seeds show, in words.
+
+    Args:
+        rates: a row per true effect, with the share of the audits that said yes.
+        effect: what the effect is called.
+    """
+    largest_missed = rates["effect"][rates["yes"] < POWER_OF_SEEDS].max()  # NaN: none was missed
+    detectable = rates["effect"][~(rates["effect"] <= largest_missed)]
+    if not detectable.empty:
+        return f"a {effect} below {detectable.min():.2f} cannot be shown"
+    largest = rates.sort_values("effect").iloc[-1]
+    return (
+        f"even a {effect} of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
     )

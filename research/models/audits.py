@@ -17,8 +17,8 @@ from attnprobe.findings.members import (
     CLAIM,
     Score,
     balanced_accuracy,
+    compare_pairs,
     difference,
-    pairwise,
     stability,
 )
 from attnprobe.findings.studies.criteria.statements import margin_of
@@ -92,8 +92,10 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
     """
     attentions = kept_attentions(folder, cell)
     draw = np.random.default_rng(0)
-    in_place = pairwise(attentions)
-    shuffled = pairwise([[draw.permutation(weights) for weights in seed] for seed in attentions])
+    in_place = compare_pairs(attentions)
+    shuffled = compare_pairs(
+        [[draw.permutation(weights) for weights in seed] for seed in attentions]
+    )
     texts = len(attentions[0])
     rows = []
     for share in SHARES:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.verdicts import Verdict
-from attnprobe.findings.members import balanced_accuracy, pairwise, stability
+from attnprobe.findings.members import balanced_accuracy, compare_pairs, stability
 from attnprobe.probes import plausibility
 from attnprobe.runs.composition import composing
 from attnprobe.runs.validation import configured
@@ -30,7 +30,7 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     row: dict[str, object] = {"cell": cell, "seeds": len(learned)}
     draw = np.random.default_rng(0)
     if cell not in NEED:
-        pairs = pairwise(kept_attentions(folder, cell))
+        pairs = compare_pairs(kept_attentions(folder, cell))
         row["measured"] = f"{stability(pairs).value:.3f}"
         return row | audits.shares_of_stability(pairs, seeds, draw)
 

@@ -11,9 +11,9 @@ from sklearn.metrics import balanced_accuracy_score
 from attnprobe.evidence.statistics import f1_of
 from attnprobe.findings.members import (
     balanced_accuracy,
-    compared,
+    compare_attentions,
     difference,
-    of_pairs,
+    compare_pairs_of_runs,
     parts_of,
     parts_of_run,
     stability,
@@ -84,7 +84,7 @@ def test_seeds_are_compared_with_every_order_of_the_others_weights():
     generator = np.random.default_rng(0)
     p = generator.dirichlet(np.ones(4))
     q = generator.dirichlet(np.ones(4))
-    jsd, shuffled, same_top, chance = compared([p], [q])[0]
+    jsd, shuffled, same_top, chance = compare_attentions([p], [q])[0]
     assert jsd == pytest.approx(jensenshannon(p, q) ** 2)
     orders = [jensenshannon(p, q[list(order)]) ** 2 for order in permutations(range(4))]
     assert shuffled == pytest.approx(np.mean(orders))
@@ -92,7 +92,7 @@ def test_seeds_are_compared_with_every_order_of_the_others_weights():
 
 
 def test_the_same_attention_is_no_distance_away():
-    assert compared([np.array([0.0, 1.0])], [np.array([0.0, 1.0])])[0, 0] == 0
+    assert compare_attentions([np.array([0.0, 1.0])], [np.array([0.0, 1.0])])[0, 0] == 0
 
 
 def test_an_even_attention_has_nothing_to_shuffle(tmp_path):
@@ -102,4 +102,4 @@ def test_an_even_attention_has_nothing_to_shuffle(tmp_path):
         path = run / "examples/test.parquet"
         pd.read_parquet(path).assign(attention=[[0.125] * 8] * EXAMPLES).to_parquet(path)
         seal_again(run)
-    assert stability(of_pairs(runs)).exceeds(0, 0.1) == "not informative"
+    assert stability(compare_pairs_of_runs(runs)).exceeds(0, 0.1) == "not informative"

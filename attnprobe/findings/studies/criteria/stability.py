@@ -10,7 +10,7 @@ import pandas as pd
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
-from attnprobe.findings.members import CLAIM, of_pairs, stability
+from attnprobe.findings.members import CLAIM, compare_pairs_of_runs, stability
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import AttentionDistances
 from attnprobe.findings.studies.criteria.members import Members
@@ -96,7 +96,7 @@ def add_stability(reading: StudyReading, members: Members) -> None:
 
 def add_likeness_of_seeds(reading: StudyReading, runs: Sequence[Path]) -> None:
     """Add whether any two of the runs attend to the same words of the same texts."""
-    pairs = of_pairs(runs)
+    pairs = compare_pairs_of_runs(runs)
     evidence = stability(pairs)
     different = ~np.eye(len(pairs), dtype=bool)
     jsd, shuffled, same_top, same_top_by_chance = pairs[different].mean((0, 1))
