@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.reading import importances_in
 from attnprobe.evidence.statistics import in_columns, student
-from attnprobe.findings.members import measured
+from attnprobe.findings.members import numbers_by_text
 from attnprobe.findings.studies.base import Done, Member, Study, StudyFigure, StudyReading
 from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
@@ -180,11 +180,11 @@ def scores_of_model(run: Path) -> pd.DataFrame:
     that decide.
     """
     facts = facts_of_run(run)
-    decisions = measured(run, "known_answer")
+    decisions = numbers_by_text(run, "known_answer")
     needs_words = (decisions["correct"] == 1) & (decisions["correct_without"] == 0)
     texts = decisions.index[needs_words]
 
-    numbers = measured(run, "plausibility")
+    numbers = numbers_by_text(run, "plausibility")
     means = numbers.reindex(texts).mean()
     results = read_results(run, probe="plausibility")
     importances = results.attrs[IMPORTANCES].get("plausibility", {})

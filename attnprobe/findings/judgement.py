@@ -116,7 +116,7 @@ class Judgement:
 
     @property
     def answer(self) -> Answer:
-        """The verdict in a word."""
+        """Yes, no, open or untested: what the verdict comes to."""
         return self.verdict.answer
 
     @property
@@ -175,7 +175,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Card:
-    """All that is decided about the model of one group of runs.
+    """Everything that is decided about the model of one group of runs.
 
     Attributes:
         chip: may its attention be read?
@@ -231,15 +231,19 @@ class Card:
             Criterion, or `criterion.level` where several levels are asked → line.
         """
         criteria = [line.criterion for line in self.lines]
-        return {
-            f"{line.criterion}.{line.level}"
-            if criteria.count(line.criterion) > 1
-            else line.criterion: line
-            for line in self.lines
-        }
+        named = {}
+        for line in self.lines:
+            has_several_levels = criteria.count(line.criterion) > 1
+            name = f"{line.criterion}.{line.level}" if has_several_levels else line.criterion
+            named[name] = line
+        return named
 
     def named_judgements(self) -> dict[str, Judgement]:
-        """All that was tested by name: `criterion.claim`, and the lines as in `named_lines`."""
+        """Every tested judgement by its name.
+
+        Returns:
+            `criterion.claim` → judgement, and the tested lines by the names of `named_lines`.
+        """
         claims = {
             f"{judgement.criterion}.{judgement.claim}": judgement
             for judgement in self.judgements
@@ -266,7 +270,7 @@ def judgement_on(claim: Claim, judgements: Iterable[Judgement]) -> Judgement:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that is decided about some runs.
+    """Everything that is decided about some runs.
 
     Attributes:
         cards: one per group of runs.
@@ -305,7 +309,7 @@ class Findings:
         """Read a table back.
 
         Raises:
-            ValueError: a verdict or a chip is none that there is.
+            ValueError: the table names a verdict or a chip that does not exist.
         """
         is_across = table["section"] == ACROSS
         cards = [

@@ -18,7 +18,7 @@ from attnprobe.results.table import first_of_text, read_results, repeats_of
 SPLIT = "test"
 
 
-def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame:
+def numbers_by_text(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame:
     """A probe's numbers, text by text.
 
     Args:
@@ -40,7 +40,7 @@ def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame
     return wide[names] if names else wide
 
 
-def whole(run: Path, probe: str, metric: str) -> "pd.Series[float]":
+def numbers_of_split(run: Path, probe: str, metric: str) -> "pd.Series[float]":
     """A metric's numbers that are about the whole split, by step (the class, the epoch)."""
     rows = read_results(run, probe=probe)
     rows = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]

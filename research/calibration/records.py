@@ -17,7 +17,7 @@ from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
 from attnprobe.evidence.verdicts import Verdict
-from attnprobe.findings.members import measured
+from attnprobe.findings.members import numbers_by_text
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
 from attnprobe.results.files import damaged, read_sealed
@@ -170,7 +170,7 @@ def facts_of_run(run: Path) -> dict[str, Any]:
         DamagedRun: the probe has no number of any text.
     """
     rows = read_results(run, probe="known_answer")
-    numbers = measured(run, "known_answer")
+    numbers = numbers_by_text(run, "known_answer")
     if numbers.empty:
         path = RunDirectory(run) / table_file("known_answer")
         raise damaged(path, "it has no number of any text")

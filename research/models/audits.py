@@ -93,9 +93,10 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
     attentions = kept_attentions(folder, cell)
     draw = np.random.default_rng(0)
     in_place = compare_pairs(attentions)
-    shuffled = compare_pairs(
-        [[draw.permutation(weights) for weights in seed] for seed in attentions]
-    )
+    shuffles = []
+    for attentions_of_seed in attentions:
+        shuffles.append([draw.permutation(weights) for weights in attentions_of_seed])
+    shuffled = compare_pairs(shuffles)
     texts = len(attentions[0])
     rows = []
     for share in SHARES:

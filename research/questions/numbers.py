@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from attnprobe.evidence.statistics import RESAMPLES
-from attnprobe.findings.members import measured
+from attnprobe.findings.members import numbers_by_text
 
 LEARNED = "learned"
 UNIFORM = "uniform"
@@ -87,7 +87,7 @@ def quantities_of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
     What the run was not asked is left out, and what its kind of model has no number of.
     """
     probes = dict.fromkeys(quantity.probe for quantity in QUANTITIES.values())
-    tables = {probe: measured(run, probe) for probe in probes}
+    tables = {probe: numbers_by_text(run, probe) for probe in probes}
     quantities = {}
     for name, quantity in QUANTITIES.items():
         table = tables[quantity.probe]

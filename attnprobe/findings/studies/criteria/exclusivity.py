@@ -13,7 +13,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
 from attnprobe.evidence.verdicts import Verdict
-from attnprobe.findings.members import whole
+from attnprobe.findings.members import numbers_of_split
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import AdversaryCurve
 from attnprobe.findings.studies.criteria.members import Members
@@ -135,7 +135,10 @@ def distances_of_kept_epoch(run: Path) -> "pd.Series[float]":
     They are of the epoch whose weights were kept: the first with the lowest `loss`.
     """
     epochs = pd.DataFrame(
-        {name: whole(run, "training", f"validation_{name}") for name in ("loss", "tvd", "jsd")}
+        {
+            name: numbers_of_split(run, "training", f"validation_{name}")
+            for name in ("loss", "tvd", "jsd")
+        }
     )
     return epochs.sort_values("loss", kind="stable").iloc[0]
 

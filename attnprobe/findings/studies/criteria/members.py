@@ -13,10 +13,10 @@ from attnprobe.evidence.statistics import f1_of, in_columns
 from attnprobe.findings.members import (
     Score,
     balanced_accuracy,
-    measured,
+    numbers_by_text,
+    numbers_of_split,
     parts_of_run,
     performance,
-    whole,
 )
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import SeedScores
@@ -78,9 +78,9 @@ class Members:
         rows = []
         for member in self.content["members"]:
             path = self.directory / member["directory"]
-            f1 = whole(path, "performance", "f1")
+            f1 = numbers_of_split(path, "performance", "f1")
             if len(f1) != 2:
-                f1 = whole(path, "performance", "f1_macro")
+                f1 = numbers_of_split(path, "performance", "f1_macro")
             rows.append(member | {"path": path, "f1": float(f1.iloc[-1])})
         return pd.DataFrame(rows)
 
@@ -109,7 +109,7 @@ class Members:
 
         tables = []
         for run in runs:
-            table = measured(run["path"], "teacher", TEACHER)
+            table = numbers_by_text(run["path"], "teacher", TEACHER)
             if not table.empty:
                 tables.append(table.assign(seed=run["seed"], parameter=run["parameter"]))
         return pd.concat(tables) if tables else pd.DataFrame()
@@ -127,7 +127,7 @@ class Members:
         metrics = contents_of(run.file(table_file("adversarial"))).metrics
         if "found_jsd" not in metrics:
             return pd.DataFrame()
-        return measured(run.path, "adversarial", ADVERSARIAL)
+        return numbers_by_text(run.path, "adversarial", ADVERSARIAL)
 
     @property
     def optimum_name(self) -> str:
