@@ -198,7 +198,8 @@ class Tracker(Choice):
     """Where training curves go.
 
     Attributes:
-        package: what an extra of this name installs; empty where nothing further is needed.
+        package: the module that it needs, which the extra named like the tracker installs; empty
+            where nothing further is needed.
     """
 
     settings_place: ClassVar[str] = "logger"
@@ -208,7 +209,8 @@ class Tracker(Choice):
 
     def __post_init__(self) -> None:
         if self.package and find_spec(self.package) is None:
-            raise UserError(f"logger={self.package} needs pip install 'attnprobe[{self.package}]'")
+            extra = self.chosen_by
+            raise UserError(f"logger={extra} needs pip install 'attnprobe[{extra}]'")
 
 
 @dataclass(frozen=True)
