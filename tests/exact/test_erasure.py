@@ -70,11 +70,10 @@ def test_a_weight_of_nearly_one_costs_no_precision():
 @pytest.mark.parametrize(
     ("rest", "undefined"), [(0.0, True), (1e-33, True), (0.9e-12, True), (2e-12, False)]
 )
-def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(
+def test_erasing_a_position_is_undefined_where_less_than_a_trillionth_of_the_mass_is_left(
     rest, undefined, linear
 ):
-    """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would be a prediction out of
-    nothing."""
+    """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would decide alone."""
     logits = torch.tensor([[[1.0, 0.0], [0.0, 3.0]]])
     result = erase_each(readout_of([[1 - rest, rest]], logits, linear=linear))
     assert result.divergence[0].isnan().tolist() == [undefined, False]
@@ -83,36 +82,51 @@ def test_of_a_single_erasure_less_than_a_trillionth_of_the_mass_is_nothing_left(
         assert result.flips[0].tolist() == [1, 0]
 
 
-def test_a_lead_is_rounding_by_the_largest_logit():
+def test_whether_a_lead_is_rounding_goes_by_the_largest_logit():
     logits = torch.tensor(
         [[0.0, 1e-9, -1e4], [0.0, 1e-9, -1.0], [0.0, 1e-9, 1.0]], dtype=torch.float64
     )
     assert overtaken(logits, torch.zeros(3, dtype=torch.long)).tolist() == [False, True, True]
 
 
-def test_divergences_are_never_negative_and_neither_padding_nor_batch_changes_anything():
-    batch = toy_batch([20, 30, 9])
-    padded = toy_batch([20, 30, 9], padding=7)
-    classifier = undecided(toy_classifier(classes=3, spread=4), batch)
-    _, readout = toy_readout(classifier, batch)
-    _, wide = toy_readout(classifier, padded)
+LENGTHS = [20, 30, 9]
+
+
+@pytest.fixture
+def classifier():
+    return undecided(toy_classifier(classes=3, spread=4), toy_batch(LENGTHS))
+
+
+@pytest.fixture
+def readout(classifier):
+    return toy_readout(classifier, toy_batch(LENGTHS))[1]
+
+
+def test_a_divergence_is_between_0_and_ln_2(readout):
     divergence = erase_each(readout).divergence
-    counts = erase_in_order(readout, readout.attention).count
-    assert ((divergence >= 0) & (divergence <= LN2)).sum() == 59
-    assert (counts > 0).any()
-    wide_divergence = erase_each(wide).divergence[:, : divergence.shape[1]]
-    torch.testing.assert_close(wide_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
-    assert erase_in_order(wide, wide.attention).count.equal(counts)
-    for row, length in enumerate((20, 30, 9)):
-        _, single = toy_readout(classifier, rows_of(batch, [row]))
-        torch.testing.assert_close(
-            erase_each(single).divergence[0],
-            divergence[row, : length + 2],
-            atol=1e-12,
-            rtol=0,
-            equal_nan=True,
-        )
-        assert int(erase_in_order(single, single.attention).count) == int(counts[row])
+    assert ((divergence >= 0) & (divergence <= LN2)).sum() == sum(LENGTHS)
+
+
+def test_padding_changes_no_erasure(classifier, readout):
+    divergence = erase_each(readout).divergence
+    count = erase_in_order(readout, readout.attention).count
+    assert (count > 0).any()
+
+    _, padded = toy_readout(classifier, toy_batch(LENGTHS, padding=7))
+    padded_divergence = erase_each(padded).divergence[:, : divergence.shape[1]]
+    torch.testing.assert_close(padded_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
+    assert erase_in_order(padded, padded.attention).count.equal(count)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_text_alone_is_erased_as_in_its_batch(classifier, readout, row):
+    _, single = toy_readout(classifier, rows_of(toy_batch(LENGTHS), [row]))
+    divergence = erase_each(readout).divergence[row, : LENGTHS[row] + 2]
+    torch.testing.assert_close(
+        erase_each(single).divergence[0], divergence, atol=1e-12, rtol=0, equal_nan=True
+    )
+    count = erase_in_order(readout, readout.attention).count[row]
+    assert int(erase_in_order(single, single.attention).count) == int(count)
 
 
 def random_readout(count, seq, classes, *, linear=True):
@@ -173,8 +187,7 @@ def test_the_best_order_for_two_classes_is_the_optimum():
         ([1.0, 1e-33], [-1.0, 3.0], -1),
         ([1.0, 0.9e-12], [-1.0, 1.0], -1),
         ([1.0, 2e-12], [-1.0, 1.0], 1),
-        # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last
-        # 0.3 against
+        # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, not a flip; then 0.2 − 0.3 and −0.3 are left
         ([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0], -1),
         ([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0], 2),
     ],
@@ -209,11 +222,14 @@ def test_winning_sets_equal_brute_force_over_all_sets(rivals, count, integers):
         truth = smallest_size_by_brute_force(margins)
         # sums of exactly 0 satisfy the solver and not us: there the bounds may stay apart
         assert result.size == result.bound or integers
-        assert result.size == truth or (result.size == -1 != result.bound)
+        is_open = result.size == -1 and result.bound != -1
+        assert result.size == truth or is_open
         assert result.bound <= truth or truth == -1
-        sorting = smallest_winning_set(margins, nodes=0)  # without a search the bounds hold
-        assert sorting.bound <= truth or truth == -1
-        assert truth <= sorting.size or sorting.size == -1
+
+        # without a search the bounds hold
+        sorted_only = smallest_winning_set(margins, nodes=0)
+        assert sorted_only.bound <= truth or truth == -1
+        assert truth <= sorted_only.size or sorted_only.size == -1
         sizes.append(result.size)
     assert len(set(sizes)) > 2
 

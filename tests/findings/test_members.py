@@ -12,8 +12,8 @@ from attnprobe.evidence.statistics import f1_of
 from attnprobe.findings.members import (
     balanced_accuracy,
     compare_attentions,
-    difference,
     compare_pairs_of_runs,
+    difference,
     parts_of,
     parts_of_run,
     stability,
