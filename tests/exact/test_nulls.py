@@ -93,29 +93,45 @@ def erased_by_hand(readout, weights, row, item):
     return float(before[decision] - after[decision]), float(int(after.argmax()) != decision)
 
 
-@pytest.mark.parametrize("question", [False, True])
-def test_every_erasure_and_every_exchange_agree_with_a_loop(question):
+def readout_and_top(question):
     classifier = toy_classifier(spread=4, question=question, classes=3)
-    batch = toy_batch([6, 3], question=question)
-    _, readout = toy_readout(classifier, batch)
+    _, readout = toy_readout(classifier, toy_batch([6, 3], question=question))
     ties = torch.rand(1, *readout.content.shape)
-    top = top_of(readout.attention.unsqueeze(0), readout.content, ties)[0]
-    top_column = top.unsqueeze(1)
-    each = each_erased(readout, readout.attention)
-    best = each_erased(readout, readout.attention, top)
+    return readout, top_of(readout.attention.unsqueeze(0), readout.content, ties)[0]
+
+
+@pytest.mark.parametrize("question", [False, True])
+def test_every_erasure_agrees_with_a_loop(question):
+    readout, _ = readout_and_top(question)
+    erasures = each_erased(readout, readout.attention)
     for row, item in readout.content.nonzero().tolist():
         drop, flip = erased_by_hand(readout, readout.attention[row], row, item)
-        assert float(each.drop[row, item]) == pytest.approx(drop, abs=1e-12)
-        assert float(each.flip[row, item]) == flip
-        weights = readout.attention[row].clone()
+        assert float(erasures.drop[row, item]) == pytest.approx(drop, abs=1e-12)
+        assert float(erasures.flip[row, item]) == flip
+    assert erasures.drop[~readout.content].isnan().all()
+
+
+@pytest.mark.parametrize("question", [False, True])
+def test_every_exchange_agrees_with_a_loop(question):
+    readout, top = readout_and_top(question)
+    exchanges = each_erased(readout, readout.attention, top)
+    for row, item in readout.content.nonzero().tolist():
         leader = int(top[row])
+        weights = readout.attention[row].clone()
         weights[[item, leader]] = weights[[leader, item]]
         drop, flip = erased_by_hand(readout, weights, row, item)
-        assert float(best.drop[row, item]) == pytest.approx(drop, abs=1e-12)
-        assert float(best.flip[row, item]) == flip
-    assert each.drop[~readout.content].isnan().all()
-    assert (best.drop.gather(1, top_column) == each.drop.gather(1, top_column)).all()
-    assert is_top(readout.attention, readout.content).gather(1, top_column).all()
+        assert float(exchanges.drop[row, item]) == pytest.approx(drop, abs=1e-12)
+        assert float(exchanges.flip[row, item]) == flip
+
+
+@pytest.mark.parametrize("question", [False, True])
+def test_the_top_exchanged_with_itself_is_a_plain_erasure(question):
+    readout, top = readout_and_top(question)
+    erasures = each_erased(readout, readout.attention)
+    exchanges = each_erased(readout, readout.attention, top)
+    column = top.unsqueeze(1)
+    assert (exchanges.drop.gather(1, column) == erasures.drop.gather(1, column)).all()
+    assert is_top(readout.attention, readout.content).gather(1, column).all()
 
 
 def test_an_item_with_all_of_the_attention_cannot_be_erased():
