@@ -101,7 +101,7 @@ class Forecast(Callback):
                     f"training for {epochs} epochs",
                     passes=epochs,
                     group_size=TRAINED,
-                    seconds_per_text=training_seconds,
+                    time_text=training_seconds,
                     model=pl_module,
                 )
         finally:
@@ -118,7 +118,7 @@ class Forecast(Callback):
                 f"probing with {', '.join(probe.name for probe in probes)}",
                 passes=1,
                 group_size=PROBED,
-                seconds_per_text=partial(probing_seconds, self.runner),
+                time_text=partial(probing_seconds, self.runner),
                 model=pl_module,
             )
 
@@ -152,7 +152,7 @@ class Forecast(Callback):
         *,
         passes: int,
         group_size: int,
-        seconds_per_text: Callable[[TrainedModel, Batch], float],
+        time_text: Callable[[TrainedModel, Batch], float],
         model: TrainedModel,
     ) -> None:
         """Print how long all texts will take, from some short, middling and long ones."""
@@ -162,8 +162,8 @@ class Forecast(Callback):
             self.split[rows].to(model.device)
             for rows in groups_of(self.split.words.lengths, group_size)
         ]
-        seconds_per_text(model, batches[0])  # pays for what is set up once
-        mean = float(np.mean([seconds_per_text(model, batch) for batch in batches]))
+        time_text(model, batches[0])  # pays for what is set up once
+        mean = float(np.mean([time_text(model, batch) for batch in batches]))
 
         seconds = passes * len(self.split) * mean
         if seconds >= MIN_SECONDS:

@@ -770,7 +770,7 @@ def _closing_row(outcome: Outcome) -> dict[str, Any]:
     if outcome.job.directory is None:
         return row
     with suppress(OSError, ValueError, KeyError):  # no reason to lose the other jobs' rows
-        probes = set()
+        probes: set[str] = set()
         for name, value in headline(read_numbers(outcome.job.directory)).items():
             probe = name.split("/")[0]
             if probe not in probes:
