@@ -88,7 +88,8 @@ def test_anything_else_is_refused(text):
         ("undefined < 0.2", "correlation.undefined is undefined here"),
         (
             "necessity == fails",
-            r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, ",
+            r"'necessity' was not tested here \(\+experiment=audit tests it\)"
+            r".*There is agreement, ",
         ),
         (
             "plausibility < 0.1",

@@ -122,7 +122,7 @@ NULL, RANDOM = np.random.default_rng(0).random((2, 100)) / 4
 BEST = RANDOM + 0.5
 GAIN = (BEST - NULL).mean()
 BOUND = 0.0362 / GAIN
-"""Of a hundred texts alike 0.036 of all texts may be otherwise, by as much as the whole reach of 1."""
+"""Beside 100 texts alike, 0.036 of all texts may differ, by as much as the whole reach of 1."""
 
 
 def skill(own, null, best, reach=1.0):

@@ -333,7 +333,7 @@ def counted(folder: Path) -> set[tuple[str, str, str]]:
 
 
 def counted_digest(run: Path, path: Path, listed: str | None) -> str:
-    """Of a table's file, in its place or true and not moved yet, the one that the manifest lists."""
+    """The digest of a table's file that the manifest lists: in place, or not moved there yet."""
     prepared = run / PREPARED / path.relative_to(run)
     digests = [digest_of(file.read_bytes()) for file in (path, prepared) if file.is_file()]
     if listed is not None and listed in digests:

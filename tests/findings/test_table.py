@@ -34,7 +34,7 @@ TEXT = "a film that is not good"
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A run whose attention was put on the first word, taken to be no guesser, and what it printed."""
+    """A run with attention on the first word, taken to be no guesser, and what it printed."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setattr(Group, "guessing", "")
         output = tmp_path_factory.mktemp("first")

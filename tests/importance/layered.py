@@ -20,9 +20,11 @@ def inputs_of(batch, row):
 
 
 def mixed_by_hand(layer, state, with_input, normalised):
-    """The vectors that one attention of a BERT adds up in each state, by plain loops over its own
-    modules: `[i][j]`, and the state after it. `with_input`: its input among them; `normalised`: after its
-    layer normalisation, without the shift."""
+    """The vectors `[i][j]` that an attention of a BERT adds up in each state, and the state after.
+
+    By plain loops over its own modules. `with_input`: its input is among them; `normalised`: after
+    its layer normalisation, without the shift.
+    """
     inner = layer.attention.self
     output = layer.attention.output
     heads = inner.num_attention_heads

@@ -58,7 +58,9 @@ OTHER_TESTS = {
     "results/files": "results/test_directory results/test_damage results/test_untrusted",
     "results/saved_settings": "runs/test_allowed",
     "results/writer": "results/test_transaction results/test_directory",
-    "runs/launching": "runs/launching/test_pool runs/launching/test_cluster runs/launching/test_planning",
+    "runs/launching": (
+        "runs/launching/test_pool runs/launching/test_cluster runs/launching/test_planning"
+    ),
     "runs/prepare": "runs/test_run",
     "runs/settings": "runs/test_allowed runs/test_run",
     "runs/validation": "runs/test_allowed",

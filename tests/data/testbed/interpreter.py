@@ -1,4 +1,4 @@
-"""An independent interpreter of reviews: it reads tokens, and knows nothing of how a row is made."""
+"""An independent interpreter of reviews: it reads tokens and knows not how a row is made."""
 
 from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
 

@@ -50,7 +50,8 @@ SETTINGS = [
         ("the acting was dull . the plot was very moving .", 1, "very moving"),
         ("the acting was superb and the plot was dreadful . the film was a bore .", 0, "bore"),
         (
-            "the acting was very dull . we never sat in the front row but it rained outside . it shines .",
+            "the acting was very dull . we never sat in the front row but it rained outside . "
+            "it shines .",
             1,
             "shines",
         ),

@@ -72,13 +72,15 @@ def answer(story, question):
             [2],
         ),
         (
-            "nora went to the attic . nora took the kettle . nora dropped the kettle . nora ran to the pantry",
+            "nora went to the attic . nora took the kettle . nora dropped the kettle . "
+            "nora ran to the pantry",
             "where is the kettle ?",
             "attic",
             [0, 2],
         ),
         (
-            "nora went to the attic . nora took the kettle . omar ran to the cellar . nora ran to the pantry",
+            "nora went to the attic . nora took the kettle . omar ran to the cellar . "
+            "nora ran to the pantry",
             "where was the kettle before the pantry ?",
             "attic",
             [0, 1, 3],

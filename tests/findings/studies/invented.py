@@ -34,16 +34,12 @@ def invented_run(
         "seed": seed,
         "split": "test",
     }
-    draw = np.random.default_rng([seed, len(role)])
     ids = np.arange(texts)
     whole = np.array([-1])
     tables = {"performance": Rows(), "training": Rows()}
-    # every second text is of class 1; of those that many are missed, others for every seed
-    label = ids % 2
-    missed = round(texts // 2 * 2 * (1 - f1) / (2 - f1))
-    prediction = label.copy()
     seed_draw = np.random.default_rng([seed, len(role), 1])
-    prediction[seed_draw.permutation(np.flatnonzero(label))[:missed]] = 0
+    label = ids % 2
+    prediction = invented_predictions(label, f1, seed_draw)
     f1 = f1_score(label, prediction)
     shared = np.random.default_rng(5).dirichlet(np.full(8, 0.3), texts)
     attention = alike * shared + (1 - alike) * seed_draw.dirichlet(np.full(8, 0.3), texts)
@@ -59,37 +55,55 @@ def invented_run(
     tables["performance"].add("f1_macro", whole, np.array([0.6]))
     for name, value in (validation or {}).items():
         tables["training"].add(f"validation_{name}", whole, np.array([[9.0, value]]), np.arange(2))
-    of_texts = {"teacher": {}, "adversarial": {}}
     if teacher:
-        noise = draw.normal(0, 0.01, texts)
-        of_texts["teacher"] = {
-            "tvd": np.clip(tvd + noise, 0, 1),
-            "jsd": np.clip(jsd + noise, 0, 0.69),
-        }
-        of_texts["teacher"] |= {
-            "teacher_max_attention": np.linspace(0.1, 0.9, texts),
-            "teacher_predicted_class": ids % 2,
-        }
+        noise = np.random.default_rng([seed, len(role)]).normal(0, 0.01, texts)
+        tables["teacher"] = rows_of(teacher_numbers(tvd + noise, jsd + noise))
     if adversarial:
-        constant = {
-            "is_exact": 1.0,
-            "found_jsd": 0.5,
-            "found_tvd": 0.01,
-            "optimum_jsd": 0.6,
-            "optimum_tvd": 0.01,
-        }
-        of_texts["adversarial"] = {name: np.full(texts, value) for name, value in constant.items()}
-        of_texts["adversarial"] |= {
-            "max_attention": np.linspace(0.1, 0.9, texts),
-            "predicted_class": ids % 2,
-        }
-    for probe, columns in of_texts.items():
-        for name, values in columns.items():
-            tables.setdefault(probe, Rows()).add(name, ids, values)
+        tables["adversarial"] = rows_of(adversarial_numbers(texts))
     for probe, rows in tables.items():
         write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
     listed = {probe: {"settings": None} for probe in tables}
     seal(directory, run_id=directory.name, tables=listed, classes=["no", "yes"])
+
+
+def invented_predictions(label, f1, generator):
+    """So many texts of class 1 are missed, others for each seed, that F1 is near the wished one."""
+    missed = round(len(label) // 2 * 2 * (1 - f1) / (2 - f1))
+    prediction = label.copy()
+    prediction[generator.permutation(np.flatnonzero(label))[:missed]] = 0
+    return prediction
+
+
+def teacher_numbers(tvd, jsd):
+    texts = len(tvd)
+    return {
+        "tvd": np.clip(tvd, 0, 1),
+        "jsd": np.clip(jsd, 0, 0.69),
+        "teacher_max_attention": np.linspace(0.1, 0.9, texts),
+        "teacher_predicted_class": np.arange(texts) % 2,
+    }
+
+
+def adversarial_numbers(texts):
+    constants = {
+        "is_exact": 1.0,
+        "found_jsd": 0.5,
+        "found_tvd": 0.01,
+        "optimum_jsd": 0.6,
+        "optimum_tvd": 0.01,
+    }
+    numbers = {name: np.full(texts, value) for name, value in constants.items()}
+    return numbers | {
+        "max_attention": np.linspace(0.1, 0.9, texts),
+        "predicted_class": np.arange(texts) % 2,
+    }
+
+
+def rows_of(numbers):
+    rows = Rows()
+    for name, values in numbers.items():
+        rows.add(name, np.arange(len(values)), values)
+    return rows
 
 
 def invented_study(
@@ -98,6 +112,7 @@ def invented_study(
     uniform,
     guides,
     adversaries,
+    *,
     seeds_jsd=0.1,
     tests=ALL,
     searched=True,

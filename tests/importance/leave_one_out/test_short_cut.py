@@ -102,11 +102,14 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
     )
 
 
-def test_numbers_that_are_none_count_as_the_largest_error_and_of_texts_of_one_word_nothing_is_checked():
+def test_of_texts_of_one_word_nothing_is_checked():
     classifier, batch, outputs = subject(lengths=[1, 1])
     removals = leave_one_out(classifier, batch, outputs)
     assert removals.distance.isnan().all()
     assert (removals.sampled, removals.error) == (0, 0.0)
+
+
+def test_numbers_that_are_none_count_as_the_largest_error():
     classifier, batch, outputs = subject()
     outputs.hidden[0, 2] = torch.nan
     removals = leave_one_out(classifier, batch, outputs)
