@@ -357,7 +357,7 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         # wandb takes half a second to import, which other runs need not wait for
         from attnprobe.report.tracking import open_run
 
-        mode: str = tracker.mode
+        mode: Any = tracker.mode  # wandb checks what its variable says
         if mode == "online":  # wandb's own variable decides where nobody made the setting
             mode = os.environ.get("WANDB_MODE", "online")
         directory.checked(TRACKING)
