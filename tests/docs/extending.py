@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding=
 FILES = dict(re.findall(r'^```\w+ title="(\S+)"\n(.*?)^```$', PAGE, re.M | re.S))
 COMMANDS = re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S)
 FOREIGN = ("attnprobe_extra",)
-ANY_DATA = tuple(one for one in SMALL if not one.startswith("data.source."))
+ANY_DATA = tuple(setting for setting in SMALL if not setting.startswith("data.source."))
 
 
 def reviews():

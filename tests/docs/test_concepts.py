@@ -32,11 +32,13 @@ def test_the_questions_are_those_of_the_verdict_card_and_say_their_level_and_all
 
 
 def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_run_have_one():
-    primary = [claim for one in readings().values() for claim in one.claims if claim.primary]
+    primary = [
+        claim for reading in readings().values() for claim in reading.claims if claim.primary
+    ]
     lines = [(claim.criterion, claim.level) for claim in primary]
-    of_studies = {("necessity", "model"), ("stability", "model"), ("leak", "model")}
+    study_places = {("necessity", "model"), ("stability", "model"), ("leak", "model")}
     assert len(set(lines)) == len(lines)
-    assert set(lines) == set(LINES) - of_studies
+    assert set(lines) == set(LINES) - study_places
     assert all(claim.smallest > 0 for claim in primary)
 
 

@@ -75,9 +75,9 @@ def test_a_probe_and_its_reading(mine, probed, capsys):
     )
     assert wide[["tvd_top", "tvd_random"]].min().min() >= 0
     assert set(np.unique(wide[["same_top", "same_random"]])) <= {0, 1}
-    kept = results[results["metric"] == "kept"].groupby("example_id")["value"]
-    np.testing.assert_allclose(kept.sum(), 1)
-    assert (kept.agg(lambda values: (values > 0).sum()) == 2).all()  # keep=2
+    weights = results[results["metric"] == "kept"].groupby("example_id")["value"]
+    np.testing.assert_allclose(weights.sum(), 1)
+    assert (weights.agg(lambda values: (values > 0).sum()) == 2).all()  # keep=2
     assert headline(read_results(probed))["sufficiency/same_top"] == pytest.approx(
         wide["same_top"].mean()
     )
@@ -125,7 +125,7 @@ def weighed(mine):
 
 def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed, capsys):
     results = read_results(weighed)
-    of_length = {
+    length_metrics = {
         str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")
     }
     expected = (
@@ -136,14 +136,14 @@ def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed,
         "removed_count",
         "regret",
     )
-    assert {f"{name}_word_length" for name in expected} <= of_length
-    said = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
-    assert (said["title"], said["colour"], said["signed"]) == (
+    assert {f"{name}_word_length" for name in expected} <= length_metrics
+    facts = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
+    assert (facts["title"], facts["colour"], facts["signed"]) == (
         "length of the word",
         "#117733",
         False,
     )
-    assert said["settings"]["power"] == 2
+    assert facts["settings"]["power"] == 2
     print_summary(compare(results))
     printed = " ".join(capsys.readouterr().out.split())
     for words in (
@@ -167,11 +167,11 @@ def test_it_explains_new_texts(weighed):
 
 @pytest.fixture(scope="module")
 def scored(mine, tmp_path_factory):
-    made = run(composed([*SMALL, "probe=[]", f"output={tmp_path_factory.mktemp('runs')}"]))
+    directory = run(composed([*SMALL, "probe=[]", f"output={tmp_path_factory.mktemp('runs')}"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["score_texts.py", str(made)])
+        patch.setattr(sys, "argv", ["score_texts.py", str(directory)])
         exec(FILES["score_texts.py"], {})
-    return made
+    return directory
 
 
 def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_path):
@@ -179,8 +179,8 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
     everywhere."""
     directory = shutil.copytree(scored, tmp_path / "run")
     overrides = [
-        one.replace("DIRECTORY", str(directory))
-        for one in command("probe=[agreement_matrix,faithfulness")
+        argument.replace("DIRECTORY", str(directory))
+        for argument in command("probe=[agreement_matrix,faithfulness")
     ]
     quick = [
         "probe.faithfulness.operators=[delete]",
@@ -207,21 +207,22 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
         "sanity": ["floor_similarity_file"],
     }
     for metric in (metric for metrics in wanted.values() for metric in metrics):
-        own = values[metric]
-        other = values[metric.replace("file", "word_length")]
-        assert own.notna().any(), metric
-        pd.testing.assert_series_equal(own, other, check_names=False, obj=metric)
-    one = [
+        file_values = values[metric]
+        probe_values = values[metric.replace("file", "word_length")]
+        assert file_values.notna().any(), metric
+        pd.testing.assert_series_equal(file_values, probe_values, check_names=False, obj=metric)
+    columns = [
         *values.filter(regex="^random_weights_similarity_(file|word_length)$"),
         "tau_word_length_and_file",
     ]
-    assert len(one) == 3
-    np.testing.assert_allclose(values[one], 1)  # whatever the model computes
+    assert len(columns) == 3
+    np.testing.assert_allclose(values[columns], 1)  # whatever the model computes
 
 
 def test_scores_from_a_file(mine, scored):
     overrides = [
-        one.replace("DIRECTORY", str(scored)) for one in command("'importance.file.title=length")
+        argument.replace("DIRECTORY", str(scored))
+        for argument in command("'importance.file.title=length")
     ]
     run(resumed(composed([*overrides, "figures=false"]), overrides))
     results = read_results(scored)
@@ -233,8 +234,8 @@ def test_scores_from_a_file(mine, scored):
             texts["attention"][number], [len(word) for word in tokens]
         ).statistic
         assert tau[number] == pytest.approx(expected, nan_ok=True)
-    said = RunDirectory(scored).manifest()["tables"]["erasure"]["importances"]
-    assert said["file"]["title"] == "length by another tool"
+    facts = RunDirectory(scored).manifest()["tables"]["erasure"]["importances"]
+    assert facts["file"]["title"] == "length by another tool"
     examples = attnprobe.read_examples(scored)
     examples["letters"] = [
         [sum(map(str.isalpha, word)) for word in words] for words in examples["tokens"]
@@ -249,8 +250,8 @@ def test_scores_from_a_file(mine, scored):
         "importance.file.path=scores.parquet",
     ]
     run(resumed(composed(overrides), overrides))
-    said = RunDirectory(scored).manifest()["tables"]["plausibility"]["importances"]
-    assert (said["by_letters"]["title"], said["file"]["title"]) == (
+    facts = RunDirectory(scored).manifest()["tables"]["plausibility"]["importances"]
+    assert (facts["by_letters"]["title"], facts["file"]["title"]) == (
         "letters in the word",
         "scores from a file",
     )

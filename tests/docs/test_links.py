@@ -51,9 +51,9 @@ def test_the_index_lists_every_page_and_the_pictures_are_shown_and_small():
     assert {DOCS / link for link in links(DOCS / "README.md")} >= pages
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     assert all(f" {page.relative_to(DOCS).as_posix()}\n" in site for page in pages)
-    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page)}
+    linked = {(page.parent / link).resolve() for page in PAGES for link in links(page)}
     pictures = {*(DOCS / "images").glob("concepts_*.png")}
-    assert set() < pictures <= shown
+    assert set() < pictures <= linked
     assert max(picture.stat().st_size for picture in pictures) < 60_000
 
 
@@ -92,7 +92,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(
-    ("page", "words"), COMMANDS, ids=lambda one: one if isinstance(one, str) else None
+    ("page", "words"), COMMANDS, ids=lambda value: value if isinstance(value, str) else None
 )
 def test_a_command_composes_as_it_stands(page, words):
     configured(resolved(composed(*map(first_of, words))))

@@ -40,10 +40,10 @@ def kinds(notebook):
     """Of every cell the kinds of its outputs, but for warnings of the reader's own notebook
     software."""
     outputs = [
-        [one for one in cell.get("outputs", []) if one.get("name") != "stderr"]
+        [output for output in cell.get("outputs", []) if output.get("name") != "stderr"]
         for cell in notebook.cells
     ]
     return [
-        [(one["output_type"], sorted(one.get("data", {}))) for one in of_cell]
-        for of_cell in outputs
+        [(output["output_type"], sorted(output.get("data", {}))) for output in cell_outputs]
+        for cell_outputs in outputs
     ]

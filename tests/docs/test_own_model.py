@@ -29,8 +29,10 @@ def test_both_ways_are_the_same_model(names):
     tensors, described = (names["folder"] / name / "run" for name in ("audit", "described"))
     assert values(tensors, "performance", "accuracy").item() == 1.0
     for metric in ("median_tvd", "max_attention", "predicted_class"):
-        one, other = (values(run, "permutation", metric) for run in (tensors, described))
-        np.testing.assert_allclose(one, other, atol=1e-6)
+        tensor_values, described_values = (
+            values(run, "permutation", metric) for run in (tensors, described)
+        )
+        np.testing.assert_allclose(tensor_values, described_values, atol=1e-6)
     examples = attnprobe.read_examples(tensors)
     assert [list(row) for row in examples["tokens"]] == names["TEXTS"]
     assert examples["label"].tolist() == names["LABELS"]
@@ -43,16 +45,16 @@ def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names):
     network = names["mine"]
     ids = names["ids"]
     table = attnprobe.read_results(run, probe="leave_one_out")
-    found = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values(
+    rows = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values(
         "step"
     )["value"]
     text = ids[5][ids[5] > 0]
     without = [torch.cat([text[:at], text[at + 1 :]])[None] for at in range(1, len(text) - 1)]
     with torch.no_grad():
-        whole, *one_less = (network(one)[2].softmax(-1) for one in (text[None], *without))
-    expected = [float((other - whole).abs().sum() / 2) for other in one_less]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+        whole, *reduced = (network(words)[2].softmax(-1) for words in (text[None], *without))
+    expected = [float((prediction - whole).abs().sum() / 2) for prediction in reduced]
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
 
     # the network is left as it was
     assert network.training
-    assert {one.dtype for one in network.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}

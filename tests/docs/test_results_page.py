@@ -47,7 +47,7 @@ def written_in(results, probe):
 
 
 def always(probe, *conditions):
-    return {one.name for one in metrics_of(probe) if one.only in ("", *conditions)}
+    return {metric.name for metric in metrics_of(probe) if metric.only in ("", *conditions)}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def directory(tmp_path_factory):
     output = tmp_path_factory.mktemp("runs")
     texts = "data.source.test_size=16"
     teacher = run(small_run(output, texts, "seed=1", probes="[]"))
-    few = "[attention,gradient,gradient_input]"  # every importance has the same metrics there
+    importances = (
+        "[attention,gradient,gradient_input]"  # every importance has the same metrics there
+    )
     settings = (
         texts,
         *SMALL_ADVERSARY,
@@ -66,8 +68,8 @@ def directory(tmp_path_factory):
         "figures=true",
         "training.epochs=8",
         "training.recipe.optimizer.lr=0.02",  # enough training that some decisions flip
-        f"probe.agreement_matrix.importances={few}",
-        f"probe.sanity.importances={few}",
+        f"probe.agreement_matrix.importances={importances}",
+        f"probe.sanity.importances={importances}",
         "probe.soft_erasure.samples=2",
     )
     return run(small_run(output, *settings, probes=f"[{','.join(PROBES)}]"))
@@ -97,11 +99,11 @@ def test_the_page_has_what_the_probes_declare():
 @pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
 def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results, directory, probe):
     written = written_in(results, probe)
-    assert {one.name for one in written.values()} == always(
+    assert {metric.name for metric in written.values()} == always(
         probe, ONE_CLASS, SEARCHED, LINEAR, WINS
     )
     manifest = RunDirectory(directory).manifest()["tables"][probe]["metrics"]
-    assert manifest == {name: one.facts for name, one in written.items()}
+    assert manifest == {name: metric.facts for name, metric in written.items()}
     for metric, rows in results[results["probe"] == probe].groupby("metric", observed=True):
         fact = written[str(metric)]
         values = rows["value"].dropna()
@@ -126,11 +128,11 @@ def test_of_several_labels_other_shares_are_written(tmp_path):
         "data.embedding_size=8",
         "training.epochs=1",
     ]
-    found = read_results(
+    results = read_results(
         run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"))
     )
     for probe in ("performance", "training"):
-        written = {one.name for one in written_in(found, probe).values()}
+        written = {metric.name for metric in written_in(results, probe).values()}
         assert written == always(probe, SEVERAL_LABELS)
         assert {"exact_match", "validation_exact_match"} & written
 
@@ -140,11 +142,11 @@ def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
     rows = read_results(
         run(small_run(tmp_path, *story, *SMALL_ADVERSARY, probes="[adversarial,erasure]"))
     )
-    assert {one.name for one in written_in(rows, "adversarial").values()} == always(
+    assert {metric.name for metric in written_in(rows, "adversarial").values()} == always(
         "adversarial", SEARCHED
     )
     erasure = written_in(rows, "erasure")
-    assert {one.name for one in erasure.values()} == always("erasure")
+    assert {metric.name for metric in erasure.values()} == always("erasure")
     assert not [
         name for name in erasure if name.endswith("_contribution")
     ]  # an importance that needs it too
@@ -152,9 +154,9 @@ def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
 
 def test_the_metrics_of_layers_and_heads():
     """What the probe yields, without a transformer to ask: its test has one."""
-    found = {name: declared(name, metrics_of("sites")) for name in OF_EVERY_SITE}
-    assert {one.name for one in found.values()} == always("sites")
-    assert {name for name, one in found.items() if one.step} == {"attention"}
+    metrics = {name: declared(name, metrics_of("sites")) for name in OF_EVERY_SITE}
+    assert {metric.name for metric in metrics.values()} == always("sites")
+    assert {name for name, metric in metrics.items() if metric.step} == {"attention"}
 
 
 def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files_of_a_run(
@@ -175,9 +177,9 @@ def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files
         for name in patterns
     ]
     patterns = ["figures/*.png" if name == "*.png" else name for name in patterns]
-    found = [set(directory.glob(pattern)) for pattern in patterns]
-    assert all(found), patterns
-    assert set.union(*found) == {path for path in directory.rglob("*") if path.is_file()}
+    matches = [set(directory.glob(pattern)) for pattern in patterns]
+    assert all(matches), patterns
+    assert set.union(*matches) == {path for path in directory.rglob("*") if path.is_file()}
     columns = set(names_in("## `examples/<split>.parquet`"))
     columns -= {
         *MASSES,

@@ -31,7 +31,7 @@ FOREIGN_PARTS = (
 
 
 @pytest.fixture(scope="module")
-def made(mine):
+def foreign_run(mine):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("CACHE", "DATA"):
             patch.setenv(f"WANDB_{name}_DIR", str(mine / f"wandb-{name.lower()}"))
@@ -41,7 +41,9 @@ def made(mine):
 
 @pytest.fixture(scope="module")
 def study(mine):
-    parts = [one for one in FOREIGN_PARTS if not one.startswith(("probe", "importances"))]
+    parts = [
+        setting for setting in FOREIGN_PARTS if not setting.startswith(("probe", "importances"))
+    ]
     settings = [
         *ANY_DATA,
         *parts,
@@ -64,14 +66,14 @@ def test_the_package_knows_none_of_them():
         assert name not in package, name
 
 
-def test_the_tables_hold_each(made):
-    results = read_results(made)
+def test_the_tables_hold_each(foreign_run):
+    results = read_results(foreign_run)
     assert (set(results["data"]), set(results["model"])) == ({"watched"}, {"neighbours_cosine"})
     metrics = set(results["metric"])
     assert {"same_top", "tau_attention_word_length", "removed_fraction_looking_time"} <= metrics
     # the column's own numbers reached the importance: τ with them is scipy's
-    texts = read_examples(made).set_index("example_id")
-    rows = map(json.loads, (made.parents[2] / "watched.jsonl").read_text().splitlines())
+    texts = read_examples(foreign_run).set_index("example_id")
+    rows = map(json.loads, (foreign_run.parents[2] / "watched.jsonl").read_text().splitlines())
     times = {row["review"]: row["milliseconds"] for row in rows}
     tau = results[results["metric"] == "tau_attention_looking_time"].set_index("example_id")[
         "value"
@@ -82,8 +84,8 @@ def test_the_tables_hold_each(made):
         assert tau[number] == pytest.approx(expected, nan_ok=True)
 
 
-def test_the_page_shows_each(mine, made, study):
-    page = write_report([made, study], mine / "zero.html").read_text(encoding="utf-8")
+def test_the_page_shows_each(mine, foreign_run, study):
+    page = write_report([foreign_run, study], mine / "zero.html").read_text(encoding="utf-8")
     for words in (
         "watched",
         "neighbours_cosine",
@@ -101,28 +103,31 @@ def test_the_page_shows_each(mine, made, study):
     assert all(title in tables for title in TITLES)
 
 
-def test_wandb_is_sent_each(mine, made):
-    written = of_run(made)
+def test_wandb_is_sent_each(mine, foreign_run):
+    written = of_run(foreign_run)
     start, *_ = of_kind(written, "run")
     assert {"watched", "neighbours_cosine", "sufficiency"} <= set(start.tags)
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["model"]["encoder"]["_target_"] == "attnprobe_extra.encoders.NeighbourEncoder"
     assert config["data"]["per_word"] == {"milliseconds": "milliseconds"}
     history = history_of(written)
-    numbers = {key[0] for key in (*summary_of(made), *history)}
+    numbers = {key[0] for key in (*summary_of(foreign_run), *history)}
     assert {"sufficiency/same_top", "correlation/tau_attention_word_length"} <= numbers
     assert history["tables/sufficiency", "_type"] == "table-file"
     assert history["figures/erasure_boxes", "_type"] == "image-file"
-    assert b"time looked at" in everything_sent(made, mine / "wandb-data")
+    assert b"time looked at" in everything_sent(foreign_run, mine / "wandb-data")
 
 
 def test_the_study_is_read(study, monkeypatch):
     members = json.loads((study / "study.json").read_text())["members"]
-    assert [(one["role"], one["parameter"]) for one in members] == [("base", None), ("width", 8)]
-    found = read_study(study)
-    (table,) = found.tables.values()
+    assert [(member["role"], member["parameter"]) for member in members] == [
+        ("base", None),
+        ("width", 8),
+    ]
+    reading = read_study(study)
+    (table,) = reading.tables.values()
     assert table["width"].tolist() == [8]
-    (finding,) = found.findings
+    (finding,) = reading.findings
     assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
     assert np.isfinite(finding.evidence.value)
     monkeypatch.setattr(studies, "entry_points", lambda group: [])

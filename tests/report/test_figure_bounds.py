@@ -2,6 +2,7 @@
 figure."""
 
 import itertools
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import BboxBase
 
 from attnprobe.evidence.reading import Drawing, readings
 from attnprobe.importance.base import built_in
@@ -125,100 +127,119 @@ MARKER = 5.0
 there."""
 
 
+STEPS = np.array([0.001, 0.01, 0.05, 0.1, 0.2])
+"""How far a prediction may move: the steps of the adversary's curve."""
+
+
 @cache
 def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
     """The long table of that many runs with all metrics that figures are drawn from."""
-    parts = []
-    for run in range(runs):
-        draw_from = np.random.default_rng([run, classes])
-        predicted = draw_from.integers(0, classes, count)
-        length = draw_from.integers(1, 40, count)
-        # each run's and class's distribution is narrower, so taller, than the one before
-        width = 0.5 / (1 + run + predicted)
-        optimum = draw_from.beta(8 + 20 * run, 2, count) * np.log(2)
-        metrics = {
-            ("permutation", "median_tvd"): draw_from.random(count),
-            ("adversarial", "found_jsd"): optimum * draw_from.random(count) * (run % 2),
-            ("adversarial", "optimum_jsd"): optimum,
-            ("adversarial", "upper_bound"): np.minimum(np.log(2), optimum + 0.02 * (classes > 2)),
-            ("adversarial", "is_exact"): np.full(count, float(classes == 2)),
-            ("single_weight", "drawn_delta_js_attention"): draw_from.normal(0.1, 0.3, count),
-            ("single_weight", "drawn_delta_attention_attention"): draw_from.random(count),
-            ("single_weight", "flip_top_attention"): draw_from.integers(0, 2, count),
-            ("single_weight", "flip_random_attention"): draw_from.random(count),
-            ("erasure", "never_flips"): (draw_from.random(count) < 0.2).astype(float),
-        }
-        for probe in ("permutation", "adversarial", "correlation", "single_weight", "erasure"):
-            metrics[probe, "predicted_class"] = predicted
-            metrics[probe, "max_attention"] = draw_from.random(count)
-            metrics[probe, "content_length"] = length
-        for pair in (
-            *("_".join(pair) for pair in PUBLISHED),
-            "shuffled_gradient",
-            "shuffled_leave_one_out",
-        ):
-            tau = np.clip(0.3 + width * draw_from.normal(size=count), -1, 1)
-            metrics["correlation", f"tau_{pair}"] = np.where(length > 1, tau, np.nan)
-        for place, ranking in enumerate(RANKINGS):
-            removed = np.minimum(length, 1 + place)
-            metrics["erasure", f"removed_count_{ranking}"] = removed
-            metrics["erasure", f"removed_fraction_{ranking}"] = removed / length
-            metrics["erasure", f"regret_{ranking}"] = removed - 1
-        for metric in OF_IMPORTANCES:
-            metrics[metric] = draw_from.random(count)
-        low, top, high = np.sort(draw_from.random((3, count)), axis=0)
-        ranges = {
-            "unique": (top < 0.5) * 1.0,
-            "freedom": length,
-            "parts": length,
-            "top_low": low,
-            "top_weight": top,
-            "top_high": high,
-            "top_can_vanish": 0 * top,
-            "farthest_jsd": high - low,
-        }
-        metrics |= {("identifiable", metric): values for metric, values in ranges.items()}
-        identity = {
-            "run_id": f"run{run}",
-            "experiment": "default",
-            "data": f"customer reviews of the year 202{run}",
-            "model": "lstm_additive",
-            "seed": 0,
-            "split": "test",
-        }
-        for (probe, metric), values in metrics.items():
-            rows = {
-                "probe": probe,
-                "metric": metric,
-                "example_id": np.arange(count),
-                "step": np.nan,
-                "value": values,
-            }
-            parts.append(pd.DataFrame(identity | rows))
-        steps = np.array([0.001, 0.01, 0.05, 0.1, 0.2])
-        within = np.outer(optimum, np.linspace(0.2, 1, len(steps))).ravel()
-        along = {
-            "probe": "adversarial",
-            "metric": "optimum_jsd_within",
-            "example_id": np.arange(count).repeat(len(steps)),
-            "step": np.tile(steps, count),
-            "value": within,
-        }
-        parts.append(pd.DataFrame(identity | along))
-    results = named(
-        pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs
-    )
+    tables = [invented_run(run, classes, count) for run in range(runs)]
+    names = [drawable(name) for name in NAMES[:classes]]
+    results = named(pd.concat(tables, ignore_index=True), [names] * runs)
     results.attrs[IMPORTANCES] = TOLD
     return results
 
 
+def invented_run(run: int, classes: int, count: int) -> pd.DataFrame:
+    """The long table of one run."""
+    identity = {
+        "run_id": f"run{run}",
+        "experiment": "default",
+        "data": f"customer reviews of the year 202{run}",
+        "model": "lstm_additive",
+        "seed": 0,
+        "split": "test",
+    }
+    metrics = invented_metrics(run, classes, count)
+    tables = [
+        metric_rows(probe, metric, np.arange(count), np.full(count, np.nan), values)
+        for (probe, metric), values in metrics.items()
+    ]
+    optimum = metrics["adversarial", "optimum_jsd"]
+    tables.append(
+        metric_rows(
+            "adversarial",
+            "optimum_jsd_within",
+            ids=np.arange(count).repeat(len(STEPS)),
+            steps=np.tile(STEPS, count),
+            values=np.outer(optimum, np.linspace(0.2, 1, len(STEPS))).ravel(),
+        )
+    )
+    return pd.concat(tables, ignore_index=True).assign(**identity)
+
+
+def metric_rows(
+    probe: str, metric: str, ids: np.ndarray, steps: np.ndarray, values: np.ndarray
+) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"probe": probe, "metric": metric, "example_id": ids, "step": steps, "value": values}
+    )
+
+
+def invented_metrics(run: int, classes: int, count: int) -> dict[tuple[str, str], np.ndarray]:
+    """Every metric's value per example, by probe and metric."""
+    draw_from = np.random.default_rng([run, classes])
+    predicted = draw_from.integers(0, classes, count)
+    length = draw_from.integers(1, 40, count)
+    # each run's and class's distribution is narrower, so taller, than the one before
+    width = 0.5 / (1 + run + predicted)
+    optimum = draw_from.beta(8 + 20 * run, 2, count) * np.log(2)
+    metrics = {
+        ("permutation", "median_tvd"): draw_from.random(count),
+        ("adversarial", "found_jsd"): optimum * draw_from.random(count) * (run % 2),
+        ("adversarial", "optimum_jsd"): optimum,
+        ("adversarial", "upper_bound"): np.minimum(np.log(2), optimum + 0.02 * (classes > 2)),
+        ("adversarial", "is_exact"): np.full(count, float(classes == 2)),
+        ("single_weight", "drawn_delta_js_attention"): draw_from.normal(0.1, 0.3, count),
+        ("single_weight", "drawn_delta_attention_attention"): draw_from.random(count),
+        ("single_weight", "flip_top_attention"): draw_from.integers(0, 2, count),
+        ("single_weight", "flip_random_attention"): draw_from.random(count),
+        ("erasure", "never_flips"): (draw_from.random(count) < 0.2).astype(float),
+    }
+    for probe in ("permutation", "adversarial", "correlation", "single_weight", "erasure"):
+        metrics[probe, "predicted_class"] = predicted
+        metrics[probe, "max_attention"] = draw_from.random(count)
+        metrics[probe, "content_length"] = length
+    pairs = ["_".join(pair) for pair in PUBLISHED]
+    for pair in (*pairs, "shuffled_gradient", "shuffled_leave_one_out"):
+        tau = np.clip(0.3 + width * draw_from.normal(size=count), -1, 1)
+        metrics["correlation", f"tau_{pair}"] = np.where(length > 1, tau, np.nan)
+    for place, ranking in enumerate(RANKINGS):
+        removed = np.minimum(length, 1 + place)
+        metrics["erasure", f"removed_count_{ranking}"] = removed
+        metrics["erasure", f"removed_fraction_{ranking}"] = removed / length
+        metrics["erasure", f"regret_{ranking}"] = removed - 1
+    for metric in OF_IMPORTANCES:
+        metrics[metric] = draw_from.random(count)
+    return metrics | weight_ranges(length, draw_from)
+
+
+def weight_ranges(
+    length: np.ndarray, draw_from: np.random.Generator
+) -> dict[tuple[str, str], np.ndarray]:
+    """The numbers of the probe `identifiable`: between what the largest weight may lie."""
+    low, top, high = np.sort(draw_from.random((3, len(length))), axis=0)
+    ranges = {
+        "unique": (top < 0.5) * 1.0,
+        "freedom": length,
+        "parts": length,
+        "top_low": low,
+        "top_weight": top,
+        "top_high": high,
+        "top_can_vanish": 0 * top,
+        "farthest_jsd": high - low,
+    }
+    return {("identifiable", metric): values for metric, values in ranges.items()}
+
+
 def tick_labels(axes: Axes) -> list[Text]:
     """Those that are drawn: ticks beyond the limits have labels too, and do not show them."""
-    found = []
+    ticks = []
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
-        found += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    return [label for label in found if label.get_visible()]
+        ticks += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    return [label for label in ticks if label.get_visible()]
 
 
 def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
@@ -226,7 +247,7 @@ def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
     visible = [axes for axes in figure.axes if axes.get_visible()]
     ticks = [label for axes in visible for label in tick_labels(axes)]
     every = {id(label) for axes in figure.axes for label in axes.findobj(Text)}
-    own = {
+    visible_ids = {
         id(text)
         for axes in visible
         for text in (
@@ -238,72 +259,80 @@ def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
             axes._right_title,
         )
     }
-    rest = [text for text in figure.findobj(Text) if id(text) in own or id(text) not in every]
-    shown = [
+    rest = [
+        text for text in figure.findobj(Text) if id(text) in visible_ids or id(text) not in every
+    ]
+    visible_texts = [
         [text for text in texts if text.get_visible() and text.get_text().strip()]
         for texts in (ticks, rest)
     ]
-    return shown[0], shown[1]
+    return visible_texts[0], visible_texts[1]
 
 
 def problems(figure: Figure) -> list[str]:
     """What is cut off, lies on other words or has letters of an odd size; in words."""
     with paper_style():
         FigureCanvasAgg(figure).draw()
-    found = []
-    room = figure.bbox
     ticks, rest = shown_texts(figure)
     texts = [*ticks, *rest]
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    faults = [*text_faults(figure, texts), *overlaps(texts)]
+    for axes in visible:
+        faults += axes_faults(figure, axes)
+    for legend in figure.legends:
+        box = legend.get_window_extent().padded(-SLACK)
+        for axes in visible:
+            if box.overlaps(axes.bbox):
+                faults.append(f"the legend lies on {axes.get_title('left')!r}")
+    return faults
+
+
+def lies_within(box: BboxBase, frame: BboxBase) -> bool:
+    return frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+
+
+def text_faults(figure: Figure, texts: list[Text]) -> Iterator[str]:
+    """Words that leave the figure, and letters that are too small or too large."""
+    room = figure.bbox
     for text in texts:
+        words = text.get_text()
         box = text.get_window_extent()
-        if (
-            box.x0 < -SLACK
-            or box.y0 < -SLACK
-            or box.x1 > room.x1 + SLACK
-            or box.y1 > room.y1 + SLACK
-        ):
-            found.append(
-                f"{text.get_text()!r} leaves the figure: {box.extents.round()} of {room.extents.round()}"
-            )
+        if not lies_within(box, room.padded(SLACK)):
+            yield f"{words!r} leaves the figure: {box.extents.round()} of {room.extents.round()}"
         if not 5.5 <= text.get_fontsize() <= 8:
-            found.append(f"{text.get_text()!r} has letters of {text.get_fontsize()} points")
+            yield f"{words!r} has letters of {text.get_fontsize()} points"
+
+
+def overlaps(texts: list[Text]) -> Iterator[str]:
+    """Words that lie on others; slanted ones aside, whose boxes are larger than they are."""
     words = [
-        (text, text.get_window_extent().padded(-SLACK))
+        (text.get_text(), text.get_window_extent().padded(-SLACK))
         for text in texts
         if text.get_rotation() in (0, 90)
     ]
-    for (one, box), (other, beside) in itertools.combinations(words, 2):
-        if box.overlaps(beside):
-            found.append(f"{one.get_text()!r} lies on {other.get_text()!r}")
-    for axes in figure.axes:
-        if not axes.get_visible():
+    for (first, first_box), (second, second_box) in itertools.combinations(words, 2):
+        if first_box.overlaps(second_box):
+            yield f"{first!r} lies on {second!r}"
+
+
+def axes_faults(figure: Figure, axes: Axes) -> Iterator[str]:
+    """A panel that is too low, and what is cut off at its frame."""
+    frame = axes.bbox.padded(MARKER)
+    title = axes.get_title("left")
+    if axes.bbox.height < 0.5 * LOWEST * figure.dpi and axes.get_subplotspec() is not None:
+        yield f"{title!r} is {axes.bbox.height:.0f} pixels high"
+    for artist in (*axes.lines, *axes.patches, *axes.collections, *axes.images):
+        box = artist.get_window_extent()
+        if not np.isfinite(box.extents).all() or (box.width == 0 and box.height == 0):
             continue
-        frame = axes.bbox.padded(MARKER)
-        if axes.bbox.height < 0.5 * LOWEST * figure.dpi and axes.get_subplotspec() is not None:
-            found.append(f"{axes.get_title('left')!r} is {axes.bbox.height:.0f} pixels high")
-        for artist in (*axes.lines, *axes.patches, *axes.collections, *axes.images):
-            box = artist.get_window_extent()
-            if not np.isfinite(box.extents).all() or (box.width == 0 and box.height == 0):
-                continue
-            inside = (
-                frame.x0 <= box.x0
-                and box.x1 <= frame.x1
-                and frame.y0 <= box.y0
-                and box.y1 <= frame.y1
-            )
-            if artist.get_clip_on() and not inside:
-                found.append(
-                    f"{artist} of {axes.get_title('left')!r}: {box.extents.round()} of {frame.extents.round()}"
-                )
-    for legend in figure.legends:
-        for axes in figure.axes:
-            if axes.get_visible() and legend.get_window_extent().padded(-SLACK).overlaps(axes.bbox):
-                found.append(f"the legend lies on {axes.get_title('left')!r}")
-    return found
+        if artist.get_clip_on() and not lies_within(box, frame):
+            yield f"{artist} of {title!r}: {box.extents.round()} of {frame.extents.round()}"
 
 
 @pytest.mark.parametrize(
-    "drawing", [one for one in DRAWINGS if one is not OF_SITES], ids=lambda drawing: drawing.name
+    "drawing",
+    [candidate for candidate in DRAWINGS if candidate is not OF_SITES],
+    ids=lambda drawing: drawing.name,
 )
 @pytest.mark.parametrize(
     ("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)]
@@ -333,7 +362,7 @@ def test_the_measure_finds_what_is_wrong():
             labels=["far too many words for a figure of three inches"],
             loc="center",
         )
-    found = " ".join(problems(figure))
+    faults = " ".join(problems(figure))
     for fault in (
         "Rectangle",
         "leaves the figure",
@@ -341,7 +370,7 @@ def test_the_measure_finds_what_is_wrong():
         "letters of 9",
         "the legend lies on",
     ):
-        assert fault in found, fault
+        assert fault in faults, fault
 
 
 def test_every_ranking_of_a_figure_is_in_its_legend():
@@ -360,7 +389,7 @@ def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "single_weight_delta")
     figure = draw(drawing, invented(3, 2))
     hexagons = [panel.collections[0] for panel in figure.axes[:3]]
-    assert len({(one.norm.vmin, one.norm.vmax) for one in hexagons}) == 1
+    assert len({(bins.norm.vmin, bins.norm.vmax) for bins in hexagons}) == 1
     assert hexagons[0].norm.vmin == 1
-    assert hexagons[0].norm.vmax == max(one.get_array().max() for one in hexagons)
+    assert hexagons[0].norm.vmax == max(bins.get_array().max() for bins in hexagons)
     assert figure.axes[-1].get_ylabel() == "examples"

@@ -78,30 +78,30 @@ def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_p
     stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
     assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(tables.draw(drawing, read_results(runs)))
-    assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(shown)
+    words = texts(tables.draw(drawing, read_results(runs)))
+    assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(words)
 
 
 def test_the_permutation_figure_counts_every_bin_and_class(make_run):
     results = read_results(make_run(count=200))
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(tables.draw(drawing, results))
+    words = texts(tables.draw(drawing, results))
     wide = per_example(results, "permutation", METRICS)
     counts = wide.groupby(
         [wide.predicted_class, pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)],
         observed=False,
     ).size()
     expected = [f"n = {count}" for count in counts]
-    assert sorted(text for text in shown if text.startswith("n = ")) == sorted(expected)
+    assert sorted(text for text in words if text.startswith("n = ")) == sorted(expected)
 
 
 def test_the_histogram_holds_every_example_in_forty_bins(make_run):
     results = read_results(make_run(count=80, exact=False))
     drawing = readings()["adversarial"].drawings[0]
     panel = tables.draw(drawing, results).axes[0]
-    found, optimum, bound = (patch.get_data() for patch in panel.patches)
+    search, optimum, bound = (patch.get_data() for patch in panel.patches)
     wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
-    for steps, metric in ((found, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
+    for steps, metric in ((search, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
         assert len(steps.values) == 40
         for low, high, share in zip(steps.edges[:-1], steps.edges[1:], steps.values, strict=True):
             inside = sum(low <= value < high for value in wide[metric])
@@ -179,9 +179,9 @@ def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
 
 
 def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
-    kept = {}
+    figures = {}
     monkeypatch.setattr(
-        draw, "save", lambda figure, directory, stem: kept.update({stem: figure}) or []
+        draw, "save", lambda figure, directory, stem: figures.update({stem: figure}) or []
     )
     runs = {}
     for seed, names in enumerate((["_bad_", "映画 $5"], ["_bad_", "映画 $5"], ["no", "yes"], None)):
@@ -197,7 +197,9 @@ def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_p
         ((0, 3), True, numbered),
     ):
         draw.draw_figures([runs[seed] for seed in seeds], tmp_path / "f", words=words)
-        assert [text.get_text() for text in kept["permutation"].legends[0].get_texts()] == expected
+        assert [
+            text.get_text() for text in figures["permutation"].legends[0].get_texts()
+        ] == expected
 
 
 @pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
@@ -225,12 +227,12 @@ def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(
     monkeypatch.setattr(draw, "LARGEST", largest)
     figure = new_figure(2, 1)
     figure.subplots().set_title("<script>")
-    made = draw.picture(figure, "one", "What was lost. More.", tmp_path)
-    start, _, content = made.source.partition(";base64,")
+    picture = draw.picture(figure, "one", "What was lost. More.", tmp_path)
+    start, _, content = picture.source.partition(";base64,")
     assert start == f"data:{kind}"
     drawn = base64.b64decode(content)
     assert b"PNG" in drawn if kind == "image/png" else b"<svg" in gzip.decompress(drawn)
-    assert made.alternative == "Figure: What was lost. The table beside it has its numbers."
-    assert (made.width, made.height) == (240, 120)
-    assert (tmp_path / made.file).read_bytes()[:5] == b"%PDF-"
+    assert picture.alternative == "Figure: What was lost. The table beside it has its numbers."
+    assert (picture.width, picture.height) == (240, 120)
+    assert (tmp_path / picture.file).read_bytes()[:5] == b"%PDF-"
     assert draw.picture(figure, "two", "", tmp_path, shown=False).source == ""

@@ -55,13 +55,13 @@ def explained(count=3, **columns):
     ]
     explanation = Explanation(rows)
     titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
-    told = {name: {"title": titles[name]} for name in titles if name in columns}
-    explanation.attrs["importances"] = {"explain": told}
+    importances = {name: {"title": titles[name]} for name in titles if name in columns}
+    explanation.attrs["importances"] = {"explain": importances}
     return explanation
 
 
 def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
-    found = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
+    tokens = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
     assert [
         (
             text,
@@ -69,7 +69,7 @@ def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
             attributes["title"].split(" — ")[1],
             attributes.get("class"),
         )
-        for attributes, text in found
+        for attributes, text in tokens
     ] == [
         ("a", None, "0.000", None),
         ("b", "--w:0.10", "0.010", None),
@@ -82,9 +82,9 @@ def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
 
 def test_a_set_and_the_largest_are_told_by_more_than_colour():
     strip = Strip("erased: bad", [1.0, 0.0], ["good", "film"], is_set=True)
-    found = tokens_of(strip)
-    assert [attributes.get("class") for attributes, _ in found] == ["member", None]
-    assert [attributes["title"] for attributes, _ in found] == [
+    tokens = tokens_of(strip)
+    assert [attributes.get("class") for attributes, _ in tokens] == ["member", None]
+    assert [attributes["title"] for attributes, _ in tokens] == [
         "0: good — erased",
         "1: film — kept",
     ]
@@ -115,7 +115,7 @@ def test_hostile_words_are_text():
 def test_words_are_legible_at_every_depth(theme):
     """WCAG's contrast of 4.5, by its own formula."""
     colours = {
-        name: [int(one, 16) for one in parts]
+        name: [int(channel, 16) for channel in parts]
         for name, *parts in re.findall(r"--(\w+): #(..)(..)(..)", theme)
     }
     heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
@@ -145,8 +145,8 @@ def test_an_explanation_is_a_dataframe_with_heat_maps():
     assert isinstance(frame, pd.DataFrame)
     read = Reader(frame._repr_html_())
     names = [text for attributes, text in read.of("span") if attributes["class"] == "name"]
-    of_one = ["attention", "gradient", "erased: bad"]
-    assert names == [*of_one, *of_one[:2], *of_one]
+    text_strips = ["attention", "gradient", "erased: bad"]
+    assert names == [*text_strips, *text_strips[:2], *text_strips]
     heads = [text for _, text in read.of("p")][1:]
     assert heads[0] == "Text 1 → <b>good</b> (p = 0.750)"
     assert heads[1].endswith("no erasure from the attention changes that")

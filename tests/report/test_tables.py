@@ -148,7 +148,7 @@ ROWS = (
 def written(rows, folder):
     return [
         path.read_text(encoding="utf-8")
-        for path in write_paper(pd.DataFrame([ROW | one for one in rows]), folder)
+        for path in write_paper(pd.DataFrame([ROW | changes for changes in rows]), folder)
     ]
 
 

@@ -103,9 +103,9 @@ def test_what_was_measured_again_is_said_once_and_only_then_and_times_are_of_all
         == []
     )
     again = fine | {"texts_remeasured": 1200, "largest_error_before": 0.02, "texts_reencoded": 64}
-    (said,) = notes_of_tests([{"leave_one_out": {"notes": again}, "correlation": {"notes": again}}])
-    assert "1,200 texts were measured again" in said
-    assert "off by up to 2e-2" in said
+    (note,) = notes_of_tests([{"leave_one_out": {"notes": again}, "correlation": {"notes": again}}])
+    assert "1,200 texts were measured again" in note
+    assert "off by up to 2e-2" in note
     first = {
         "swaps": {"seconds": 1.2},
         "permutation": {"seconds": 2.0},
@@ -127,29 +127,31 @@ def told(numbers, guessing="", quality=GOOD):
         finding(number, *place, name=f"c{count}", n=60)
         for count, (place, number) in enumerate(numbers.items())
     ]
-    made = card([*findings, *guards()], group="d · m", guessing=guessing)
-    return made.chip, answer_lines(made, quality)
+    summary = card([*findings, *guards()], group="d · m", guessing=guessing)
+    return summary.chip, answer_lines(summary, quality)
 
 
 @pytest.mark.parametrize("lines", [(), tuple(LINES), tuple(LINES)[3:6]])
 @pytest.mark.parametrize("numbers", [ABOVE, ACROSS, (9.0, -30.0, 40.0)])
 def test_it_is_short_and_narrow(lines, numbers):
-    chip, said = told(dict.fromkeys(lines, numbers))
-    assert len(said) <= 13
-    assert max(map(len, said)) <= WIDTH
-    assert said[0] == f"d · m: {chip}"
-    heads = [line[2:12].strip() for line in said]
-    asked = {ABOVE: "yes"}.get(numbers, "open") if lines else "untested"
-    assert heads.count(asked) == (len(lines) if asked == "yes" else 1)
-    assert sum("#" in line for line in said) == (("erasure", "word") in lines and numbers is ABOVE)
+    chip, lines_printed = told(dict.fromkeys(lines, numbers))
+    assert len(lines_printed) <= 13
+    assert max(map(len, lines_printed)) <= WIDTH
+    assert lines_printed[0] == f"d · m: {chip}"
+    heads = [line[2:12].strip() for line in lines_printed]
+    answer = {ABOVE: "yes"}.get(numbers, "open") if lines else "untested"
+    assert heads.count(answer) == (len(lines) if answer == "yes" else 1)
+    assert sum("#" in line for line in lines_printed) == (
+        ("erasure", "word") in lines and numbers is ABOVE
+    )
 
 
 def test_of_a_poor_model_it_is_said_what_to_do_and_nothing_else():
-    chip, said = told({("erasure", "word"): ABOVE}, guessing="a coin", quality=COIN)
+    chip, lines_printed = told({("erasure", "word"): ABOVE}, guessing="a coin", quality=COIN)
     assert chip == "Do not read"
-    assert [line[2:12].strip() for line in said[2:]] == ["model", "to do"]
-    assert "97 % of 100" in said[2]
-    assert "training.epochs=" in said[3]
+    assert [line[2:12].strip() for line in lines_printed[2:]] == ["model", "to do"]
+    assert "97 % of 100" in lines_printed[2]
+    assert "training.epochs=" in lines_printed[3]
 
 
 @pytest.mark.parametrize("numbers", [ABOVE, (0.3, 0.21, 0.45), (1.0, 0.9, 1.2)])
@@ -157,7 +159,7 @@ def test_a_gauge_has_its_number_within_its_interval(numbers):
     (line,) = [line for line in told({("erasure", "word"): numbers})[1] if "|" in line]
     drawn = line.split("|")[1]
     assert len(drawn) == GAUGE
-    places = [round(min(one, 1) * (GAUGE - 1)) for one in numbers]
+    places = [round(min(number, 1) * (GAUGE - 1)) for number in numbers]
     assert drawn.index("#") == places[0]
     assert [at for at, mark in enumerate(drawn) if mark != "-"] == [
         *range(places[1], places[2] + 1)

@@ -50,7 +50,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def report(tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("three")
     invented_run(base, "a", probes=EVERYTHING)
     invented_run(base, "b", probes=EVERYTHING, seed=1)
@@ -58,11 +58,13 @@ def made(tmp_path_factory) -> Path:
     return build.write_report(base, base / "out" / "report.html")
 
 
-def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together(made):
-    page = Page(made)
+def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together(report):
+    page = Page(report)
     sources = [a.get("src", "data:") for a in page.all("script", "img")]
     assert (
-        page.all("link", "iframe") == [] == [one for one in sources if not one.startswith("data:")]
+        page.all("link", "iframe")
+        == []
+        == [source for source in sources if not source.startswith("data:")]
     )
     policy = next(
         a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
@@ -84,14 +86,14 @@ def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together
     # files beside the page are linked and there
     links = [link for link in links if not link.startswith("#")]
     assert {Path(link).suffix for link in links} == {".pdf", ".csv", ".tex"}
-    assert all((made.parent / link).is_file() for link in links)
-    headlines = pd.read_csv(made.parent / "report_files/headlines.csv")
+    assert all((report.parent / link).is_file() for link in links)
+    headlines = pd.read_csv(report.parent / "report_files/headlines.csv")
     assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
     # every test has its title, and every criterion its line
     assert {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines} <= set(
         page.headings
     )
-    text = made.read_text(encoding="utf-8")
+    text = report.read_text(encoding="utf-8")
     for criterion in CRITERIA:
         levels = sum(of == criterion for of, _ in LINES)
         assert len(re.findall(rf"<h4>{criterion.capitalize()}\b", text)) == 2 * levels  # two groups
@@ -109,9 +111,9 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     for reading in readings().values():
         first = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
         second = [
-            one
+            finding
             for c in reading.claims
-            for one in put_to_test((c,), numbers.rows(reading.probe, c.metrics))
+            for finding in put_to_test((c,), numbers.rows(reading.probe, c.metrics))
         ]
         assert [str(f.evidence) for f in first] == [
             str(f.evidence) for f in second
@@ -123,10 +125,10 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     # and a real run's page is made of it, with the answer, model, data, quality and warnings first,
     # and all checks below
     path = build.write_report(tmp_path / "runs", tmp_path / "report.html")
-    shown = {a.get("id") for a in Page(path).all("section")}
+    section_ids = {a.get("id") for a in Page(path).all("section")}
     assert {
         f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")
-    } <= shown
+    } <= section_ids
     parts = re.findall(
         r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
     )
@@ -194,7 +196,7 @@ def draw_plotted(figure: Plotted) -> Figure:
     return figure.figure
 
 
-def study_of(place, claim, run_dir, value, **shown):
+def study_of(place, claim, run_dir, value, **parts):
     claim = Claim(
         "needed",
         "necessity",
@@ -208,13 +210,13 @@ def study_of(place, claim, run_dir, value, **shown):
     finding = Finding(
         claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive"
     )
-    given = {
+    facts = {
         "title": "Is it needed?",
         "about": "Weights were frozen.",
         "data": "files",
         "model": "lstm_additive",
     }
-    return StudyReading(**given | shown, directory=place, findings=[finding], runs=[run_dir])
+    return StudyReading(**facts | parts, directory=place, findings=[finding], runs=[run_dir])
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -226,13 +228,13 @@ def test_a_study_is_shown_and_speaks_of_its_own_runs_and_of_no_others(
     figure = Figure(figsize=(2, 1))
     studies = []
     figure.subplots().plot([0, 1])
-    shown = {
+    parts = {
         "readings": {"needed": "It lost 0.2. That is above 0."},
         "figures": [Plotted("needed", "What was lost.", figure)],
         "tables": {"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
         "notes": ["One seed only."],
     }
-    for name, value, more in (("a", 0.2, shown), ("b", -0.2, {})):
+    for name, value, more in (("a", 0.2, parts), ("b", -0.2, {})):
         training = {"data": {"path": f"{name}.csv"}, "epochs": 8}
         run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
         studies.append(
@@ -308,12 +310,12 @@ def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_s
     assert accuracy.min() < accuracy.max()
     assert f"{accuracy.mean():.3f}" in text
     assert f"({accuracy.min():.3f} to {accuracy.max():.3f})" in text
-    said = (
+    note = (
         "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
     )
-    assert text.count(said) == 1
+    assert text.count(note) == 1
     assert (
         text.index('id="test-leave_one_out"')
-        < text.index(said)
+        < text.index(note)
         < text.index('id="test-correlation"')
     )

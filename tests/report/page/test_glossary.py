@@ -21,14 +21,16 @@ from tests.report.page.conftest import EVERYTHING
 
 
 def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
-    found = explained("TVD & JSD; the TVD of a predictive <state>, jsd, a TVD-like thing")
-    assert isinstance(found, Markup)
-    assert re.findall(r'<a class="term" href="#term-(\w+)" title="[^"<>]+">([^<]+)</a>', found) == [
+    markup = explained("TVD & JSD; the TVD of a predictive <state>, jsd, a TVD-like thing")
+    assert isinstance(markup, Markup)
+    assert re.findall(
+        r'<a class="term" href="#term-(\w+)" title="[^"<>]+">([^<]+)</a>', markup
+    ) == [
         ("tvd", "TVD"),
         ("jsd", "JSD"),
         ("state", "state"),
     ]
-    text = re.sub(r"<a [^>]*>|</a>", "", found)
+    text = re.sub(r"<a [^>]*>|</a>", "", markup)
     assert text == "TVD &amp; JSD; the TVD of a predictive &lt;state&gt;, jsd, a TVD-like thing"
     assert "\x1b" not in explained("a\x1b[31m TVD", with_hidden_shown)
 
@@ -78,7 +80,8 @@ def graded(page):
     parts = {part for text in texts for part in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text)}
     words = {part: re.findall(r"[A-Za-z][A-Za-z'’-]*", part) for part in parts}
     return sorted(
-        ((grade(own), part) for part, own in words.items() if len(own) >= 4), reverse=True
+        ((grade(part_words), part) for part, part_words in words.items() if len(part_words) >= 4),
+        reverse=True,
     )
 
 
@@ -86,30 +89,33 @@ def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
     assert grade(["The", "cat", "sat", "on", "the", "mat"]) == pytest.approx(-1.45)
     hard = "Notwithstanding considerable methodological heterogeneity, practitioners incorrectly characterise probabilities."
     page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details><code>it is not a sentence at all</code>"
-    (value, found), (low, _) = graded(page)
-    assert (found, value > 12 > low) == (hard, True)
+    (value, sentence), (low, _) = graded(page)
+    assert (sentence, value > 12 > low) == (hard, True)
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_page_of_every_probe_is_easy_to_read(make_run, tmp_path):
     page = build.write_report([make_run("run", probes=EVERYTHING)], tmp_path / "report.html")
-    found = graded(page.read_text(encoding="utf-8"))
-    assert len(found) > 100
-    assert median(value for value, _ in found) <= 8
-    assert [(value, text) for value, text in found if value > 12] == []
+    sentences = graded(page.read_text(encoding="utf-8"))
+    assert len(sentences) > 100
+    assert median(value for value, _ in sentences) <= 8
+    assert [(value, text) for value, text in sentences if value > 12] == []
 
 
 def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
-    said = [*(answer.meaning for answer in Answer), *(term.meaning for term in TERMS)]
-    for (one, _), (met, not_met) in MEANS.items():
-        said.append(f"{CRITERIA[one]} Yes means that {met}. It does not mean {not_met}.")
+    texts = [*(answer.meaning for answer in Answer), *(term.meaning for term in TERMS)]
+    for (criterion, _), (met, not_met) in MEANS.items():
+        texts.append(f"{CRITERIA[criterion]} Yes means that {met}. It does not mean {not_met}.")
     for reading in readings().values():
         captions = [prose(drawing.draw) for drawing in reading.drawings]
         assert all(" " in caption and "partial(" not in caption for caption in captions), (
             reading.probe
         )
-        said += [reading.about, *captions]
-        said += [*(one.about for one in reading.maps), *(one.statement for one in reading.claims)]
-    found = graded("".join(f"<p>{one}.</p>" for one in said))
-    assert len(found) > 200
-    assert [(value, text) for value, text in found if value > 12] == []
+        texts += [reading.about, *captions]
+        texts += [
+            *(heat_map.about for heat_map in reading.maps),
+            *(criterion.statement for criterion in reading.claims),
+        ]
+    sentences = graded("".join(f"<p>{text}.</p>" for text in texts))
+    assert len(sentences) > 200
+    assert [(value, text) for value, text in sentences if value > 12] == []

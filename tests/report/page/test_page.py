@@ -121,12 +121,12 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
     choose_run(driver, "sst")
     put(driver, "sort", "adversarial-optimum_jsd")
     head = "document.getElementById('browser-by-measure')"
-    for ascending, said in ((False, "descending"), (True, "ascending")):
+    for ascending, order in ((False, "descending"), (True, "ascending")):
         expected = examples.sort_values(["jsd", "example_id"], ascending=[ascending, True])[
             "example_id"
         ].tolist()
         assert listed(driver) == expected[:10]
-        assert driver.execute_script(f"return {head}.getAttribute('aria-sort')") == said
+        assert driver.execute_script(f"return {head}.getAttribute('aria-sort')") == order
         driver.execute_script(f"{head}.firstElementChild.click()")
     put(driver, "sort", "erasure-removed_count_optimal")
     driver.execute_script("; ".join(["document.getElementById('browser-after').click()"] * 5))
@@ -137,7 +137,7 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "matches"),
     [
         (
             "Film mov",
@@ -153,12 +153,12 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
         ("nothing-has-this", lambda words: False),
     ],
 )
-def test_search_finds_what_a_plain_loop_finds(visit, runs, examples, query, found):
+def test_search_finds_what_a_plain_loop_finds(visit, runs, examples, query, matches):
     driver = visit(runs[1])
     choose_run(driver, "sst")
     put(driver, "query", query)
     # a question is two words of its text, in their order, and is searched as well
-    assert count(driver) == sum(found([*row.tokens]) for row in examples.itertuples())
+    assert count(driver) == sum(matches([*row.tokens]) for row in examples.itertuples())
     put(driver, "query", "#7")
     assert listed(driver) == [7]
 
@@ -170,8 +170,8 @@ def test_filters_by_class_and_by_being_right(visit, runs, examples):
     assert count(driver) == (examples["label"] == 1).sum()
     put(driver, "right", "wrong")
     assert count(driver) == ((examples["label"] == 1) & (examples["prediction"] == 0)).sum()
-    shown = "document.querySelector('#browser-list tbody .predicted').textContent"
-    assert driver.execute_script(f"return {shown}") == "✗ bad"
+    prediction = "document.querySelector('#browser-list tbody .predicted').textContent"
+    assert driver.execute_script(f"return {prediction}") == "✗ bad"
 
 
 def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples):
@@ -183,12 +183,12 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     put(driver, "query", f"#{example['example_id']}")
     until(driver, f"return {TITLE} === 'Example {example['example_id']}'")
     until(driver, "return document.querySelector('#browser-maps .token')")
-    shown = "return [...document.querySelectorAll('#browser-maps h4')].map(h => h.firstChild.textContent)"
-    assert driver.execute_script(shown) == ["Attention", "Leave-one-out"]
+    titles = "return [...document.querySelectorAll('#browser-maps h4')].map(h => h.firstChild.textContent)"
+    assert driver.execute_script(titles) == ["Attention", "Leave-one-out"]
     every = "for (const box of document.querySelectorAll('#browser-maps-shown input')) if (!box.checked) box.click()"
     driver.execute_script(every)
     until(driver, "return document.querySelectorAll('#browser-maps h4').length === 6")
-    assert driver.execute_script(shown) == [
+    assert driver.execute_script(titles) == [
         "Attention",
         "Adversary, found by search",
         "Farthest attention",
@@ -207,8 +207,8 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     driver.execute_script("document.querySelector('#browser-maps .token[tabindex=\"0\"]').focus()")
     driver.switch_to.active_element.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
     focused = driver.switch_to.active_element
-    told = focused.get_attribute("aria-label")
-    assert told.startswith(
+    label = focused.get_attribute("aria-label")
+    assert label.startswith(
         f"2: {example['tokens'][1]}. Attention {example['attention'][1]:.4f}, Adversary"
     )
     assert "Gradient" in driver.execute_script(
@@ -232,17 +232,17 @@ def test_hierarchical_texts_are_shown_by_sentence_and_questions_beside_texts(vis
     assert driver.execute_script(inside) >= sentences
     choose_run(driver, "sst")
     until(driver, "return document.querySelector('.asked')")
-    asked = driver.execute_script(
+    questions = driver.execute_script(
         "return [...document.querySelectorAll('.asked')].map(p => p.textContent)"
     )
-    assert asked[0].startswith("Question: ")
-    assert asked[1] == "Candidates: 0, 1"
+    assert questions[0].startswith("Question: ")
+    assert questions[1] == "Candidates: 0, 1"
 
 
 def test_hostile_words_are_text(visit, runs):
     driver = visit(runs[1])
     choose_run(driver, "<u>odd")
-    shown = set()
+    shown_words = set()
     words = "return [...document.querySelectorAll('#browser-maps .token')].map(t => t.textContent)"
     for number in range(20):
         put(driver, "query", f"#{number}")
@@ -250,9 +250,9 @@ def test_hostile_words_are_text(visit, runs):
             driver,
             f"return {TITLE} === 'Example {number}' && document.querySelector('#browser-maps .token')",
         )
-        shown |= set(driver.execute_script(words))
+        shown_words |= set(driver.execute_script(words))
     named = {"\u202eabc": "⟨U+202E⟩abc", "\u200b": "⟨U+200B⟩"}
-    assert shown == {named.get(word, word) for word in HOSTILE}
+    assert shown_words == {named.get(word, word) for word in HOSTILE}
     assert driver.execute_script("return window.hacked") is None
     assert (
         driver.execute_script(
@@ -297,19 +297,19 @@ def test_the_keyboard_alone_reaches_the_browser(visit, runs):
 
 def test_the_table_of_runs_sorts_and_a_print_unfolds_everything(visit, runs):
     driver = visit(runs[1])
-    shown = []
+    first_runs = []
     for _ in range(2):
         driver.execute_script("document.querySelector('.runs thead th').firstElementChild.click()")
-        shown.append(
+        first_runs.append(
             driver.execute_script("return document.querySelector('.runs tbody th').textContent")
         )
-    assert shown == ["<u>odd</u>", "sst"]
+    assert first_runs == ["<u>odd</u>", "sst"]
     folded = "return document.querySelectorAll('details:not([open])').length"
     before = driver.execute_script(folded)
     driver.execute_script("document.querySelector('details[open]').open = false")
-    for event, left in (("beforeprint", 0), ("afterprint", before + 1)):
+    for event, folded_count in (("beforeprint", 0), ("afterprint", before + 1)):
         driver.execute_script("dispatchEvent(new Event(arguments[0]))", event)
-        assert driver.execute_script(folded) == left
+        assert driver.execute_script(folded) == folded_count
 
 
 def test_an_address_leads_to_its_example_and_choosing_one_changes_the_address(visit, runs):
@@ -323,10 +323,13 @@ def test_an_address_leads_to_its_example_and_choosing_one_changes_the_address(vi
     until(driver, f"return {TITLE} === 'Example {first}'")
     address = driver.execute_script("return document.getElementById('browser-link').href")
     assert address == driver.current_url == f"{runs[1].as_uri()}#run=a&ex={first}"
-    for address, shown in (("b&ex=3", " === 'Example 3'"), ("b&ex=no", ".startsWith('Example')")):
+    for address, condition in (
+        ("b&ex=3", " === 'Example 3'"),
+        ("b&ex=no", ".startsWith('Example')"),
+    ):
         driver.get("about:blank")
         driver.get(f"{runs[1].as_uri()}#run={address}")
-        assert until(driver, f"return {TITLE}{shown}")
+        assert until(driver, f"return {TITLE}{condition}")
 
 
 def test_the_listed_rows_can_be_saved(visit, runs, examples, tmp_path):

@@ -26,7 +26,7 @@ def readout_of(row, seed):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def playground(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
     run = invented_run(
         base, "a", classes=3, names=NAMES, count=8, probes=("performance", "permutation")
@@ -56,14 +56,14 @@ def shown(driver):
 def check(driver, readout, attention=None):
     """Compare what is shown with the readout; returns what is struck."""
     weights, probability, tvd, jsd, struck = shown(driver)
-    given = torch.tensor([weights], dtype=torch.float64)
+    shown_attention = torch.tensor([weights], dtype=torch.float64)
     assert sum(weights) == pytest.approx(1, abs=1e-12)
     if attention is not None:
         np.testing.assert_allclose(weights, attention, atol=1e-12)
-    expected = readout.predict(given)[0]
+    expected = readout.predict(shown_attention)[0]
     np.testing.assert_allclose(probability, expected, atol=1e-9)
     assert tvd == pytest.approx(float(total_variation(expected, readout.prediction()[0])), abs=1e-9)
-    assert jsd == pytest.approx(float(jensen_shannon(given, readout.attention)), abs=1e-9)
+    assert jsd == pytest.approx(float(jensen_shannon(shown_attention, readout.attention)), abs=1e-9)
     return struck
 
 
@@ -75,17 +75,17 @@ def press(driver, name):
     driver.execute_script(f"document.getElementById('play-{name}').click()")
 
 
-def test_what_is_shown_is_what_the_readout_says(visit, made):
-    page, readouts, solved = made
+def test_what_is_shown_is_what_the_readout_says(visit, playground):
+    page, readouts, solved = playground
     driver = visit(page)
     assert until(driver, "return !document.getElementById('play').hidden")
     for place, (number, readout) in enumerate(readouts.items()):
         driver.execute_script(CHOOSE, str(place))
-        own = readout.attention[0].numpy()
+        attention = readout.attention[0].numpy()
         row = solved[number]
-        assert not any(check(driver, readout, own))
+        assert not any(check(driver, readout, attention))
         press(driver, "even")
-        check(driver, readout, np.full(len(own), 1 / len(own)))
+        check(driver, readout, np.full(len(attention), 1 / len(attention)))
         press(driver, "farthest")
         check(driver, readout, row["farthest"])
         assert shown(driver)[3] == pytest.approx(row["jsd"], abs=1e-9)
@@ -94,38 +94,38 @@ def test_what_is_shown_is_what_the_readout_says(visit, made):
         assert disabled == (row["flips_to"] < 0)
         if not disabled:
             press(driver, "flip")
-            left = own * ~np.array(row["flipping"])
-            assert check(driver, readout, left / left.sum()) == row["flipping"]
+            remaining = attention * ~np.array(row["flipping"])
+            assert check(driver, readout, remaining / remaining.sum()) == row["flipping"]
             assert int(np.argmax(shown(driver)[1])) == row["flips_to"]
         press(driver, "own")
-        check(driver, readout, own)
+        check(driver, readout, attention)
     assert driver.get_log("browser") == []
 
 
-def test_dragging_and_striking_renormalise_the_others(visit, made):
+def test_dragging_and_striking_renormalise_the_others(visit, playground):
     from selenium.webdriver.common.keys import Keys
 
-    page, readouts, _ = made
+    page, readouts, _ = playground
     driver = visit(page, 390, dark=True)
     until(driver, "return !document.getElementById('play').hidden")
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
     readout = next(iter(readouts.values()))
-    own = readout.attention[0].numpy()
+    attention = readout.attention[0].numpy()
     drag = """const s = document.querySelectorAll('#play-words input')[arguments[0]];
               s.value = arguments[1]; s.dispatchEvent(new Event('input'))"""
     driver.execute_script(drag, 1, "0.25")
-    others = np.where(np.arange(len(own)) == 1, 0, own)
-    dragged = others / others.sum() * 0.75 + 0.25 * (np.arange(len(own)) == 1)
+    other_weights = np.where(np.arange(len(attention)) == 1, 0, attention)
+    dragged = other_weights / other_weights.sum() * 0.75 + 0.25 * (np.arange(len(attention)) == 1)
     check(driver, readout, dragged)
     # all of the attention on one word, and back: the others come back as the model has them
     driver.execute_script(drag, 1, "1")
-    check(driver, readout, np.arange(len(own)) == 1)
+    check(driver, readout, np.arange(len(attention)) == 1)
     driver.execute_script(drag, 1, "0.25")
     check(driver, readout, dragged)
     # by keyboard alone: strike the word, and change the next one's weight
     driver.execute_script("document.querySelectorAll('#play-words button')[1].focus()")
     driver.switch_to.active_element.send_keys(Keys.ENTER)
-    assert check(driver, readout, others / others.sum())[1]
+    assert check(driver, readout, other_weights / other_weights.sum())[1]
     driver.switch_to.active_element.send_keys(Keys.TAB, Keys.TAB, Keys.TAB)
     before = shown(driver)[0][2]
     driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
@@ -134,7 +134,7 @@ def test_dragging_and_striking_renormalise_the_others(visit, made):
     driver.execute_script(STRIKE, 1)
     assert not any(check(driver, readout))
     # the last word keeps what there is
-    for place in range(len(own)):
+    for place in range(len(attention)):
         driver.execute_script(STRIKE, place)
     struck = check(driver, readout)
     assert struck.count(False) == 1

@@ -36,7 +36,7 @@ def test_a_card_has_a_line_for_every_criterion_and_level():
 
 
 def test_the_details_of_a_line_are_what_else_speaks_for_the_attention():
-    assert [one.claim for one in shown_lines()[WORDS.place].details] == ["d"]
+    assert [judgement.claim for judgement in shown_lines()[WORDS.place].details] == ["d"]
 
 
 def test_a_card_says_what_its_own_findings_say():
@@ -79,9 +79,9 @@ def test_what_a_run_lacks_for_a_question_is_said_of_this_run(
     make_run, criterion, reason, training, lacks, setting
 ):
     run = read_run(make_run(training=training))
-    said, given = advice(SimpleNamespace(criterion=criterion, reason=reason), run)
-    assert lacks in said
-    assert given == setting
+    lack, expected_setting = advice(SimpleNamespace(criterion=criterion, reason=reason), run)
+    assert lacks in lack
+    assert expected_setting == setting
 
 
 TVD = {"unit": "TVD", "low": 0, "high": 1, "step": "", "higher_is_better": True}
@@ -111,10 +111,15 @@ def test_the_unit_of_a_number(metric, tables, expected):
         "low": 0.4,
         "high": 0.6,
     }
-    (found,) = headline_rows(
+    (headline_row,) = headline_rows(
         pd.DataFrame([row]), [Group("d", "m", "", (SimpleNamespace(run_id="a"),))], tables
     )
-    assert (found["unit"], found["title"], found["inner"], found["cells"][0]["low"]) == (
+    assert (
+        headline_row["unit"],
+        headline_row["title"],
+        headline_row["inner"],
+        headline_row["cells"][0]["low"],
+    ) == (
         expected,
         "x",
         True,
@@ -127,11 +132,11 @@ def test_the_time_of_a_test_and_of_its_importances_over_all_runs():
         "a": {"title": "leave-one-out", "seconds": 1.25},
         "b": {"title": "gradient", "seconds": 0.01},
     }
-    one = {"seconds": 2.0, "importances": facts}
-    of_importances = (
+    table = {"seconds": 2.0, "importances": facts}
+    importance_times = (
         "Of the importances, which are computed once for all tests: leave-one-out 1.2 s."
     )
-    assert cost_of([one]) == f"This test took 2.0 s. {of_importances}"
-    assert cost_of([one, {"seconds": 1.5}, {}]).startswith("This test took 3.5 s in 2 runs. Of")
+    assert cost_of([table]) == f"This test took 2.0 s. {importance_times}"
+    assert cost_of([table, {"seconds": 1.5}, {}]).startswith("This test took 3.5 s in 2 runs. Of")
     assert cost_of([{"seconds": 1.5}]) == "This test took 1.5 s."
     assert cost_of([{}, {}]) == ""

@@ -21,11 +21,11 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
     content = path.read_bytes()
     at = HEADER
     pieces = b""
-    found = []
+    payloads = []
     while at + HEADER <= len(content):
-        left = BLOCK - at % BLOCK
-        if left < HEADER:
-            at += left
+        remainder = BLOCK - at % BLOCK
+        if remainder < HEADER:
+            at += remainder
             continue
         _, length, kind = struct.unpack("<IHB", content[at : at + HEADER])
         if at + HEADER + length > len(content):  # still being written
@@ -35,9 +35,9 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
         if kind in (1, 4):  # whole, or last piece
             record = wandb_internal_pb2.Record()
             record.ParseFromString(pieces)
-            found.append(record)
+            payloads.append(record)
             pieces = b""
-    return found
+    return payloads
 
 
 def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
@@ -45,14 +45,14 @@ def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
     `finish()`."""
     for _ in range(6000):  # a bound against hanging; a machine under load takes what it takes
         try:
-            found = records(path)
+            messages = records(path)
         except DecodeError:  # read in the middle of a write: its end decides, or the last line
-            found = []
-        if found and found[-1].WhichOneof("record_type") == "exit":
-            return found
+            messages = []
+        if messages and messages[-1].WhichOneof("record_type") == "exit":
+            return messages
         time.sleep(0.1)
     raise AssertionError(
-        f"{path} has no end: {[record.WhichOneof('record_type') for record in found]}"
+        f"{path} has no end: {[record.WhichOneof('record_type') for record in messages]}"
     )
 
 

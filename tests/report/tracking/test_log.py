@@ -2,8 +2,9 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import unescape
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -24,18 +25,44 @@ from attnprobe.report.tracking import example_table
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
+from tests.invented_runs import invented_run
 from tests.report.tracking import sent
+from tests.report.tracking.conftest import keep_offline
 from tests.small_runs import seal_again, small_run
 
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
 
 
-def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
-    run = make_run("jain/sst #1", count=20, names=["bad", "good"])
-    log.log_run(run, project="attention", mode="offline", examples=8)
-    assert wandb.run is None  # finished, so that the next run of this process is another one
-    written = sent.of_run(run)
-    start, *_ = sent.of_kind(written, "run")
+@dataclass(frozen=True)
+class SentRun:
+    """A run, and the records that W&B would send of it."""
+
+    directory: Path
+    records: list[Any]
+
+    def rows_of(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a logged table."""
+        return sent.files_of_table(self.records, f"tables/{name}")[0]
+
+    @property
+    def summary(self) -> dict[tuple[str, ...], Any]:
+        return sent.summary_of(self.directory)
+
+
+@pytest.fixture(scope="module")
+def sent_run(tmp_path_factory) -> SentRun:
+    """A run of two probes, logged with its figures and eight examples."""
+    folder = tmp_path_factory.mktemp("sent")
+    with pytest.MonkeyPatch.context() as patch:
+        keep_offline(patch, folder)
+        run = invented_run(folder, "jain/sst #1", count=20, names=["bad", "good"])
+        log.log_run(run, project="attention", mode="offline", examples=8)
+        assert wandb.run is None  # finished, so that the next run of this process is another one
+        return SentRun(run, sent.of_run(run))
+
+
+def test_an_offline_run_has_a_name_a_group_tags_and_its_config(sent_run):
+    start, *_ = sent.of_kind(sent_run.records, "run")
     assert (start.project, start.run_group) == ("attention", "jain_adversarial")
     assert (start.display_name, start.job_type) == (
         "jain/sst #1: permutation, adversarial",
@@ -44,58 +71,84 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "permutation", "adversarial"}
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["data"] == {"name": "sst"}
-    history = sent.history_of(written)
-    summary = sent.summary_of(run)
+
+
+def test_an_offline_run_holds_numbers_tables_and_figures(sent_run):
+    history = sent.history_of(sent_run.records)
     assert history["adversarial/found_jsd",] > 0
     assert history["tables/adversarial", "_type"] == "table-file"
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
-    (folder,) = run.glob("wandb/offline-run-*")
+    (folder,) = sent_run.directory.glob("wandb/offline-run-*")
     assert (folder / "files" / history["figures/permutation", "path"]).stat().st_size > 1000
+
+
+def test_the_summary_has_published_numbers_and_intervals_and_no_long_cell(sent_run):
+    summary = sent_run.summary
     assert summary["performance/accuracy_published",] == pytest.approx(0.808116)
     assert summary["adversarial/found_jsd/good_low",] < summary["adversarial/found_jsd/good",]
     # what the settings of W&B's table of runs are made of: no cell of it is long
     assert all(len(value) <= 250 for value in summary.values() if isinstance(value, str))
-    defined = {metric.glob_name: metric for metric in sent.of_kind(written, "metric")}
+
+
+def test_curves_go_by_epochs_and_of_a_verdict_the_last_one_counts(sent_run):
+    defined = {metric.glob_name: metric for metric in sent.of_kind(sent_run.records, "metric")}
     assert defined["train/*"].step_metric == defined["validation/*"].step_metric == "epoch"
     assert defined["verdict/*"].summary.last
-    # one row per example, without numbers per position
-    rows, _ = sent.files_of_table(written, "tables/adversarial")
-    table = read_results(run, probe="adversarial").pivot_table(
+
+
+def adversarial_numbers(directory: Path) -> pd.DataFrame:
+    """A row for every example, a column for every metric."""
+    return read_results(directory, probe="adversarial").pivot_table(
         index="example_id", columns="metric", values="value"
     )
-    found = {row["example_id"]: row["optimum_jsd"] for row in rows}
-    assert found == pytest.approx(table["optimum_jsd"].to_dict())
+
+
+def test_a_probes_table_has_one_row_per_example_without_numbers_per_position(sent_run):
+    rows = sent_run.rows_of("adversarial")
+    optima = {row["example_id"]: row["optimum_jsd"] for row in rows}
+    expected = adversarial_numbers(sent_run.directory)["optimum_jsd"]
+    assert optima == pytest.approx(expected.to_dict())
     assert len(rows) == 20
     assert "found_attention" not in rows[0]
-    # verdicts and findings
-    known = findings(run)
-    lines = [*known[known["primary"]].itertuples(index=False)]
-    rows, _ = sent.files_of_table(written, "tables/verdicts")
-    verdicts = {(row["criterion"], row["level"]): row["verdict"] for row in rows}
+
+
+def test_the_verdicts_are_a_table_and_numbers_of_the_summary(sent_run):
+    stored = findings(sent_run.directory)
+    lines = [*stored[stored["primary"]].itertuples(index=False)]
+    verdicts = {
+        (row["criterion"], row["level"]): row["verdict"] for row in sent_run.rows_of("verdicts")
+    }
     assert verdicts == {(line.criterion, line.level): line.verdict for line in lines}
-    for line in (line for line in lines if line.verdict != Verdict.NOT_TESTED):
-        name = f"verdict/{line.criterion}/{line.level}"
-        assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
-    rows, _ = sent.files_of_table(written, "tables/findings")
-    (of_search,) = [row for row in rows if row["claim"] == "the_search_falls_short"]
-    assert of_search["value"] == pytest.approx(
-        (table["optimum_jsd"] - table["found_jsd"]).mean(), rel=0.2
-    )
-    notes = [part.notes for part in sent.of_kind(written, "run") if part.notes]
-    assert notes[-1:] == [f"{known['chip'].iloc[0]}. {known['sentence'].iloc[0]}"]
-    # examples are heat maps in cells
-    rows, files = sent.files_of_table(written, "tables/examples_test")
+    summary = sent_run.summary
+    for line in lines:
+        if line.verdict != Verdict.NOT_TESTED:
+            name = f"verdict/{line.criterion}/{line.level}"
+            assert (summary[name,], summary[f"{name}_value",]) == (line.verdict, line.value)
+    notes = [part.notes for part in sent.of_kind(sent_run.records, "run") if part.notes]
+    assert notes[-1:] == [f"{stored['chip'].iloc[0]}. {stored['sentence'].iloc[0]}"]
+
+
+def test_the_findings_are_a_table(sent_run):
+    claim = "the_search_falls_short"
+    (search_row,) = [row for row in sent_run.rows_of("findings") if row["claim"] == claim]
+    numbers = adversarial_numbers(sent_run.directory)
+    shortfall = (numbers["optimum_jsd"] - numbers["found_jsd"]).mean()
+    assert search_row["value"] == pytest.approx(shortfall, rel=0.2)
+
+
+def test_examples_are_heat_maps_in_cells(sent_run):
+    rows, files = sent.files_of_table(sent_run.records, "tables/examples_test")
     assert len(rows) == 8
-    examples = read_examples(run).set_index("example_id")
-    moved = read_results(run)
-    moved = moved[moved["metric"] == "found_attention"]
+    examples = read_examples(sent_run.directory).set_index("example_id")
+    results = read_results(sent_run.directory)
+    moved = results[results["metric"] == "found_attention"]
     for row in rows:
         example = examples.loc[row["example_id"]]
         assert row["text"] == example["text"]
-        found = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
+        found_weights = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
         for column, weights in (
             ("attention", example["attention"]),
-            ("Adversary, found by search", found),
+            ("Adversary, found by search", found_weights),
         ):
             html = files[row[column]["path"]].read_text(encoding="utf-8")
             cells = re.findall(r'<i[^>]* title="(\d+): (.*?) — (\S+)">(.*?)</i>', html)
@@ -137,32 +190,48 @@ def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(
         assert sum(name in step for step in steps) == 1
 
 
-def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_training_did_not(
-    offline, tmp_path, no_figures
-):
+@pytest.fixture
+def logged_training(offline, tmp_path, no_figures) -> SentRun:
+    """A run that was logged only after its training."""
     directory = run(small_run(tmp_path / "runs"))
     log.log_run(directory, project="attention", mode="offline")
-    written = sent.of_run(directory)
-    for files in sent.artifacts_of(written).values():
+    return SentRun(directory, sent.of_run(directory))
+
+
+def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_training_did_not(
+    logged_training, tmp_path
+):
+    directory = logged_training.directory
+    download = tmp_path / "downloaded"
+    for files in sent.artifacts_of(logged_training.records).values():
         for name, local in files.items():
-            place = tmp_path / "downloaded" / name
+            place = download / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(local, place)
-    pd.testing.assert_frame_equal(read_results(tmp_path / "downloaded"), read_results(directory))
-    again, first = (attnprobe.load_run(place) for place in (tmp_path / "downloaded", directory))
-    pd.testing.assert_frame_equal(again.explain(["a fine film"]), first.explain(["a fine film"]))
-    logged = {
-        one.type: one
-        for one in sent.of_kind(written, "artifact")
-        if one.type in ("model", "results")
+    pd.testing.assert_frame_equal(read_results(download), read_results(directory))
+    again = attnprobe.load_run(download).explain(["a fine film"])
+    first = attnprobe.load_run(directory).explain(["a fine film"])
+    pd.testing.assert_frame_equal(again, first)
+    check_artifacts_name_the_weights(logged_training)
+    check_curves_are_those_of_the_training(logged_training)
+
+
+def check_artifacts_name_the_weights(logged: SentRun) -> None:
+    artifacts = {
+        artifact.type: artifact
+        for artifact in sent.of_kind(logged.records, "artifact")
+        if artifact.type in ("model", "results")
     }
-    facts = {kind: json.loads(one.metadata) for kind, one in logged.items()}
-    weights = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
+    facts = {kind: json.loads(artifact.metadata) for kind, artifact in artifacts.items()}
+    weights = hashlib.sha256((logged.directory / "model.safetensors").read_bytes()).hexdigest()
     assert facts["results"]["checkpoint_sha256"] == facts["model"]["checkpoint_sha256"] == weights
-    assert facts["results"]["model_artifact"] == logged["model"].name
-    measured = read_results(directory, "training")
-    steps = sent.steps_of(written)
+    assert facts["results"]["model_artifact"] == artifacts["model"].name
+
+
+def check_curves_are_those_of_the_training(logged: SentRun) -> None:
+    measured = read_results(logged.directory, "training")
     losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
+    steps = sent.steps_of(logged.records)
     assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
     assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
     assert ("validation/roc_auc",) in steps[0]
@@ -194,13 +263,13 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     second = first.with_name(first.name.replace("offline-run-2", "offline-run-1"))
     first.rename(second)  # two in one second would share a folder
     log.log_run(run, project="attention", mode="offline", group="mine", log_model=False)
-    (left,) = run.glob("wandb/offline-run-*")
-    assert left != second
+    (folder,) = run.glob("wandb/offline-run-*")
+    assert folder != second
     written = sent.of_run(run)
     assert sent.of_kind(written, "run")[0].run_group == "mine"
     assert set(sent.artifacts_of(written)) == {"results"}
-    (left / "run.wandb.synced").touch()
-    uploaded = left.rename(second)
+    (folder / "run.wandb.synced").touch()
+    uploaded = folder.rename(second)
     log.log_run(run, project="attention", mode="offline")
     assert uploaded.exists()
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
@@ -218,7 +287,7 @@ def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(
         dir=str(directory / "wandb/run-1/files"),
         id="run",
     )
-    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given) or run)
+    monkeypatch.setattr(log.wandb, "init", lambda **arguments: done.update(arguments) or run)
     for resumed, resume in ((True, "allow"), (False, None)):
         log.open_run(
             IDENTITY | {"data": "d" * 80}, ["gradient"], {}, directory, project="p", resumed=resumed
@@ -241,17 +310,17 @@ def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(
 
 def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, monkeypatch):
     done: dict[str, Any] = {}
-    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given))
+    monkeypatch.setattr(log.wandb, "init", lambda **arguments: done.update(arguments))
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     directory = make_run(count=5)
 
-    def group(changed, **given: Any) -> str:
-        log.open_run(IDENTITY | changed, [], {}, directory, project="p", mode="offline", **given)
+    def group(changed, **settings: Any) -> str:
+        log.open_run(IDENTITY | changed, [], {}, directory, project="p", mode="offline", **settings)
         return done["group"]
 
     every = [
-        group(one)
-        for one in ({}, {"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"})
+        group(changes)
+        for changes in ({}, {"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"})
     ]
     assert set(every) == {"jain"}
     monkeypatch.setenv("WANDB_RUN_GROUP", "tuesday")
@@ -266,7 +335,7 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(
     with pytest.raises(UserError, match="hold no number"):
         log.log_run(make_run("bare", probes=()), project="p", mode="offline")
 
-    def refuse(*given, **named):
+    def refuse(*arguments, **named):
         raise wandb.Error("no API key configured")
 
     with monkeypatch.context() as patch:  # the run is finished even where logging fails
@@ -355,11 +424,11 @@ def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
 def test_without_the_adversary_the_largest_weight_counts(make_run):
     run = make_run(count=30, longest=10, probes=("performance", "permutation"))
     examples = read_examples(run)
-    shown = example_table(read_run(run), most=3, log_text=True)["example_id"].iloc[0]
+    example_id = example_table(read_run(run), most=3, log_text=True)["example_id"].iloc[0]
     assert any(len(weights) == 1 for weights in examples["attention"])
     largest = examples["attention"].map(lambda weights: max(weights) if len(weights) > 1 else 0)
     first = examples[examples["prediction"] == examples.loc[largest.idxmax(), "prediction"]]
-    assert shown == examples.loc[largest[first.index].idxmax(), "example_id"]
+    assert example_id == examples.loc[largest[first.index].idxmax(), "example_id"]
 
 
 def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):

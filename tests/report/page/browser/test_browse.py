@@ -47,8 +47,10 @@ def browsed(run, **settings):
 def maps_of(browser, run):
     """Every map's weights of one run, a list for each example whose weights are in the page."""
     return {
-        one["key"]: [own for name in one["blocks"] for own in read(browser.blocks[name])]
-        for one in run["maps"]
+        heat_map["key"]: [
+            weights for name in heat_map["blocks"] for weights in read(browser.blocks[name])
+        ]
+        for heat_map in run["maps"]
     }
 
 
@@ -69,14 +71,14 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
     seal_again(directory)
     browser = browsed(directory)
-    found = maps_of(browser, browser.index["runs"][0])
+    maps = maps_of(browser, browser.index["runs"][0])
     results = read_results(directory)
     examples = read_examples(directory)
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
-    assert set(found) == {"attention", *metrics}
-    assert len(found["attention"]) == len(examples)
+    assert set(maps) == {"attention", *metrics}
+    assert len(maps["attention"]) == len(examples)
     np.testing.assert_allclose(
-        np.concatenate(found["attention"]), np.concatenate(examples["attention"]), atol=2e-5
+        np.concatenate(maps["attention"]), np.concatenate(examples["attention"]), atol=2e-5
     )
     for key, metric in metrics.items():
         rows = (
@@ -89,8 +91,8 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
         sizes = [
             len(words) if number in whole else 0 for number, words in enumerate(examples["tokens"])
         ]
-        assert [*map(len, found[key])] == sizes
-        assert {place: found[key][place[0]][place[1]] for place in rows} == pytest.approx(
+        assert [*map(len, maps[key])] == sizes
+        assert {place: maps[key][place[0]][place[1]] for place in rows} == pytest.approx(
             rows, abs=2e-5 * times
         )
 
@@ -141,9 +143,9 @@ def test_texts_come_back_word_by_word(make_run):
     assert texts["words"] == [[[*sentence] for sentence in row] for row in examples["words"]]
     assert texts["lengths"] == [[len(sentence) for sentence in row] for row in examples["words"]]
     assert texts["question"] == [[*row] for row in examples["question"]]
-    found = maps_of(browser, browser.index["runs"][0])
-    for own, row in zip(found["word_attention"], examples["word_attention"], strict=True):
-        np.testing.assert_allclose(own, np.concatenate(list(row)), atol=2e-5)
+    maps = maps_of(browser, browser.index["runs"][0])
+    for weights, row in zip(maps["word_attention"], examples["word_attention"], strict=True):
+        np.testing.assert_allclose(weights, np.concatenate(list(row)), atol=2e-5)
 
 
 def test_without_words_positions_remain(make_run):
@@ -162,15 +164,15 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     fewer = browsed(directory, megabytes=len(whole.blocks["texts-0"]) / 1e6 + 0.01)
     run = fewer.index["runs"][0]
     columns = columns_of(fewer, run)
-    kept = columns["kept"]
-    assert 0 < len(kept) < 200
-    assert f"{len(kept) / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
+    kept_rows = columns["kept"]
+    assert 0 < len(kept_rows) < 200
+    assert f"{len(kept_rows) / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
     weights = maps_of(fewer, run)["attention"]
     every = maps_of(whole, whole.index["runs"][0])["attention"]
-    assert weights == [every[row] for row in kept]
+    assert weights == [every[row] for row in kept_rows]
     # the extremes of what the list can be sorted by are there
     jsd = columns["adversarial-optimum_jsd"]
-    assert {np.nanargmax(jsd), np.nanargmin(jsd)} <= {*kept}
+    assert {np.nanargmax(jsd), np.nanargmin(jsd)} <= {*kept_rows}
     assert len(jsd) == 200
     # and blocks cover all examples in order
     browser = browsed(make_run("long", count=BLOCK_SIZE + 3, longest=3))
@@ -211,8 +213,10 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     directory = make_run(count=9, probes=EVERYTHING)
     browser = browsed(directory)
     run = browser.index["runs"][0]
-    shown = [(one["key"], one["title"], one["relative"]) for one in run["maps"]]
-    assert shown == [("attention", "Attention", False), ("gradient-gradient", "Theirs", True)]
+    heat_maps = [
+        (heat_map["key"], heat_map["title"], heat_map["relative"]) for heat_map in run["maps"]
+    ]
+    assert heat_maps == [("attention", "Attention", False), ("gradient-gradient", "Theirs", True)]
     assert run["measures"][0]["key"] == "gradient-max_gradient"
     table = read_results(directory)
     rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
@@ -232,8 +236,12 @@ def with_pieces(directory):
     table = pq.read_table(path)
     for tokens in table["tokens"].to_pylist():
         parts = [[token[:3], f"##{token[3:]}"] if len(token) > 3 else [token] for token in tokens]
-        pieces = ["[CLS]", *(piece for own in parts for piece in own), "[SEP]"]
-        word = [-1, *(place for place, own in enumerate(parts) for _ in own), -1]
+        pieces = ["[CLS]", *(piece for parts_of_word in parts for piece in parts_of_word), "[SEP]"]
+        word = [
+            -1,
+            *(place for place, parts_of_word in enumerate(parts) for _ in parts_of_word),
+            -1,
+        ]
         weight = np.arange(1, len(pieces) + 1, dtype=np.float32)
         rows.append(
             {
@@ -259,12 +267,12 @@ def test_every_kept_text_has_its_pieces_words_and_weights(make_run, megabytes):
     assert not any("pieces" in name for name in silent.blocks)
     browser = browsed(directory, megabytes=megabytes)
     run = browser.index["runs"][0]
-    kept = columns_of(browser, run)["kept"]
-    assert (len(kept) == 300) == (megabytes == 60)
-    packed = [one for name in run["pieces"] for one in read(browser.blocks[name])]
-    for row, found in zip(kept, packed, strict=True):
+    kept_rows = columns_of(browser, run)["kept"]
+    assert (len(kept_rows) == 300) == (megabytes == 60)
+    packed = [text_pieces for name in run["pieces"] for text_pieces in read(browser.blocks[name])]
+    for row, text_pieces in zip(kept_rows, packed, strict=True):
         weights = rows[row]["piece_attention"]
-        assert found == rows[row] | {"piece_attention": pytest.approx(weights, abs=4e-3)}
+        assert text_pieces == rows[row] | {"piece_attention": pytest.approx(weights, abs=4e-3)}
 
 
 def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, no_pictures):
@@ -273,7 +281,7 @@ def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, n
     driver = visit(write_report([directory], tmp_path / "page.html"))
     assert not driver.execute_script("return document.querySelector('.pieces')")
     driver.execute_script("document.getElementById('browser-pieces').click()")
-    shown = until(
+    pieces = until(
         driver,
         "return [...document.querySelectorAll('.pieces .token')].map((one) => one.textContent)",
     )
@@ -282,7 +290,7 @@ def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, n
             8:
         ]
     )
-    assert shown == rows[number]["pieces"]
+    assert pieces == rows[number]["pieces"]
     counted = (
         "return [...document.querySelectorAll('.piece-word')].map((one) => one.children.length)"
     )
@@ -294,7 +302,7 @@ def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, n
     ]
     driver.execute_script("document.querySelectorAll('.pieces .token')[1].focus()")
     tip = driver.execute_script("return document.querySelector('.tip').innerText")
-    both = zip(rows[number]["piece_attention"], rows[number]["piece_word"], strict=True)
-    own = [weight for weight, word in both if word == 0]
-    assert f"{round(100 * own[0] / sum(own))} %" in tip
+    weighted_words = zip(rows[number]["piece_attention"], rows[number]["piece_word"], strict=True)
+    weights = [weight for weight, word in weighted_words if word == 0]
+    assert f"{round(100 * weights[0] / sum(weights))} %" in tip
     assert not driver.get_log("browser")
