@@ -58,87 +58,113 @@ def report(tmp_path_factory) -> Path:
     return build.write_report(base, base / "out" / "report.html")
 
 
-def test_the_page_is_complete_and_its_headings_ids_links_and_names_hold_together(report):
-    page = Page(report)
+@pytest.fixture(scope="module")
+def page(report) -> Page:
+    return Page(report)
+
+
+def test_the_page_fetches_nothing(page):
     sources = [a.get("src", "data:") for a in page.all("script", "img")]
-    assert (
-        page.all("link", "iframe")
-        == []
-        == [source for source in sources if not source.startswith("data:")]
-    )
+    assert page.all("link", "iframe") == []
+    assert [source for source in sources if not source.startswith("data:")] == []
     policy = next(
         a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
     )
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+
+
+def test_ids_are_unique_and_what_refers_to_them_finds_them(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
-    links = [a["href"] for a in page.all("a")]
-    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    anchors = [a["href"][1:] for a in page.all("a") if a["href"].startswith("#")]
+    assert set(anchors) <= set(ids)
     for attribute in ("aria-labelledby", "for"):
         assert {a[attribute] for _, a in page.elements if attribute in a} <= set(ids)
+
+
+def test_a_screen_reader_finds_landmarks_headings_captions_and_alternatives(page):
     assert all(map(page.all, ("main", "nav", "header", "footer")))
     levels = [int(name[1]) for name, _ in page.elements if re.fullmatch(r"h[1-4]", name)]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert len(page.all("table")) == len(page.all("caption"))
     assert all(image["alt"] for image in page.all("img"))
-    # files beside the page are linked and there
-    links = [link for link in links if not link.startswith("#")]
+
+
+def test_the_files_beside_the_page_are_linked_and_there(page, report):
+    links = [a["href"] for a in page.all("a") if not a["href"].startswith("#")]
     assert {Path(link).suffix for link in links} == {".pdf", ".csv", ".tex"}
     assert all((report.parent / link).is_file() for link in links)
     headlines = pd.read_csv(report.parent / "report_files/headlines.csv")
     assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
-    # every test has its title, and every criterion its line
-    assert {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines} <= set(
-        page.headings
-    )
-    text = report.read_text(encoding="utf-8")
-    for criterion in CRITERIA:
-        levels = sum(of == criterion for of, _ in LINES)
-        assert len(re.findall(rf"<h4>{criterion.capitalize()}\b", text)) == 2 * levels  # two groups
+
+
+def test_every_test_has_its_title(page):
+    titles = {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines}
+    assert titles <= set(page.headings)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_every_criterion_has_its_lines(report, criterion):
+    levels = sum(place[0] == criterion for place in LINES)
+    heads = re.findall(rf"<h4>{criterion.capitalize()}\b", report.read_text(encoding="utf-8"))
+    assert len(heads) == 2 * levels  # two groups
+
+
+@pytest.fixture(scope="module")
+def small_directory(tmp_path_factory) -> Path:
+    """A real run of the probes that have claims, small."""
+    overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
+    probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
+    return run(small_run(tmp_path_factory.mktemp("runs"), *overrides, probes=probes))
+
+
+def test_headlines_name_every_metric_that_they_need(small_directory):
+    whole = read_results(small_directory)
+    numbers = read_numbers(small_directory)
+    pd.testing.assert_frame_equal(compare(whole), compare(numbers))
+    assert headline(whole) == headline(numbers)
+
+
+@pytest.mark.parametrize("probe", sorted(readings()))
+def test_claims_and_tables_name_every_metric_that_they_need(small_directory, probe):
+    reading = readings()[probe]
+    whole = read_results(small_directory)
+    numbers = read_numbers(small_directory)
+    expected = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
+    findings = []
+    for claim in reading.claims:
+        findings += put_to_test((claim,), numbers.rows(reading.probe, claim.metrics))
+    # as words: NaN is not itself
+    assert [str(finding.evidence) for finding in expected] == [
+        str(finding.evidence) for finding in findings
+    ]
+    for table in reading.tables:
+        pd.testing.assert_frame_equal(
+            table.build(whole), table.build(numbers.rows(reading.probe, table.metrics))
+        )
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
-    overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
-    probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
-    directory = run(small_run(tmp_path / "runs", *overrides, probes=probes))
-    whole = read_results(directory)
-    numbers = read_numbers(directory)
-    pd.testing.assert_frame_equal(compare(whole), compare(numbers))
-    assert headline(whole) == headline(numbers)
-    for reading in readings().values():
-        first = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
-        second = [
-            finding
-            for c in reading.claims
-            for finding in put_to_test((c,), numbers.rows(reading.probe, c.metrics))
-        ]
-        assert [str(f.evidence) for f in first] == [
-            str(f.evidence) for f in second
-        ]  # NaN is not itself
-        for table in reading.tables:
-            pd.testing.assert_frame_equal(
-                table.build(whole), table.build(numbers.rows(reading.probe, table.metrics))
-            )
-    # and a real run's page is made of it, with the answer, model, data, quality and warnings first,
-    # and all checks below
-    path = build.write_report(tmp_path / "runs", tmp_path / "report.html")
+def test_a_real_runs_page_begins_with_answer_model_data_quality_and_warnings(
+    small_directory, tmp_path
+):
+    """And all checks of the data are below."""
+    path = build.write_report(small_directory, tmp_path / "report.html")
     section_ids = {a.get("id") for a in Page(path).all("section")}
-    assert {
-        f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")
-    } <= section_ids
-    parts = re.findall(
-        r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
-    )
+    probes = ("permutation", "adversarial", "erasure", "correlation")
+    assert {f"test-{probe}" for probe in probes} <= section_ids
     first, below = (
-        " ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split()) for part in parts
+        " ".join(html.unescape(re.sub(r"<[^>]+>", " ", section)).split())
+        for section in re.findall(
+            r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
+        )
     )
     assert "LSTM, a recurrent model, with additive attention" in first
     assert "testbed: 190 texts. 2 classes: negative, positive" in first
-    assert quality_of(directory).in_words in first
-    checks = RunDirectory(directory).manifest()["data_section"]["checks"]
+    assert quality_of(small_directory).in_words in first
+    checks = RunDirectory(small_directory).manifest()["data_section"]["checks"]
     assert next(check["sentence"] for check in checks if check["warns"]) in first
     assert all(check["sentence"] in below for check in checks)
 
@@ -173,17 +199,22 @@ def test_no_text_leaves_every_word_out(make_run, tmp_path, capsys):
     assert not [path for path in (tmp_path / "report_files").iterdir() if "heatmaps" in path.name]
 
 
-def test_a_mistake_ends_with_one_message_and_status_2(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for arguments, message in (
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         ([], "no finished run at nowhere: nowhere does not exist"),
         (["-o", "page.pdf"], "--output=page.pdf: expected a name that ends in .html"),
         (["--megabytes", "0"], "--megabytes=0: expected a number above 0"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            main(["nowhere", *arguments])
-        assert message in capsys.readouterr().err
-        assert list(tmp_path.iterdir()) == []
+    ],
+)
+def test_a_mistake_ends_with_one_message_and_status_2(
+    capsys, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["nowhere", *arguments])
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @dataclass(frozen=True)

@@ -61,14 +61,23 @@ def test_what_is_packed_comes_back_and_gives_the_same_text_twice():
     assert read(packed(content)) == content | {"numbers": [1, 0.12346, None]}
 
 
+def multiply_values(path, times):
+    table = pq.read_table(path)
+    values = pc.multiply(table["value"], pa.scalar(times, table["value"].type))
+    pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
+
+
+def weights_by_place(results, metric):
+    """A metric's values by (example, position)."""
+    rows = results[results["metric"] == metric].dropna(subset=["step", "value"])
+    return rows.astype({"step": int}).set_index(["example_id", "step"])["value"].to_dict()
+
+
 @pytest.mark.parametrize("times", [1, 4])
 def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     """Also where they are beyond 1, as distances of scores are."""
     directory = make_run(count=23, probes=EVERYTHING)
-    path = directory / "tables/leave_one_out.parquet"
-    table = pq.read_table(path)
-    values = pc.multiply(table["value"], pa.scalar(times, table["value"].type))
-    pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
+    multiply_values(directory / "tables/leave_one_out.parquet", times)
     seal_again(directory)
     browser = browsed(directory)
     maps = maps_of(browser, browser.index["runs"][0])
@@ -81,20 +90,15 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
         np.concatenate(maps["attention"]), np.concatenate(examples["attention"]), atol=2e-5
     )
     for key, metric in metrics.items():
-        rows = (
-            results[results["metric"] == metric]
-            .dropna(subset=["step", "value"])
-            .astype({"step": int})
-        )
-        rows = rows.set_index(["example_id", "step"])["value"].to_dict()
-        whole = {number for number, _ in rows}
+        expected = weights_by_place(results, metric)
+        weighted = {number for number, _ in expected}
         sizes = [
-            len(words) if number in whole else 0 for number, words in enumerate(examples["tokens"])
+            len(words) if number in weighted else 0
+            for number, words in enumerate(examples["tokens"])
         ]
         assert [*map(len, maps[key])] == sizes
-        assert {place: maps[key][place[0]][place[1]] for place in rows} == pytest.approx(
-            rows, abs=2e-5 * times
-        )
+        weights = {(number, step): maps[key][number][step] for number, step in expected}
+        assert weights == pytest.approx(expected, abs=2e-5 * times)
 
 
 def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
@@ -228,28 +232,28 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
 
 
+def pieces_of(tokens):
+    """Words of more than three letters in two pieces, between a start and an end; the weights sum
+    to 1."""
+    pieces = ["[CLS]"]
+    words = [-1]
+    for place, token in enumerate(tokens):
+        parts = [token[:3], f"##{token[3:]}"] if len(token) > 3 else [token]
+        pieces += parts
+        words += [place] * len(parts)
+    weight = np.arange(1, len(pieces) + 2, dtype=np.float32)
+    return {
+        "pieces": [*pieces, "[SEP]"],
+        "piece_word": [*words, -1],
+        "piece_attention": (weight / weight.sum()).tolist(),
+    }
+
+
 def with_pieces(directory):
-    """The run with pieces among its examples, and what they are: words of more than three letters
-    in two, between a start and an end; the weights of a text sum to 1."""
+    """The run with pieces among its examples, and what they are."""
     path = directory / "examples/test.parquet"
-    rows = []
     table = pq.read_table(path)
-    for tokens in table["tokens"].to_pylist():
-        parts = [[token[:3], f"##{token[3:]}"] if len(token) > 3 else [token] for token in tokens]
-        pieces = ["[CLS]", *(piece for parts_of_word in parts for piece in parts_of_word), "[SEP]"]
-        word = [
-            -1,
-            *(place for place, parts_of_word in enumerate(parts) for _ in parts_of_word),
-            -1,
-        ]
-        weight = np.arange(1, len(pieces) + 1, dtype=np.float32)
-        rows.append(
-            {
-                "pieces": pieces,
-                "piece_word": word,
-                "piece_attention": (weight / weight.sum()).tolist(),
-            }
-        )
+    rows = [pieces_of(tokens) for tokens in table["tokens"].to_pylist()]
     for name in rows[0]:
         table = table.append_column(name, pa.array([row[name] for row in rows]))
     pq.write_table(table, path)
