@@ -52,7 +52,8 @@ def test_every_threshold_on_the_page_is_the_codes():
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
         (
             "Erasure",
-            f"skill above {skill.LEAST_SKILL} for states; placement above {deciding_words.LEAST_PLACEMENT} for words",
+            f"skill above {skill.LEAST_SKILL} for states; "
+            f"placement above {deciding_words.LEAST_PLACEMENT} for words",
         ),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ):

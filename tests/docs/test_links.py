@@ -100,7 +100,8 @@ def test_a_command_composes_as_it_stands(page, words):
 
 def test_the_commands_are_found_and_a_wrong_one_is_refused():
     assert len(COMMANDS) > 12
-    page = "```bash\nHERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why\n```\nattnprobe run a\n"
+    command = "HERE=1 python -m attnprobe -m data=sst,imdb \\\n  model=lstm # why"
+    page = f"```bash\n{command}\n```\nattnprobe run a\n"
     (words,) = commands_of(page)
     assert [first_of(word) for word in words] == ["data=sst", "model=lstm"]
     with pytest.raises(UserError, match=r"training\.epocs"):

@@ -63,7 +63,8 @@ def test_latex_by_hand():
         "a\\_b & n & v & m \\\\",
         "\\midrule",
         "50 \\% \\& \\$x\\$ & 3 & $-$0.123 & $\\tau$ \\\\",
-        "\\#1 \\{y\\} \\textbackslash{}z\\textasciitilde{}\\textasciicircum{} & 1200 & -- & 0.500 \\\\",
+        "\\#1 \\{y\\} \\textbackslash{}z\\textasciitilde{}\\textasciicircum{} "
+        "& 1200 & -- & 0.500 \\\\",
         "\\bottomrule",
         "\\end{tabular}",
         "\\end{table}",

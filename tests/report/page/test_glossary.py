@@ -35,7 +35,7 @@ def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
     assert "\x1b" not in explained("a\x1b[31m TVD", with_hidden_shown)
 
 
-def test_every_term_criterion_and_verdict_has_a_meaning_and_what_is_not_tested_names_the_probe_that_decides_it():
+def test_every_term_and_criterion_has_a_meaning_and_an_untested_one_names_the_probe_that_decides():
     assert len({term.key for term in TERMS}) == len({term.meaning for term in TERMS}) == len(TERMS)
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert set(MEANS) == set(LINES)
@@ -87,8 +87,12 @@ def graded(page):
 
 def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
     assert grade(["The", "cat", "sat", "on", "the", "mat"]) == pytest.approx(-1.45)
-    hard = "Notwithstanding considerable methodological heterogeneity, practitioners incorrectly characterise probabilities."
-    page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details><code>it is not a sentence at all</code>"
+    hard = (
+        "Notwithstanding considerable methodological heterogeneity, practitioners incorrectly "
+        "characterise probabilities."
+    )
+    code = "<code>it is not a sentence at all</code>"
+    page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details>{code}"
     (value, sentence), (low, _) = graded(page)
     assert (sentence, value > 12 > low) == (hard, True)
 

@@ -73,7 +73,8 @@ def put(driver, name, value):
     """Set a control as a reader does, and wait for what it changes."""
     script = """const control = document.getElementById(arguments[0]);
       control.value = arguments[1];
-      control.dispatchEvent(new Event(control.tagName === 'SELECT' ? 'change' : 'input', {bubbles: true}));"""
+      const type = control.tagName === 'SELECT' ? 'change' : 'input';
+      control.dispatchEvent(new Event(type, {bubbles: true}));"""
     driver.execute_script(script, f"browser-{name}", value)
     driver.execute_async_script(
         "setTimeout(arguments[0], 250)"
@@ -183,9 +184,11 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     put(driver, "query", f"#{example['example_id']}")
     until(driver, f"return {TITLE} === 'Example {example['example_id']}'")
     until(driver, "return document.querySelector('#browser-maps .token')")
-    titles = "return [...document.querySelectorAll('#browser-maps h4')].map(h => h.firstChild.textContent)"
+    heads = "[...document.querySelectorAll('#browser-maps h4')]"
+    titles = f"return {heads}.map(h => h.firstChild.textContent)"
     assert driver.execute_script(titles) == ["Attention", "Leave-one-out"]
-    every = "for (const box of document.querySelectorAll('#browser-maps-shown input')) if (!box.checked) box.click()"
+    every = """for (const box of document.querySelectorAll('#browser-maps-shown input'))
+      if (!box.checked) box.click()"""
     driver.execute_script(every)
     until(driver, "return document.querySelectorAll('#browser-maps h4').length === 6")
     assert driver.execute_script(titles) == [
@@ -202,7 +205,8 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     )
     np.testing.assert_allclose(depth, np.sqrt(example["attention"]), atol=2e-3)
     # one stop of the tab key per map, the arrows go on from there
-    stops = "return [...document.querySelectorAll('#browser-maps .words')].map(w => w.querySelectorAll(arguments[0]).length)"
+    maps = "[...document.querySelectorAll('#browser-maps .words')]"
+    stops = f"return {maps}.map(w => w.querySelectorAll(arguments[0]).length)"
     assert driver.execute_script(stops, '[tabindex="0"]') == [1] * 6
     driver.execute_script("document.querySelector('#browser-maps .token[tabindex=\"0\"]').focus()")
     driver.switch_to.active_element.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
@@ -226,7 +230,8 @@ def test_hierarchical_texts_are_shown_by_sentence_and_questions_beside_texts(vis
     sentences = driver.execute_script(
         "return document.querySelectorAll('#browser-maps .sentences')[0].children.length"
     )
-    length = "[...document.querySelectorAll('.measures div')].find(d => d.firstChild.textContent === 'length')"
+    measures = "[...document.querySelectorAll('.measures div')]"
+    length = f"{measures}.find(d => d.firstChild.textContent === 'length')"
     assert driver.execute_script(f"return {length}.lastChild.textContent") == str(sentences)
     inside = "return document.querySelectorAll('[data-map=word_attention] .token').length"
     assert driver.execute_script(inside) >= sentences
@@ -248,7 +253,8 @@ def test_hostile_words_are_text(visit, runs):
         put(driver, "query", f"#{number}")
         until(
             driver,
-            f"return {TITLE} === 'Example {number}' && document.querySelector('#browser-maps .token')",
+            f"return {TITLE} === 'Example {number}' "
+            "&& document.querySelector('#browser-maps .token')",
         )
         shown_words |= set(driver.execute_script(words))
     named = {"\u202eabc": "⟨U+202E⟩abc", "\u200b": "⟨U+200B⟩"}

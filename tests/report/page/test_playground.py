@@ -46,9 +46,11 @@ def playground(tmp_path_factory):
 
 def shown(driver):
     return driver.execute_script(
-        """const all = (of) => [...document.querySelectorAll(of)], said = document.getElementById('play-said').dataset;
+        """const all = (of) => [...document.querySelectorAll(of)];
+        const said = document.getElementById('play-said').dataset;
         return [all('#play-words output').map(o => Number(o.dataset.value)),
-                all('#play-classes [data-value]').map(c => Number(c.dataset.value)), Number(said.tvd), Number(said.jsd),
+                all('#play-classes [data-value]').map(c => Number(c.dataset.value)),
+                Number(said.tvd), Number(said.jsd),
                 all('#play-words button').map(b => b.getAttribute('aria-pressed') === 'true')];"""
     )
 
@@ -67,7 +69,8 @@ def check(driver, readout, attention=None):
     return struck
 
 
-CHOOSE = "const s = document.getElementById('play-text'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))"
+CHOOSE = """const s = document.getElementById('play-text');
+  s.value = arguments[0]; s.dispatchEvent(new Event('change'))"""
 STRIKE = "document.querySelectorAll('#play-words button')[arguments[0]].click()"
 
 
