@@ -114,18 +114,18 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     scores = pd.concat([scores_of_model(run) for run in runs], ignore_index=True)
     models = scores.drop_duplicates("run_id")
     solved = scores[scores["solved"]]
-    by_data = scores_by_data(solved)
-    together = overall(solved)
+    data_scores = scores_by_data(solved)
+    summary = overall(solved)
 
     count = int(models["solved"].sum())
-    by_cell = models.groupby(["data", "encoder"], observed=True)["solved"]
-    counts = by_cell.agg(["size", "sum"]).reset_index()
+    is_solved = models.groupby(["data", "encoder"], observed=True)["solved"]
+    counts = is_solved.agg(["size", "sum"]).reset_index()
     counts.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
     figure = MethodScores(
         "methods_auprc",
         "Average precision of the words that decide, mean over the models that go by them; methods "
         "by their mean.",
-        by_data,
+        data_scores,
     )
     return StudyReading(
         title="Which method finds the words that decide?",
@@ -144,12 +144,12 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         runs=runs[:1],
         tables={
             "All data sets together: mean over the data sets of which an encoder has models that "
-            "count": together,
-            "AUPRC and precision at k of every method, by data set and encoder": by_data,
+            "count": summary,
+            "AUPRC and precision at k of every method, by data set and encoder": data_scores,
             "Models": counts,
         },
         figures=[figure],
-        answer=answer(together),
+        answer=answer(summary),
         notes=[
             f"{len(models) - count} of {len(models)} models do not go by the known reason and are "
             "left out."
@@ -157,32 +157,29 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     )
 
 
-def answer(together: pd.DataFrame) -> str:
+def answer(summary: pd.DataFrame) -> str:
     """Which method finds the words that decide best, beside attention and chance."""
-    if together.empty:
+    if summary.empty:
         return "No model here goes by the known reason, so no method can be judged."
-    means = together.groupby("method", sort=False)["auprc"].mean()
+    means = summary.groupby("method", sort=False)["auprc"].mean()
     best = str(means.idxmax())
     beside = ", ".join(
         f"{method} {means[method]:.2f}" for method in ("attention", "random") if method in means
     )
-    in_brackets = f" ({beside})" if beside else ""
+    comparison = f" ({beside})" if beside else ""
     return (
         f"“{best}” finds the words that decide best: average precision {means[best]:.2f}"
-        f"{in_brackets}; 1 is perfect."
+        f"{comparison}; 1 is perfect."
     )
 
 
 def scores_of_model(run: Path) -> pd.DataFrame:
     """A row per importance of one model.
 
-    Scores are means over the texts that the model decides rightly, and wrongly without the words
-    that decide.
+    Scores are means over `texts_that_need_words`.
     """
     facts = facts_of_run(run)
-    decisions = numbers_by_text(run, "known_answer")
-    needs_words = (decisions["correct"] == 1) & (decisions["correct_without"] == 0)
-    texts = decisions.index[needs_words]
+    texts = texts_that_need_words(run)
 
     numbers = numbers_by_text(run, "plausibility")
     means = numbers.reindex(texts).mean()
@@ -202,6 +199,13 @@ def scores_of_model(run: Path) -> pd.DataFrame:
         solved=goes_by_reason(facts) and len(texts) > 0,
         texts=len(texts),
     )
+
+
+def texts_that_need_words(run: Path) -> "pd.Index[Any]":
+    """The texts that a model decides rightly, and wrongly without the words that decide."""
+    decisions = numbers_by_text(run, "known_answer")
+    needs_words = (decisions["correct"] == 1) & (decisions["correct_without"] == 0)
+    return decisions.index[needs_words]
 
 
 def goes_by_reason(facts: dict[str, Any]) -> bool:
@@ -235,25 +239,25 @@ def overall(scores: pd.DataFrame) -> pd.DataFrame:
     for encoder, models_of_encoder in scores.groupby("encoder", sort=False):
         rows = []
         for method, models in models_of_encoder.groupby("method", sort=False):
-            by_data = [models_of_data for _, models_of_data in models.groupby("data", sort=False)]
+            data_sets = [table for _, table in models.groupby("data", sort=False)]
             row = {"encoder": encoder, "method": method}
-            row |= {"data sets": len(by_data), "models": len(models)}
-            rows.append(row | means_over_data(by_data))
+            row |= {"data sets": len(data_sets), "models": len(models)}
+            rows.append(row | means_over_data(data_sets))
         tables.append(pd.DataFrame(rows).sort_values("auprc", ascending=False, kind="stable"))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def means_over_data(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
+def means_over_data(data_sets: Sequence[pd.DataFrame]) -> dict[str, float]:
     """Means over the data sets of the means over their models, with intervals over the models.
 
     Args:
-        by_data: a row per model, a table per data set.
+        data_sets: a table per data set, a row per model.
     """
     row: dict[str, float] = {}
     for column in MEASURES:
-        values = [models[column].to_numpy() for models in by_data]
+        values = [models[column].to_numpy() for models in data_sets]
         row |= in_columns(column, student(*values, low=0, high=1))
-    row["ms per text"] = float(np.mean([models["ms"].mean() for models in by_data]))
+    row["ms per text"] = float(np.mean([models["ms"].mean() for models in data_sets]))
     return row
 
 

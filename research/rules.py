@@ -97,9 +97,9 @@ def vote(voters: int, length: int) -> Rule:
 
 def exclusive_or(draw: Random, label: int) -> list[str]:
     """A left and a right cue; whether they are of two kinds decides."""
-    left = draw.randrange(2)
-    right = label if left == 0 else 1 - label
-    return [f"left{left}", f"right{right}"]
+    left_kind = draw.randrange(2)
+    right_kind = label if left_kind == 0 else 1 - label
+    return [f"left{left_kind}", f"right{right_kind}"]
 
 
 def absent(draw: Random, label: int, places: list[int]) -> dict[int, str]:
@@ -145,13 +145,13 @@ def recall(keys: int) -> Rule:
     def cues(draw: Random, label: int, places: list[int]) -> dict[int, str]:
         order = draw.sample(range(keys), keys)
         values = draw.sample(range(keys), keys)
-        asked = draw.randrange(keys)
-        shift = label - values[asked]
+        decisive = draw.randrange(keys)
+        shift = label - values[decisive]
         words = [
             f"key{key}_{(value + shift) % keys}" for key, value in zip(order, values, strict=True)
         ]
         word_at = dict(zip(places, words, strict=True))
-        word_at[places[asked]] = word_at.pop(places[asked])  # the last one decides
+        word_at[places[decisive]] = word_at.pop(places[decisive])  # the last one decides
         return word_at
 
     return cues_in_filler((8, 14), keys, cues, silent=keys - 1)
@@ -365,22 +365,25 @@ class RuleSource(Source):
         next_label = (label + 1) % classes
         words, deciding = RULES[self.rule](Random(name), label)
         counterfactual, _ = RULES[self.rule](Random(name), next_label)
-        noise = Random(f"{name}:noise").random()
-        is_wrong = split == "train" and noise < NOISE.get(self.rule, 0)
 
-        more = filler(Random(f"{name}:more"), (self.longer - 1) * len(words))
-        length = len(words) + len(more)
+        padding = filler(Random(f"{name}:more"), (self.longer - 1) * len(words))
+        length = len(words) + len(padding)
         places = sorted(Random(f"{name}:places").sample(range(length), len(words)))
-        words = spread_over(words, places, more)
-        counterfactual = spread_over(counterfactual, places, more)
+        words = spread_over(words, places, padding)
+        counterfactual = spread_over(counterfactual, places, padding)
         deciding = {places[place] for place in deciding}
         row: dict[str, Any] = {
             "text": " ".join(words),
-            "label": next_label if is_wrong else label,
+            "label": next_label if self.is_mislabelled(split, name) else label,
             "rationale": [place in deciding for place in range(length)],
             "counterfactual": " ".join(counterfactual),
         }
         return self.extra_columns(words, label, deciding) | row
+
+    def is_mislabelled(self, split: str, name: str) -> bool:
+        """Whether the text of this name has a wrong label."""
+        noise = Random(f"{name}:noise").random()
+        return split == "train" and noise < NOISE.get(self.rule, 0)
 
     def extra_columns(self, words: list[str], label: int, deciding: set[int]) -> dict[str, Any]:
         """The question of a rule that has one; the built attentions of order_marked."""
@@ -391,11 +394,11 @@ class RuleSource(Source):
         return {}
 
 
-def spread_over(words: list[str], places: list[int], more: list[str]) -> list[str]:
-    """The words at these places in ascending order, `more` in all others."""
+def spread_over(words: list[str], places: list[int], padding: list[str]) -> list[str]:
+    """The words at these places in ascending order, `padding` in all others."""
     word_at = dict(zip(places, words, strict=True))
-    rest = iter(more)
+    rest = iter(padding)
     return [
         word_at[place] if place in word_at else next(rest)
-        for place in range(len(words) + len(more))
+        for place in range(len(words) + len(padding))
     ]

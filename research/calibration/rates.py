@@ -63,27 +63,29 @@ def separations(
     columns = [*KEY, *by]
     is_known = answered["rightness_label"].isin(["right", "wrong"])
     rows = []
-    for key, part in answered[is_known].groupby(columns, observed=True):
-        is_right = (part["rightness_label"] == "right").to_numpy()
-        right = int(is_right.sum())
-        wrong = int((~is_right).sum())
-        if not right or not wrong:
-            continue
-        row = dict(zip(columns, key, strict=True))
-        row |= {"right models": right, "wrong models": wrong}
-
-        # what is missing is lowest
-        values = np.nan_to_num(part["value"].to_numpy(np.float64), nan=-np.inf)
-        draw = np.random.default_rng(seed)
-        groups = part.groupby(["data", "control", "rightness_label"], observed=True)
-        cells = list(groups.indices.values())
-        areas = []
-        for _ in range(REPEATS):
-            sample = np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
-            areas.append(area_under_curve(values[sample], is_right[sample]))
-        low, high = np.quantile(areas, [0.025, 0.975])
-        rows.append(row | in_columns("AUC", (area_under_curve(values, is_right), low, high)))
+    for key, models in answered[is_known].groupby(columns, observed=True):
+        if models["rightness_label"].nunique() == 2:
+            rows.append(dict(zip(columns, key, strict=True)) | separation(models, seed))
     return pd.DataFrame(rows, columns=None if rows else [*columns, "AUC", "AUC low", "AUC high"])
+
+
+def separation(models: pd.DataFrame, seed: int) -> dict[str, float]:
+    """How well one claim's number tells right models from wrong ones: a row of `separations`."""
+    is_right = (models["rightness_label"] == "right").to_numpy()
+    # what is missing is lowest
+    values = np.nan_to_num(models["value"].to_numpy(np.float64), nan=-np.inf)
+
+    draw = np.random.default_rng(seed)
+    groups = models.groupby(["data", "control", "rightness_label"], observed=True)
+    cells = list(groups.indices.values())
+    areas = []
+    for _ in range(REPEATS):
+        resample = np.concatenate([draw.choice(cell, len(cell)) for cell in cells])
+        areas.append(area_under_curve(values[resample], is_right[resample]))
+    low, high = np.quantile(areas, [0.025, 0.975])
+
+    counts = {"right models": int(is_right.sum()), "wrong models": int((~is_right).sum())}
+    return counts | in_columns("AUC", (area_under_curve(values, is_right), low, high))
 
 
 def area_under_curve(values: np.ndarray, is_right: np.ndarray) -> float:
@@ -113,30 +115,42 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
     """
     columns = [*KEY, *by]
     rows = []
-    for key, part in answered.groupby(columns, observed=True):
-        thresholds = []
-        beyond: dict[str, list[bool]] = {"right": [], "wrong": []}
-        for data in sorted(part["data"].unique()):
-            is_elsewhere = part["data"] != data
-            is_wrong = part["rightness_label"] == "wrong"
-            wrong = part.loc[is_elsewhere & is_wrong, "value"].fillna(-np.inf)
-            if not len(wrong):
-                continue
-            threshold = float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher"))
-            thresholds.append(threshold)
-            for label, passes in beyond.items():
-                is_label = part["rightness_label"] == label
-                values = part.loc[~is_elsewhere & is_label, "value"]
-                passes.extend((values > threshold).tolist())
-
-        if all(beyond.values()):
-            row: dict[str, Any] = dict(zip(columns, key, strict=True))
-            row["thresholds"] = ", ".join(f"{threshold:.3f}" for threshold in thresholds)
-            for label, passes in beyond.items():
-                row[f"{label} models"] = len(passes)
-                row |= in_columns(label, clopper_pearson(sum(passes), len(passes)))
-            rows.append(row)
+    for key, models in answered.groupby(columns, observed=True):
+        shares = held_out_shares(models)
+        if shares:
+            rows.append(dict(zip(columns, key, strict=True)) | shares)
     return pd.DataFrame(rows, columns=None if rows else columns)
+
+
+def held_out_shares(models: pd.DataFrame) -> dict[str, Any]:
+    """One claim's row of `held_out`; empty if no right or no wrong model meets a threshold."""
+    thresholds = []
+    beyond: dict[str, list[bool]] = {"right": [], "wrong": []}
+    for data in sorted(models["data"].unique()):
+        is_tested = models["data"] == data
+        threshold = threshold_of(models[~is_tested])
+        if threshold is None:
+            continue
+        thresholds.append(threshold)
+        for label, passes in beyond.items():
+            values = models.loc[is_tested & (models["rightness_label"] == label), "value"]
+            passes.extend((values > threshold).tolist())
+    if not all(beyond.values()):
+        return {}
+
+    row: dict[str, Any] = {"thresholds": ", ".join(f"{threshold:.3f}" for threshold in thresholds)}
+    for label, passes in beyond.items():
+        row[f"{label} models"] = len(passes)
+        row |= in_columns(label, clopper_pearson(sum(passes), len(passes)))
+    return row
+
+
+def threshold_of(models: pd.DataFrame) -> float | None:
+    """The value that few wrong attentions exceed; none if no attention is wrong."""
+    wrong = models.loc[models["rightness_label"] == "wrong", "value"].fillna(-np.inf)
+    if wrong.empty:
+        return None
+    return float(np.quantile(wrong, 1 - FALSE_ALARMS, method="higher"))
 
 
 # The tables of the page
@@ -254,31 +268,35 @@ def area_table(answered: pd.DataFrame) -> pd.DataFrame:
     everything = answered.assign(all="all")
     areas = separations(everything, ("all",)).set_index(key)
     shares = held_out(everything, ("all",)).set_index(key)
-    by_encoder = separations(answered).set_index([*key, "encoder"])["AUC"].unstack()
+    encoder_areas = separations(answered).set_index([*key, "encoder"])["AUC"].unstack()
+    encoder_cells = encoder_areas.map("{:.2f}".format).where(encoder_areas.notna(), DASH)
     table = []
     for test, name, _ in answers_by_test(answered):
         if test not in areas.index:
             continue
         area = areas.loc[[test]].iloc[0]
-        of_encoders = [
-            f"{value:.2f}" if pd.notna(value) else DASH
-            for value in by_encoder.loc[[test]].to_numpy()[0]
-        ]
-        passing = [DASH, DASH]
-        if test in shares.index:
-            row = shares.loc[[test]].iloc[0]
-            passing = [passing_share(row, kind) for kind in ("right", "wrong")]
-        in_all = f"{area['AUC']:.2f} [{area['AUC low']:.2f}, {area['AUC high']:.2f}]"
-        table.append((name, in_all, *of_encoders, *passing))
-    threshold = "threshold from other data: right"
-    columns = ["test", "all", *by_encoder.columns, threshold, "wrong"]
-    return pd.DataFrame(table, columns=columns)
+        interval = f"{area['AUC']:.2f} [{area['AUC low']:.2f}, {area['AUC high']:.2f}]"
+        encoders = encoder_cells.loc[[test]].to_numpy()[0]
+        table.append((name, interval, *encoders, *passing_shares(shares, test)))
+    headings = ["test", "all", *encoder_areas.columns, "threshold from other data: right", "wrong"]
+    return pd.DataFrame(table, columns=headings)
 
 
-def passing_share(row: "pd.Series[Any]", kind: str) -> str:
-    """The share of models of a kind beyond the threshold, in per cent, from a row of `held_out`."""
-    share = f"{100 * row[kind]:.0f} % of {int(row[f'{kind} models'])}"
-    return f"{share} [{100 * row[f'{kind} low']:.0f}, {100 * row[f'{kind} high']:.0f}]"
+def passing_shares(shares: pd.DataFrame, test: tuple[str, str]) -> list[str]:
+    """The shares of right and of wrong models beyond a test's threshold, in per cent.
+
+    Args:
+        shares: see `held_out`, by version and claim.
+        test: version and claim.
+    """
+    if test not in shares.index:
+        return [DASH, DASH]
+    row = shares.loc[[test]].iloc[0]
+    cells = []
+    for kind in ("right", "wrong"):
+        interval = f"[{100 * row[f'{kind} low']:.0f}, {100 * row[f'{kind} high']:.0f}]"
+        cells.append(f"{100 * row[kind]:.0f} % of {int(row[f'{kind} models'])} {interval}")
+    return cells
 
 
 def counted(met: "pd.Series[float]", *, decided: bool = False) -> str:

@@ -318,9 +318,9 @@ def models_in(places: Iterable[Path]) -> list[Path]:
                 "+experiment=calibration"
             )
         for run, manifest in runs.items():
-            known = models.setdefault(str(manifest["run_id"]), run)
-            if known.resolve() != run.resolve():
-                raise UserError(f"{run} is the model of {known} again: name one of the two")
+            first_run = models.setdefault(str(manifest["run_id"]), run)
+            if first_run.resolve() != run.resolve():
+                raise UserError(f"{run} is the model of {first_run} again: name one of the two")
     return list(models.values())
 
 

@@ -90,11 +90,11 @@ def check_names(study: Any, **settings: Mapping[str, Any]) -> None:
     Raises:
         UserError: it does not.
     """
-    for setting, known in settings.items():
+    for setting, choices in settings.items():
         names = getattr(study, setting)
-        if not names or not set(names) <= set(known):
+        if not names or not set(names) <= set(choices):
             raise UserError(
-                f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}"
+                f"study.{setting}={list(names)}: expected one or more of {', '.join(choices)}"
             )
     if not study.seeds:
         raise UserError(

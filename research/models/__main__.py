@@ -53,22 +53,22 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m research.models", description=__doc__)
-    made.add_argument("folder", type=Path)
-    made.add_argument("--parts", default="transfer,pools,validity")
-    made.add_argument(
+    command_line = argparse.ArgumentParser(prog="python -m research.models", description=__doc__)
+    command_line.add_argument("folder", type=Path)
+    command_line.add_argument("--parts", default="transfer,pools,validity")
+    command_line.add_argument(
         "--seeds", type=int, default=60, help="of the pools, and of each cell of validity"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--texts", type=int, default=300, help="that the models of the pools are tested on"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--table", action="store_true", help="train nothing: the tables of what is there"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--record", type=Path, help="with --table: the shipped audits.csv, which verdicts cite"
     )
-    return made
+    return command_line
 
 
 def train_guided(folder: Path) -> None:

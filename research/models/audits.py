@@ -4,8 +4,10 @@ The audits are drawn from pools of many seeds.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +54,42 @@ def shares_of(verdicts: Iterable[str]) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Models of many seeds that audits draw from.
+
+    Attributes:
+        learned: with learned weights, a model per seed.
+        equal: with equal weights.
+        score: that tells one from the other.
+    """
+
+    learned: Sequence[Parts]
+    equal: Sequence[Parts]
+    score: Score
+
+    def __len__(self) -> int:
+        """Seeds of which both models are there."""
+        return min(len(self.learned), len(self.equal))
+
+    def gain(self) -> "np.floating[Any]":
+        """The true effect: the difference of the mean scores."""
+        learned = np.mean(scores_of(self.learned, self.score))
+        return learned - np.mean(scores_of(self.equal, self.score))
+
+    def audit(self, share: float, seeds: int, draw: np.random.Generator) -> str:
+        """What an audit of so many seeds says, if this share of the effect is there."""
+        chosen = draw.permutation(len(self))[:seeds]
+        rivals = draw.permutation(len(self))[: 2 * seeds]
+        mixed = []
+        for number, substitute in zip(chosen, rivals[:seeds], strict=True):
+            learned = self.learned[number]
+            is_learned = draw.random((len(learned), 1)) < share
+            mixed.append(np.where(is_learned, learned, self.equal[substitute]))
+        equal = [self.equal[number] for number in rivals[seeds:]]
+        return verdict_on_gain(mixed, equal, self.score)
+
+
 def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits say yes and no, by the true effect: the pool's mean.
 
@@ -63,24 +101,14 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     score = CLAIMS[claim]
     learned = kept_parts(folder.glob(f"pool-{cell}-learned-*.json"), score)
     equal = kept_parts(folder.glob(f"pool-{cell}-equal-*.json"), score)
-    count = min(len(learned), len(equal))
-    gain = np.mean(scores_of(learned, score)) - np.mean(scores_of(equal, score))
+    pool = Pool(learned, equal, score)
+    gain = pool.gain()
     draw = np.random.default_rng(0)
-
-    def audit(share: float, seeds: int) -> str:
-        chosen = draw.permutation(count)[:seeds]
-        rivals = draw.permutation(count)[: 2 * seeds]
-        mixed = []
-        for number, substitute in zip(chosen, rivals[:seeds], strict=True):
-            is_learned = draw.random((len(learned[number]), 1)) < share
-            mixed.append(np.where(is_learned, learned[number], equal[substitute]))
-        return verdict_on_gain(mixed, [equal[number] for number in rivals[seeds:]], score)
-
     rows = []
     for share, seeds in product(SHARES, SEEDS):
-        row = {"claim": claim, "cell": cell, "models": 2 * count, "seeds": seeds}
+        row = {"claim": claim, "cell": cell, "models": 2 * len(pool), "seeds": seeds}
         row["effect"] = round(share * gain, 4)
-        row |= shares_of([audit(share, seeds) for _ in range(AUDITS)])
+        row |= shares_of([pool.audit(share, seeds, draw) for _ in range(AUDITS)])
         rows.append(row | {"audits": AUDITS})
     return pd.DataFrame(rows)
 
@@ -92,7 +120,7 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
     """
     attentions = kept_attentions(folder, cell)
     draw = np.random.default_rng(0)
-    in_place = compare_pairs(attentions)
+    intact = compare_pairs(attentions)
     shuffles = []
     for attentions_of_seed in attentions:
         shuffles.append([draw.permutation(weights) for weights in attentions_of_seed])
@@ -100,8 +128,8 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
     texts = len(attentions[0])
     rows = []
     for share in SHARES:
-        is_in_place = draw.permutation(np.arange(texts) < round(share * texts))
-        pairs = np.where(is_in_place[:, None], in_place, shuffled)
+        is_intact = draw.permutation(np.arange(texts) < round(share * texts))
+        pairs = np.where(is_intact[:, None], intact, shuffled)
         for seeds in SEEDS:
             shares = shares_of_stability(pairs, seeds, draw)
             row = {"claim": CLAIM.name, "cell": cell, "models": len(attentions), "seeds": seeds}

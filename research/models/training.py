@@ -50,12 +50,17 @@ def train_and_keep(
     labels = np.asarray(data.splits["test"].labels)
     facts: dict[str, Any] = {"label": labels.tolist(), "said": decisions, "weights": weights}
     if readout:
-        numbers = numbers_of_probe(runner, "readouts")
-        facts |= {metric: float(values.mean()) for metric, values in numbers.items()}
-        facts |= verdicts_of_probe(runner, "readouts", readouts.READING.claims)
+        facts |= facts_of_readouts(runner)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(json.dumps(facts), path)
     print(f"{path.stem}: {np.mean(np.array(decisions) == labels):.3f}", flush=True)
+
+
+def facts_of_readouts(runner: ProbeRunner) -> dict[str, Any]:
+    """The means of the read-outs' metrics, and the verdicts on their claims."""
+    numbers = numbers_of_probe(runner, "readouts")
+    means = {metric: float(values.mean()) for metric, values in numbers.items()}
+    return means | verdicts_of_probe(runner, "readouts", readouts.READING.claims)
 
 
 def kept_parts(paths: Iterable[Path], score: Score = balanced_accuracy) -> list[Parts]:

@@ -16,6 +16,28 @@ def transfer_table(folder: Path) -> pd.DataFrame:
 
     Intervals are over draws.
     """
+    models = guided_models(folder)
+    scores = models["score"]
+    lines = []
+    for attention in GUIDES:
+        if attention == "equal weights":
+            continue
+        gain = scores[attention] - scores["equal weights"]
+        draw_gains = gain.groupby("draw").mean().dropna()
+        mean, low, high = student(draw_gains.to_numpy())
+        line = {
+            "attention": attention,
+            "draws": len(draw_gains),
+            "guided": f"{scores[attention].mean():.3f}",
+            "gain": f"{mean:.3f} [{low:.3f}, {high:.3f}]",
+            "gain of the read-out": f"{models['read-out'][attention].mean():.3f}",
+        }
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def guided_models(folder: Path) -> pd.DataFrame:
+    """A row per draw and seed: `score` and gain of the `read-out`, a column per attention."""
     rows = []
     for path in sorted(folder.glob("guide-*.json")):
         facts = json.loads(path.read_text())
@@ -24,24 +46,6 @@ def transfer_table(folder: Path) -> pd.DataFrame:
         row["score"] = scores_of(kept_parts([path]))[0]
         row["read-out"] = facts["readout_words_attention"] - facts["readout_words_equal"]
         rows.append(row)
-    models = pd.DataFrame(rows).pivot_table(
+    return pd.DataFrame(rows).pivot_table(
         index=["draw", "seed"], columns="attention", values=["score", "read-out"]
     )
-
-    scores = models["score"]
-    lines = []
-    for attention in GUIDES:
-        if attention == "equal weights":
-            continue
-        gain = scores[attention] - scores["equal weights"]
-        by_draw = gain.groupby("draw").mean().dropna()
-        mean, low, high = student(by_draw.to_numpy())
-        line = {
-            "attention": attention,
-            "draws": len(by_draw),
-            "guided": f"{scores[attention].mean():.3f}",
-            "gain": f"{mean:.3f} [{low:.3f}, {high:.3f}]",
-            "gain of the read-out": f"{models['read-out'][attention].mean():.3f}",
-        }
-        lines.append(line)
-    return pd.DataFrame(lines)

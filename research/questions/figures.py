@@ -35,7 +35,7 @@ def draw_advantages(figure: Advantages) -> Figure:
     handles: dict[str, Artist] = {}
     for (family, encoder), line in gains.groupby(["family", "encoder"]):
         panel = panels[encoders.index(encoder)]
-        places = [sizes.index(texts) for texts in line["texts"]]
+        places = line["texts"].map(sizes.index)
         colour = f"C{families.index(family)}"
         (handle,) = panel.plot(places, line["gain"], "o-", ms=3, lw=1, color=colour, label=family)
         handles.setdefault(str(family), handle)

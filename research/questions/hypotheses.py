@@ -167,11 +167,11 @@ class Effects:
 
 def mean_of(numbers: Sequence[Resampled]) -> Resampled:
     """The mean of the numbers that are known; NaN if none is."""
-    known = [number for number in numbers if np.isfinite(number[0])]
-    if not known:
+    defined = [number for number in numbers if np.isfinite(number[0])]
+    if not defined:
         return np.full(1, np.nan)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        return np.nanmean(known, 0)  # a resample may have none of them
+        return np.nanmean(defined, 0)  # a resample may have none of them
 
 
 PLAIN = {"family": ("token", "twins", "majority5"), "width": 32, "texts": 1000, "length": 1}
@@ -247,11 +247,11 @@ def transfer_follows_the_leak(effects: Effects) -> list[Contrast]:
 
 def length_eases_and_width_does_not(effects: Effects) -> list[Contrast]:
     """Q4a: slopes of the farthest attention with the same prediction."""
-    by_length = effects.mean_change("jsd", "length", 1, 4) / 2  # two doublings
-    by_width = effects.mean_change("jsd", "width", 8, 128) / 4  # four doublings
+    length_slope = effects.mean_change("jsd", "length", 1, 4) / 2  # two doublings
+    width_slope = effects.mean_change("jsd", "width", 8, 128) / 4  # four doublings
     return [
-        *effects.contrast("nats per doubling of length", by_length, "above", "Q4a length"),
-        *effects.contrast("nats per doubling of width", by_width, "within", "Q4a width"),
+        *effects.contrast("nats per doubling of length", length_slope, "above", "Q4a length"),
+        *effects.contrast("nats per doubling of width", width_slope, "within", "Q4a width"),
     ]
 
 
@@ -328,7 +328,7 @@ def contrasts(
     return {name: hypothesis.contrasts(effects) for name, hypothesis in STATED.items()}
 
 
-def verdicts(by_hypothesis: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
+def verdicts(hypotheses: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
     """A row per hypothesis: its verdict, and the contrast that decides it.
 
     All contrasts have to hold (an intersection-union test, whose p is the largest); one that is
@@ -336,15 +336,15 @@ def verdicts(by_hypothesis: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
     verdict is open.
     """
     rows = []
-    for name, several in by_hypothesis.items():
+    for name, contrasts in hypotheses.items():
         row: dict[str, Any] = {
             "": name,
             "hypothesis": STATED[name].statement,
             "refuted if": STATED[name].refuted_if,
-            "contrasts": len(several),
+            "contrasts": len(contrasts),
             "verdict": "not run",
         }
-        rows.append(row | (deciding(several) if several else {}))
+        rows.append(row | (deciding(contrasts) if contrasts else {}))
     table = pd.DataFrame(rows)
     if "p" in table:
         table["p"] = holm(table["p"].tolist())
@@ -363,11 +363,11 @@ def deciding(several: Sequence[Contrast]) -> dict[str, Any]:
     if refuted:
         place = min(refuted, key=lambda number: decisions[number].p)
         verdict = REFUTED
-        p = min(1.0, decisions[place].p * len(several))  # of so many that were looked at
+        p = min(1.0, decisions[place].p * len(contrasts))  # of so many that were looked at
     else:
         # one without a p is the least sure
         place = max(
-            range(len(several)), key=lambda number: np.nan_to_num(decisions[number].p, nan=2.0)
+            range(len(contrasts)), key=lambda number: np.nan_to_num(decisions[number].p, nan=2.0)
         )
         all_hold = all(decision.verdict == HOLDS for decision in decisions)
         verdict = HOLDS if all_hold else OPEN

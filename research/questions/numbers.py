@@ -68,7 +68,7 @@ QUANTITIES = {
     "state": Quantity(
         "known_answer",
         ("state_change_own", "state_change_null", BEST_STATE),
-        lambda own, null, best: (own - null, best - null),
+        lambda attended, null, best: (attended - null, best - null),
     ),
     "jsd": Quantity("adversarial", ("optimum_jsd",), as_mean),
     "gain": Quantity(
@@ -122,17 +122,38 @@ def resampling(draws: int, seeds: int, texts: int) -> Weights:
     return weights
 
 
+def role_of(member: Mapping[str, Any]) -> tuple[Cell, str, int]:
+    """The cell of a study's member, its attention or λ, and the draw of its data."""
+    family, encoder, *sizes, attention, draw = member["role"].split("-")
+    if member["parameter"] is not None:
+        attention = f"{member['parameter']:g}"
+    return Cell(family, encoder, *map(int, sizes)), attention, int(draw)
+
+
+Parts = dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]]
+"""(quantity, cell, attention or λ) → numerator and denominator of each text."""
+
+
+def solved_models(parts: Parts) -> dict[Cell, Bool[np.ndarray, "draws seeds"]]:
+    """Cell → which of its learned models solved their task."""
+    return {
+        cell: values[..., 0].sum(-1) >= SOLVED * values[..., 1].sum(-1)
+        for (quantity, cell, attention), values in parts.items()
+        if (quantity, attention) == ("accuracy", LEARNED)
+    }
+
+
 @dataclass
 class Grid:
     """The numbers of all members of a study, resampled together.
 
     Attributes:
-        parts: (quantity, cell, attention or λ) → numerator and denominator of each text.
+        parts: see `Parts`.
         weights: see `resampling`.
-        solved: cell → which of its learned models solved their task.
+        solved: see `solved_models`.
     """
 
-    parts: dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]]
+    parts: Parts
     weights: Weights
     solved: dict[Cell, Bool[np.ndarray, "draws seeds"]] = field(default_factory=dict)
 
@@ -146,14 +167,11 @@ class Grid:
         """
         draws = list(content["settings"]["draws"])
         seeds = list(content["settings"]["seeds"])
-        parts: dict[tuple[str, Cell, str], np.ndarray] = {}
+        parts: Parts = {}
         texts = 0
         for member in content["members"]:
-            family, encoder, *numbers, attention, draw = member["role"].split("-")
-            cell = Cell(family, encoder, *map(int, numbers))
-            if member["parameter"] is not None:
-                attention = f"{member['parameter']:g}"
-            replicate = (draws.index(int(draw)), seeds.index(member["seed"]))
+            cell, attention, draw = role_of(member)
+            replicate = (draws.index(draw), seeds.index(member["seed"]))
             run = directory / member["directory"]
             for quantity, values in quantities_of_run(run).items():
                 texts = max(texts, len(values))
@@ -161,12 +179,7 @@ class Grid:
                 cell_parts = parts.setdefault((quantity, cell, attention), empty)
                 cell_parts[replicate][: len(values)] = values
 
-        solved = {
-            cell: values[..., 0].sum(-1) >= SOLVED * values[..., 1].sum(-1)
-            for (quantity, cell, attention), values in parts.items()
-            if (quantity, attention) == ("accuracy", LEARNED)
-        }
-        return cls(parts, resampling(len(draws), len(seeds), texts), solved)
+        return cls(parts, resampling(len(draws), len(seeds), texts), solved_models(parts))
 
     def number(
         self, quantity: str, cell: Cell, attention: str = LEARNED, *, solved_only: bool = False

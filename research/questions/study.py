@@ -180,10 +180,12 @@ def check_block(block: Mapping[str, Any], **settings: Mapping[str, Any]) -> None
     Raises:
         UserError: it does not.
     """
-    for setting, known in settings.items():
+    for setting, choices in settings.items():
         names = block.get(setting)
-        if not names or not set(names) <= set(known):
-            raise UserError(f"study.blocks: {setting}={names}: expected some of {', '.join(known)}")
+        if not names or not set(names) <= set(choices):
+            raise UserError(
+                f"study.blocks: {setting}={names}: expected some of {', '.join(choices)}"
+            )
 
 
 def is_strict(name: str, margin: float) -> bool:

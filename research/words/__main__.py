@@ -33,36 +33,38 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
-    made.add_argument(
+    command_line = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
+    command_line.add_argument(
         "folder", type=Path, help="of the models; with --table also a file that --keep wrote"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--rules",
         default=",".join(BLIND),
         help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …",
     )
-    made.add_argument(
+    command_line.add_argument(
         "--encoders", default="lstm,cnn,average,transformer", help="or the folder of a checkpoint"
     )
-    made.add_argument("--attentions", default="rationale,first_70,learned,common_70,last_70")
-    made.add_argument(
+    command_line.add_argument(
+        "--attentions", default="rationale,first_70,learned,common_70,last_70"
+    )
+    command_line.add_argument(
         "--draws", default="100,101,102,103,104", help="of texts, weights and everything random"
     )
-    made.add_argument("--texts", type=int, default=100)
-    made.add_argument(
+    command_line.add_argument("--texts", type=int, default=100)
+    command_line.add_argument(
         "--null", action="store_true", help="also each model's own weights in random order"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--table", action="store_true", help="train nothing: the tables of what is there"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--record", type=Path, help="with --table: the shipped calibration.parquet, told of it"
     )
-    made.add_argument(
+    command_line.add_argument(
         "--keep", type=Path, help="with --table: a parquet file of a row per model, added to"
     )
-    return made
+    return command_line
 
 
 def train(options: argparse.Namespace) -> None:
@@ -107,8 +109,8 @@ def show(options: argparse.Namespace) -> None:
     for claims in CLAIMS.values():
         for claim in claims:
             if claim.primary and claim.name in models:
-                by_states = claim.name == "top_state_decides" and "state kind" in models
-                rows = models.assign(kind=models["state kind"]) if by_states else models
+                is_about_states = claim.name == "top_state_decides" and "state kind" in models
+                rows = models.assign(kind=models["state kind"]) if is_about_states else models
                 print_table(claim.name, table(rows, ["encoder"], claim.name))
     counts = [
         models[column].value_counts().to_dict() if column in models else ""

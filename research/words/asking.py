@@ -46,20 +46,20 @@ def facts_of_model(
         solved its task.
     """
     data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
-    known = known_of_texts(model, data)
-    mass = np.nanmean(known["mass"])
-    chance = np.nanmean(known["chance"])
+    columns = known_of_texts(model, data)
+    mass = np.nanmean(columns["mass"])
+    chance = np.nanmean(columns["chance"])
     facts: dict[str, Any] = {
         "rule": rule,
         "encoder": Path(encoder).name,
         "attention": attention,
         "draw": draw,
-        "accuracy": float(known["right"].mean()),
+        "accuracy": float(columns["right"].mean()),
         "rightness": float((mass - chance) / (1 - chance)),
     }
     for name in ("follows", "flips", "off_text"):
-        is_known = np.isfinite(known[name]).any()
-        facts[name] = float(np.nanmean(known[name])) if is_known else None
+        is_known = np.isfinite(columns[name]).any()
+        facts[name] = float(np.nanmean(columns[name])) if is_known else None
     if facts["accuracy"] >= SOLVED:
         facts["table"] = ask(model, data, draw)
         if null:

@@ -4,7 +4,7 @@ These are tables of docs/results/calibration.md, and a part of the shipped track
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,12 +189,20 @@ def record(models: pd.DataFrame, path: Path) -> None:
         pd.concat([rows, added]), schema=shipped.schema, preserve_index=False
     )
     count = len(decided) + int(first_part.to_numpy().sum())
-    metadata = dict(shipped.schema.metadata)
+    table = table.replace_schema_metadata(with_origin(shipped.schema.metadata, count))
+    write_atomically(path, lambda target: pq.write_table(table, target))
+
+
+def with_origin(metadata: Mapping[bytes, bytes], count: int) -> dict[bytes, bytes]:
+    """The shipped table's metadata, with where its rows about words are from.
+
+    Args:
+        metadata: that the table had.
+        count: models that the rows count.
+    """
     facts = json.loads(metadata[b"attnprobe"])
     facts["words"] = f"python -m research.words: {count} models"
-    metadata[b"attnprobe"] = json.dumps(facts).encode()
-    table = table.replace_schema_metadata(metadata)
-    write_atomically(path, lambda target: pq.write_table(table, target))
+    return {**metadata, b"attnprobe": json.dumps(facts).encode()}
 
 
 def recorded_rows(decided: pd.DataFrame, column: str, before: pd.DataFrame) -> list[dict[str, Any]]:

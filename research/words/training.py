@@ -104,34 +104,34 @@ def known_of_texts(
         does); `flips`: whether the decision does with the most attended other word (NaN where it
         cannot be exchanged); `off_text`: the share of the attention on no word.
     """
-    known: dict[str, list[float]] = defaultdict(list)
-    known["follows"] = []
+    columns: dict[str, list[float]] = defaultdict(list)
+    columns["follows"] = []
     for batch in batches(data, split):
         assert batch.rationale is not None
         outputs = model(batch)
         decision = outputs.logits.argmax(-1)
-        known["right"] += (decision == batch.labels).double().tolist()
+        columns["right"] += (decision == batch.labels).double().tolist()
 
         if batch.counterfactual is not None:
             is_changed = batch.content & (batch.counterfactual != 0)
             ids = torch.where(is_changed, batch.counterfactual, batch.ids)
             follows = decision_with(model, data, batch, ids) == (batch.labels + 1) % model.classes
-            known["follows"] += follows.double().tolist()
+            columns["follows"] += follows.double().tolist()
 
         deciding = batch.rationale & batch.content
         defined = torch.where(deciding.any(-1), 1.0, torch.nan)
-        known["mass"] += (defined * (outputs.attention * deciding).sum(-1)).tolist()
-        known["chance"] += (defined * deciding.sum(-1) / batch.content.sum(-1)).tolist()
+        columns["mass"] += (defined * (outputs.attention * deciding).sum(-1)).tolist()
+        columns["chance"] += (defined * deciding.sum(-1) / batch.content.sum(-1)).tolist()
 
         ids, is_exchanged = with_top_word_exchanged(batch, outputs.attention)
         flips = decision_with(model, data, batch, ids) != decision
-        known["flips"] += torch.where(is_exchanged, flips.double(), torch.nan).tolist()
+        columns["flips"] += torch.where(is_exchanged, flips.double(), torch.nan).tolist()
 
         off_text = [0.0] * len(batch)
         if outputs.off_text is not None:
             off_text = outputs.off_text.tolist()
-        known["off_text"] += off_text
-    return {name: np.array(values) for name, values in known.items()}
+        columns["off_text"] += off_text
+    return {name: np.array(values) for name, values in columns.items()}
 
 
 def with_top_word_exchanged(batch: Batch, attention: Tensor) -> tuple[Tensor, Tensor]:
