@@ -353,12 +353,12 @@ def verdicts(hypotheses: Mapping[str, Sequence[Contrast]]) -> pd.DataFrame:
     return table
 
 
-def deciding(several: Sequence[Contrast]) -> dict[str, Any]:
+def deciding(contrasts: Sequence[Contrast]) -> dict[str, Any]:
     """The verdict of one hypothesis, and the contrast that decides it.
 
     That is the one which is refuted most surely, else the one which holds least surely.
     """
-    decisions = [contrast.decide() for contrast in several]
+    decisions = [contrast.decide() for contrast in contrasts]
     refuted = [number for number, decision in enumerate(decisions) if decision.verdict == REFUTED]
     if refuted:
         place = min(refuted, key=lambda number: decisions[number].p)
@@ -372,7 +372,7 @@ def deciding(several: Sequence[Contrast]) -> dict[str, Any]:
         all_hold = all(decision.verdict == HOLDS for decision in decisions)
         verdict = HOLDS if all_hold else OPEN
         p = decisions[place].p
-    contrast = several[place]
+    contrast = contrasts[place]
     sign = {"above": ">", "below": "≤", "within": "±"}[contrast.side]
     return {
         "verdict": verdict,
