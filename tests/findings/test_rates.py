@@ -13,7 +13,7 @@ from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.findings.track_record import CALIBRATION
 from research.calibration.__main__ import made_by
 from research.calibration.rates import NAMES, counted, held_out, separations, tables_of
-from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, published, shipped
+from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, published_answer, shipped
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
@@ -139,7 +139,7 @@ NAN = float("nan")
 def test_sooner_than_random_by_hand():
     later = np.array([0.8, NAN, 0.5])
     earlier = np.array([0.2, 0.4, 0.1])
-    sooner = PUBLISHED["sooner_than_random"][3](later, earlier, np.array([0, 0, 1]))
+    sooner = PUBLISHED["sooner_than_random"].value(later, earlier, np.array([0, 0, 1]))
     assert sooner.tolist() == pytest.approx([0.6, 0.6, NAN], nan_ok=True)
 
 
@@ -147,7 +147,7 @@ def test_nearer_to_the_optimum_by_hand():
     attention = np.array([0.3, NAN])
     random = np.array([0.9, NAN])
     best = np.array([0.1, 0.2])
-    nearer = PUBLISHED["nearer_to_optimum"][3](attention, random, best, np.zeros(2))
+    nearer = PUBLISHED["nearer_to_optimum"].value(attention, random, best, np.zeros(2))
     assert nearer.tolist() == pytest.approx([0.2, -0.4])
 
 
@@ -169,17 +169,19 @@ MOVES = pd.DataFrame(
 
 
 def test_permutation_moves_by_hand():
-    answer = published("permutation_moves", MOVES)
-    assert answer["met"] == 1
-    assert answer["value"] == pytest.approx(0.2 - 0.05)
+    answer = published_answer("permutation_moves", MOVES)
+    assert answer.met == 1
+    assert answer.value == pytest.approx(0.2 - 0.05)
 
 
 def test_permutation_hardly_moves_by_hand():
-    assert published("permutation_moves", MOVES.assign(value=0.01 * MOVES["value"]))["met"] == 0
+    answer = published_answer("permutation_moves", MOVES.assign(value=0.01 * MOVES["value"]))
+    assert answer.met == 0
 
 
 def test_permutation_that_was_not_measured_says_nothing():
-    assert np.isnan(published("permutation_moves", MOVES.assign(metric="other"))["met"])
+    answer = published_answer("permutation_moves", MOVES.assign(metric="other"))
+    assert np.isnan(answer.met)
 
 
 def test_the_shipped_counts_fit_each_other():
