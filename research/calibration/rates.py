@@ -69,7 +69,7 @@ def separations(
     return pd.DataFrame(rows, columns=None if rows else [*columns, "AUC", "AUC low", "AUC high"])
 
 
-def separation(models: pd.DataFrame, seed: int) -> dict[str, float]:
+def separation(models: pd.DataFrame, seed: int) -> dict[str, Any]:
     """How well one claim's number tells right models from wrong ones: a row of `separations`."""
     is_right = (models["rightness_label"] == "right").to_numpy()
     # what is missing is lowest
