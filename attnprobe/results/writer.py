@@ -67,7 +67,7 @@ def _left_as_it_is(
 
 
 def _is_plain_name(value: Any) -> bool:
-    """Whether a value that was read from a list names something within the list's folder."""
+    """Whether a value names something within a folder: no absolute path, and no way out of it."""
     if not isinstance(value, str) or not value or "\0" in value:
         return False
     path = PurePosixPath(value)
@@ -260,9 +260,8 @@ class OwnRunDirectory(RunDirectory):
             UserError: if it leads out of the run, or it, or a folder on the way to it, is something
                 else than the run makes: a link, a device, a folder in place of a file.
         """
-        relative = PurePosixPath(name)
-        parts = relative.parts
-        if relative.is_absolute() or ".." in parts or "\0" in name:
+        parts = PurePosixPath(name).parts
+        if not _is_plain_name(name):
             raise UserError(
                 f"{name[:200]!r} is no name in {self.path}: expected one within the run"
             )
