@@ -14,6 +14,12 @@ from tests.invented_runs import invented_run
 OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
 
 
+def state_of(path):
+    """All that a write would change; not the time of the last access, which reading moves."""
+    state = path.lstat()
+    return state.st_ino, state.st_mode, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
 def target_in_folder(path):
     return OwnFolder(path.parent) / path.name
 
@@ -32,11 +38,11 @@ def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind, place_for):
         "pipe": lambda: os.mkfifo(path),
     }
     create[kind]()
-    before = path.lstat()
+    before = state_of(path)
     message = r"numbers\.csv is there and attnprobe did not write it: .*Move it away"
     with pytest.raises(UserError, match=message):
         place_for(path)
-    assert path.lstat() == before
+    assert state_of(path) == before
     assert behind.read_text(encoding="utf-8") == OURS
 
 
