@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, Sampler
 
 from attnprobe.core.batch import Axis, Batch
 from attnprobe.data.examples import Ragged
+from attnprobe.data.passages import Passages
 from attnprobe.data.teacher import TeacherOutputs
 from attnprobe.data.vocabulary import END, PADDING, START, document_frequency
 
@@ -102,6 +103,7 @@ class TextSplit(Dataset[Batch]):
         spelling: each of the words as it is in the text.
         classes: the classes' names.
         teacher: what another run says about these examples; None: no run is named.
+        passages: each text as it stands in its cell (`data.verbatim`); None: they were not kept.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -111,6 +113,7 @@ class TextSplit(Dataset[Batch]):
     spelling: Sequence[str] = ()
     classes: Sequence[str] = ()
     teacher: TeacherOutputs | None = None
+    passages: Sequence[Passages] | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)

@@ -116,26 +116,6 @@ def _marked_by_characters(
     return None  # spans that touch no token lie outside the text
 
 
-def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the tokens of a text are in it, as [start, end) characters without spaces around.
-
-    >>> places_of("I  don't.", ["I", "do", "n't", "."])
-    [(0, 1), (3, 5), (5, 8), (8, 9)]
-    """
-    solid = [place for place, character in enumerate(text) if not character.isspace()]
-    places = []
-    read = 0  # characters of the text that earlier tokens take, spaces not counted
-    for token in tokens:
-        size = sum(not character.isspace() for character in token)
-        if size:
-            last = solid[read + size - 1]
-            places.append((solid[read], last + 1))
-        else:
-            places.append((0, 0))
-        read += size
-    return places
-
-
 def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " tokens"]:
     """What several annotators marked, in one number per token.
 

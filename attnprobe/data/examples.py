@@ -76,4 +76,5 @@ Columns that no setting asks for are not there:
   they are (`rationale`, `sentence`, the columns of `data.per_word`), and of `counterfactual`, which
   numbers words. What does not fit the tokens is missing.
 - `group`: rows of one group stay together.
+- `passages`: the text or pair as it stands in its cells (`Passages`), for models that read pieces.
 """

@@ -1,16 +1,19 @@
 """Words and the pieces that a pretrained model's tokenizer cuts them into."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
+from attnprobe.data.passages import Passage, Passages
+from attnprobe.data.vocabulary import UNKNOWN
 
 SPECIAL = -1
 """`piece_word` of a special token, a prompt, or the text of a pair that is not attended to."""
@@ -36,43 +39,78 @@ def foreign(error: BaseException) -> BaseException:
 class Pieces(NamedTuple):
     """One text as a model reads it.
 
+    What the attention is spread over are units: a word, or several words that share a piece.
+
     Attributes:
         ids: ids of the pieces, special tokens included.
-        word: the position in the batch of a piece's word (words count from 1, after the start
+        word: the position in the batch of a piece's unit (units count from 1, after the start
             marker), or `SPECIAL`.
         kind: 1 for the second text of a pair, else 0 (`token_type_ids`).
-        kept: which words have a piece: not those beyond the model's longest text, nor those of
-            invisible characters.
-        cut: how many words are beyond the model's longest text.
+        first: number of the first word of every unit, from 0. Words without a piece are of no unit:
+            those beyond the model's longest text, and those of invisible characters.
+        last: number of the last word of every unit.
+        words: how many words the text has.
+        cut: how many of them are cut off at the model's longest text.
     """
 
     ids: Int[np.ndarray, " pieces"]
     word: Int[np.ndarray, " pieces"]
     kind: Int[np.ndarray, " pieces"]
-    kept: Bool[np.ndarray, " words"]
+    first: Int[np.ndarray, " units"]
+    last: Int[np.ndarray, " units"]
+    words: int
     cut: int
+
+    @property
+    def kept(self) -> Bool[np.ndarray, " words"]:
+        """Which words have a piece."""
+        kept = np.zeros(self.words, bool)
+        for first, last in zip(self.first.tolist(), self.last.tolist(), strict=True):
+            kept[first : last + 1] = True
+        return kept
+
+    @property
+    def joined(self) -> int:
+        """How many units are of several words."""
+        return int((self.last > self.first).sum())
+
+    def words_of(self, passages: Passages) -> list[str]:
+        """The units, as they are in the text that was read."""
+        units = zip(self.first.tolist(), self.last.tolist(), strict=True)
+        return [passages.stretch(first, last) for first, last in units]
+
+    def per_unit(
+        self, values: Shaped[np.ndarray, " words"], join: np.ufunc
+    ) -> Shaped[np.ndarray, " units"]:
+        """One value per unit of what there is one of per word.
+
+        Args:
+            values: the values of the words.
+            join: makes one value of several.
+        """
+        if not self.joined:
+            return values[self.first]
+        units = zip(self.first.tolist(), self.last.tolist(), strict=True)
+        joined = [join.reduce(values[first : last + 1]) for first, last in units]
+        return np.array(joined, values.dtype)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One text of the tokenizer's input: its words, joined by spaces.
+    """One text of the tokenizer's input.
 
     Attributes:
-        words: the words of the text.
+        passage: the text.
         string: which of the input's strings holds the text, 0 or 1.
         start: the first character of the text in that string.
         first_word: the number of its first word among the words that are attended to; None: the
             text is not attended to.
     """
 
-    words: Sequence[str]
+    passage: Passage
     string: int
     start: int
     first_word: int | None
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.words)
 
 
 @dataclass(frozen=True)
@@ -90,9 +128,9 @@ class _Input:
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Cuts words into pieces.
+    """Cuts texts into pieces, and says which piece belongs to which word.
 
-    The words are joined by spaces and read as one text, as the model's own pipeline reads it.
+    A text is read as it stands in its cell, as the model's own pipeline reads it.
 
     Attributes:
         tokenizer: a fast tokenizer of `transformers`.
@@ -101,6 +139,8 @@ class PieceReader:
         prompt: what every text is put into, at `TEXT` (and a second text at `SECOND`). Where prompt
             and texts are too long, the texts are cut and never the prompt. A piece that holds
             characters of both belongs to the text.
+        special_tokens: what becomes of a special token that is spelled out in a text (`</s>`): it
+            is `read` as one, as the library does by itself, or as its `characters`.
 
     Raises:
         UserError: the prompt does not have exactly one place for the text.
@@ -110,6 +150,7 @@ class PieceReader:
     longest: int
     vocabulary_size: int = 1 << 31
     prompt: str = TEXT
+    special_tokens: Literal["read", "characters"] = "read"
 
     def __post_init__(self) -> None:
         if self.prompt.count(TEXT) != 1 or self.prompt.count(SECOND) > 1:
@@ -119,20 +160,11 @@ class PieceReader:
                 f"data.text2)"
             )
 
-    def read(
-        self,
-        texts: Sequence[Sequence[str]],
-        unattended: Sequence[Sequence[str]] | None = None,
-        segments: Sequence[Int[np.ndarray, " words"]] | None = None,
-    ) -> list[Pieces]:
+    def read(self, texts: Sequence[Passages]) -> list[Pieces]:
         """Cut every text, or pair of texts, into pieces.
 
         Args:
-            texts: the words that are attended to.
-            unattended: for each pair the words of the text that is not attended to; None: both
-                texts are.
-            segments: for every word in `texts` the text of the pair that it belongs to, 0 or 1;
-                None: the texts are no pairs.
+            texts: the texts; all are pairs, or none is.
 
         Returns:
             The pieces of each text, in the order of `texts`.
@@ -141,23 +173,27 @@ class PieceReader:
             UserError: the prompt does not fit pairs (or texts without a second one), or the
                 tokenizer fails or does not belong to the model.
         """
-        self._check_prompt(pairs=segments is not None)
+        if texts:
+            self._check_prompt(pairs=len(texts[0].texts) > 1)
 
         result = []
         for start in range(0, len(texts), AT_A_TIME):
-            rows = range(start, min(start + AT_A_TIME, len(texts)))
-            inputs = []
-            for row in rows:
-                segment = None if segments is None else segments[row]
-                other_text = None if unattended is None else unattended[row]
-                pair = _parts_of(texts[row], segment, other_text)
-                inputs.append(self._with_prompt(self._fitting(pair)))
-
+            rows = texts[start : start + AT_A_TIME]
+            inputs = [self._with_prompt(self._fitting(_parts_of(text))) for text in rows]
             encoding = self._encode(inputs)
-            for number, row in enumerate(rows):
-                segment = np.zeros(len(texts[row]), int) if segments is None else segments[row]
-                result.append(self._pieces(encoding, number, inputs[number], segment))
+            for number, text in enumerate(rows):
+                result.append(self._pieces(encoding, number, inputs[number], text))
         return result
+
+    def strings(self, text: Passages) -> list[str]:
+        """What the tokenizer is given for a text or pair: one string, or two."""
+        return self._with_prompt(_parts_of(text)).strings
+
+    @property
+    def control_tokens(self) -> dict[int, str]:
+        """The special tokens by their ids, but the one of unknown words."""
+        ids = {*self.tokenizer.all_special_ids} - {self.tokenizer.unk_token_id}
+        return {number: str(self.tokenizer.convert_ids_to_tokens(number)) for number in ids}
 
     def unknown(self, words: Sequence[str]) -> set[str]:
         """The words of which the tokenizer knows no piece."""
@@ -180,7 +216,7 @@ class PieceReader:
     def _with_prompt(self, parts: list[_Part]) -> _Input:
         """The texts themselves, or the prompt with the texts in their places."""
         if self.prompt == TEXT:
-            return _Input([part.text for part in parts], parts)
+            return _Input([part.passage.string for part in parts], parts)
 
         string = ""
         placed = list(parts)
@@ -188,7 +224,7 @@ class PieceReader:
             if stretch in PLACEHOLDERS:
                 number = PLACEHOLDERS.index(stretch)
                 placed[number] = replace(parts[number], string=0, start=len(string))
-                string += parts[number].text
+                string += parts[number].passage.string
             else:
                 string += stretch
         return _Input([string], placed)
@@ -199,10 +235,13 @@ class PieceReader:
         Without a prompt nothing is cut: the tokenizer truncates plain texts itself.
         """
         parts = list(parts)
-        while self.prompt != TEXT and any(part.words for part in parts):
+        while self.prompt != TEXT and any(len(part.passage) for part in parts):
             prompted = self._with_prompt(parts)
             encoding = self.tokenizer(
-                prompted.strings[0], return_offsets_mapping=True, verbose=False
+                prompted.strings[0],
+                return_offsets_mapping=True,
+                verbose=False,
+                split_special_tokens=self.special_tokens == "characters",
             )
             excess = len(encoding["input_ids"]) - self.longest
             if excess <= 0:
@@ -211,7 +250,7 @@ class PieceReader:
             words_of_parts = []  # per text, the word of each of its pieces
             for part in prompted.parts:
                 part_alone = _Input(prompted.strings, [replace(part, first_word=0)])
-                words = _words_of_pieces(
+                words, _ = _words_of_pieces(
                     part_alone, encoding["offset_mapping"], encoding.sequence_ids(0)
                 )
                 words_of_parts.append(words[words >= 0])
@@ -219,9 +258,9 @@ class PieceReader:
 
             # drop the words of its last pieces, as many as are too many, and one word at least
             last_words = np.sort(words_of_parts[longer])[::-1][:excess]
-            longer_words = parts[longer].words
-            first_dropped = last_words.min(initial=len(longer_words) - 1)
-            parts[longer] = replace(parts[longer], words=longer_words[:first_dropped])
+            longer_text = parts[longer].passage
+            first_dropped = int(last_words.min(initial=len(longer_text) - 1))
+            parts[longer] = replace(parts[longer], passage=longer_text.cut(first_dropped))
         return parts
 
     def _encode(self, inputs: Sequence[_Input]) -> Any:
@@ -235,6 +274,7 @@ class PieceReader:
                 second_strings,
                 truncation=True,
                 max_length=self.longest,
+                split_special_tokens=self.special_tokens == "characters",
                 return_offsets_mapping=True,
                 return_token_type_ids=True,
             )
@@ -244,10 +284,8 @@ class PieceReader:
                 f"({foreign(error)!r:.200}): take the tokenizer that belongs to the model"
             ) from error
 
-    def _pieces(
-        self, encoding: Any, number: int, text_input: _Input, segment: Int[np.ndarray, " words"]
-    ) -> Pieces:
-        """The pieces of one text of an encoding, whose words belong to the texts in `segment`."""
+    def _pieces(self, encoding: Any, number: int, text_input: _Input, text: Passages) -> Pieces:
+        """The pieces of one text of an encoding."""
         ids = np.array(encoding["input_ids"][number], np.int64)
         kind = np.array(encoding["token_type_ids"][number], np.int64)
         largest = ids.max(initial=0)
@@ -258,49 +296,72 @@ class PieceReader:
                 f"belongs to it"
             )
 
-        word = _words_of_pieces(
+        first_word, last_word = _words_of_pieces(
             text_input, encoding["offset_mapping"][number], encoding.sequence_ids(number)
         )
-        kept = np.isin(np.arange(len(segment)), word)
-        # words are numbered from 0; in the batch, kept words count from 1 (SPECIAL picks the last)
-        position = np.append(kept.cumsum(), SPECIAL)
-        cut = _length_of_tail(kept[segment == 0]) + _length_of_tail(kept[segment == 1])
-        return Pieces(ids, position[word], kind, kept, cut)
+        words = len(text)
+        has_piece = np.zeros(words, bool)
+        has_piece[first_word[first_word >= 0]] = True
+        follows = np.zeros(words + 1, bool)  # words of one unit with the one before
+        for piece in np.flatnonzero(last_word > first_word):
+            has_piece[first_word[piece] : last_word[piece] + 1] = True
+            follows[first_word[piece] + 1 : last_word[piece] + 1] = True
+        is_first = has_piece & ~follows[:-1]
+        # a unit's number is its position in the batch; SPECIAL picks the last entry
+        position = np.append(is_first.cumsum(), SPECIAL)
+        return Pieces(
+            ids=ids,
+            word=position[first_word],
+            kind=kind,
+            first=np.flatnonzero(is_first),
+            last=np.flatnonzero(has_piece & ~follows[1:]),
+            words=words,
+            cut=self._count_cut_words(encoding, number, text_input, text, has_piece),
+        )
+
+    def _count_cut_words(
+        self,
+        encoding: Any,
+        number: int,
+        text_input: _Input,
+        text: Passages,
+        has_piece: Bool[np.ndarray, " words"],
+    ) -> int:
+        """How many words are cut off, at the end or at the start of each text."""
+        left = self.prompt == TEXT and self.tokenizer.truncation_side == "left"
+        cut = 0
+        for source, first_word in text.first_words().items():
+            passage = text.texts[source]
+            was_cut = len(text_input.parts[source].passage) < len(passage)
+            if not was_cut and not encoding.encodings[number].overflowing:
+                continue
+            kept = has_piece[first_word : first_word + len(passage)]
+            cut += _words_before_the_first(kept if left else kept[::-1])
+        return cut
 
 
-def _parts_of(
-    words: Sequence[str],
-    segment: Int[np.ndarray, " words"] | None,
-    unattended: Sequence[str] | None,
-) -> list[_Part]:
-    """A text as one part, or a pair (where there is a `segment`) as two."""
-    if segment is None:
-        return [_Part(words, string=0, start=0, first_word=0)]
-
-    second = int((segment == 0).sum())  # where the words of the second text begin
-    parts = [
-        _Part(words[:second], string=0, start=0, first_word=0),
-        _Part(words[second:], string=1, start=0, first_word=second),
+def _parts_of(text: Passages) -> list[_Part]:
+    """A text as one part, or a pair as two."""
+    first_words = text.first_words()
+    return [
+        _Part(passage, string=number, start=0, first_word=first_words.get(number))
+        for number, passage in enumerate(text.texts)
     ]
-    if unattended is not None:
-        absent = 1 if second else 0
-        parts[absent] = _Part(unattended, string=absent, start=0, first_word=None)
-    return parts
 
 
-def _length_of_tail(kept: Bool[np.ndarray, " words"]) -> int:
-    """How many words come after the last one that is kept."""
-    return int(np.append(kept[::-1], True).argmax())
+def _words_before_the_first(kept: Bool[np.ndarray, " words"]) -> int:
+    """How many words come before the first one that is kept."""
+    return int(np.append(kept, True).argmax())
 
 
 def _words_of_pieces(
     text_input: _Input, offsets: Sequence[tuple[int, int]], sequence: Sequence[int | None]
-) -> Int[np.ndarray, " pieces"]:
-    """The number of the word that each piece belongs to, `SPECIAL` where it belongs to none.
+) -> tuple[Int[np.ndarray, " pieces"], Int[np.ndarray, " pieces"]]:
+    """The numbers of the first and the last word of which each piece has a character.
 
-    A piece belongs to the word of its first character that is not a space; a piece of a space alone
-    belongs to the word after it. What the strings hold besides the parts is a prompt, and a piece
-    that holds characters of both belongs to the text.
+    Both are `SPECIAL` where a piece belongs to no word. A piece of spaces alone belongs to the word
+    after it. What the strings hold besides the parts is a prompt, and a piece that holds characters
+    of both belongs to the text.
 
     Args:
         text_input: the strings, and where the texts stand in them.
@@ -308,35 +369,46 @@ def _words_of_pieces(
             a word in.
         sequence: the string that each piece is from; None: a special token.
     """
-    result = np.full(len(offsets), SPECIAL)
+    starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    string = np.array([SPECIAL if number is None else number for number in sequence], np.int64)
+    first_word = np.full(len(starts), SPECIAL)
+    last_word = np.full(len(starts), SPECIAL)
     for part in text_input.parts:
-        if part.first_word is None or not part.words:
+        if part.first_word is None or not len(part.passage):
             continue
-        text = part.text
-        text_end = part.start + len(text)
-        prompt_follows = len(text_input.strings[part.string]) > text_end
-        word_ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
+        text_end = part.start + len(part.passage.string)
+        is_part = string == part.string
+        if part.start > 0:
+            is_part &= ends > part.start
+        if len(text_input.strings[part.string]) > text_end:  # a prompt follows
+            is_part &= starts < text_end
 
-        for piece, ((start, end), string) in enumerate(zip(offsets, sequence, strict=True)):
-            if string != part.string:
-                continue
-            precedes_text = part.start > 0 and end <= part.start
-            follows_text = prompt_follows and start >= text_end
-            if precedes_text or follows_text:
-                continue
-            first = max(start - part.start, 0)
-            stop = min(end - part.start, len(text))
-            visible = next((at for at in range(first, stop) if not text[at].isspace()), stop)
-            word = int(np.searchsorted(word_ends, visible, side="right"))
-            result[piece] = part.first_word + min(word, len(part.words) - 1)
-    return result
+        word_starts, word_ends = part.passage.spans.T
+        start = (starts[is_part] - part.start).clip(min=0)
+        end = (ends[is_part] - part.start).clip(max=len(part.passage.string))
+        # the first word that ends after the piece starts, and the last that starts before it ends
+        first = np.searchsorted(word_ends, start, side="right").clip(max=len(part.passage) - 1)
+        last = np.searchsorted(word_starts, end, side="left") - 1
+        first_word[is_part] = part.first_word + first
+        last_word[is_part] = part.first_word + np.maximum(first, last)
+    return first_word, last_word
 
 
-def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
+JOINED: dict[str, np.ufunc] = {
+    "rationale": np.logical_or,
+    "annotators": np.bitwise_or,
+    "asked": np.maximum,
+    "sentence": np.minimum,
+    "segment": np.minimum,
+}
+"""What becomes of the columns over the words where words are one unit; other numbers are added."""
+
+
+def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, Any]]:
     """A split whose batches have the pieces of their texts.
 
-    Words without a piece are left out, and with them the texts that have no other words, and the
-    texts whose word that is asked about is cut off.
+    Words of one piece become one. Words without a piece are left out, and with them the texts that
+    have no other words, and the texts whose word that is asked about is cut off.
 
     Args:
         part: the split.
@@ -345,73 +417,117 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     Returns:
         The split with the columns `pieces`, `piece_word` and `piece_kind`, and the counts of
         `left_out`.
+
+    Raises:
+        UserError: the texts were not kept as they stand in their cells.
     """
-    pieces_of_texts = _read_split(part, reader)
+    if part.passages is None:
+        raise UserError(
+            "data.verbatim=false: this model reads texts as they stand in their cells, and they "
+            "were not kept: expected data.verbatim=true"
+        )
+    pieces_of_texts = reader.read(part.passages)
+    part = _with_words_of_units(part, pieces_of_texts)
     columns = dict(part.columns)
     for name, values in part.columns.items():
         if isinstance(values, Ragged) and name not in ("question", "candidates"):
-            columns[name] = _of_kept_words(values, pieces_of_texts)
+            columns[name] = _per_unit(name, values, pieces_of_texts)
     columns["pieces"] = Ragged.of([pieces.ids for pieces in pieces_of_texts], np.int64)
     columns["piece_word"] = Ragged.of([pieces.word for pieces in pieces_of_texts], np.int64)
     columns["piece_kind"] = Ragged.of([pieces.kind for pieces in pieces_of_texts], np.int64)
 
-    readable = np.array([pieces.kept.any() for pieces in pieces_of_texts], bool)
+    readable = np.array([len(pieces.first) > 0 for pieces in pieces_of_texts], bool)
     asked_about = columns.get("asked")
     if isinstance(asked_about, Ragged):
         readable &= np.array([marks.any() for marks in asked_about], bool)
     rows = np.flatnonzero(readable)
     for name, values in columns.items():
         columns[name] = values.select(rows) if isinstance(values, Ragged) else values[rows]
-    words = _of_kept_words(part.words, pieces_of_texts).select(rows)
-    changed = replace(part, example_id=part.example_id[rows], words=words, columns=columns)
-    return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id)
+    changed = replace(
+        part,
+        example_id=part.example_id[rows],
+        words=part.words.select(rows),
+        columns=columns,
+        passages=[part.passages[row] for row in rows.tolist()],
+    )
+    return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id, reader.control_tokens)
 
 
-def _read_split(part: TextSplit, reader: PieceReader) -> list[Pieces]:
-    texts = [part.tokens(number) for number in part.example_id.tolist()]
-    unattended = None
-    question = part.columns.get("question")
-    if isinstance(question, Ragged):
-        unattended = [part.spelled(numbers) for numbers in question]
-    segments = None
-    segment = part.columns.get("segment")
-    if isinstance(segment, Ragged):
-        segments = list(segment)
-    return reader.read(texts, unattended, segments)
+def _with_words_of_units(part: TextSplit, pieces_of_texts: Sequence[Pieces]) -> TextSplit:
+    """The split with a word per unit; several words are spelled as they stand in the text."""
+    assert part.passages is not None
+    spelling = list(part.spelling)
+    number_of_stretch: dict[str, int] = {}
+    rows = []
+    for words, pieces, passages in zip(part.words, pieces_of_texts, part.passages, strict=True):
+        units = words[pieces.first]
+        for unit in np.flatnonzero(pieces.last > pieces.first):
+            stretch = passages.stretch(int(pieces.first[unit]), int(pieces.last[unit]))
+            if stretch not in number_of_stretch:
+                number_of_stretch[stretch] = len(spelling)
+                spelling.append(stretch)
+            units[unit] = number_of_stretch[stretch]
+        rows.append(units)
+    vocabulary_id = part.vocabulary_id
+    if number_of_stretch:
+        unknown = np.full(len(number_of_stretch), UNKNOWN, vocabulary_id.dtype)
+        vocabulary_id = np.append(vocabulary_id, unknown)
+    words_of_units = Ragged.of(rows, part.words.flat.dtype.type)
+    return replace(part, words=words_of_units, spelling=spelling, vocabulary_id=vocabulary_id)
 
 
-def _of_kept_words(values: Ragged, pieces_of_texts: Sequence[Pieces]) -> Ragged:
-    """The entries of the words that have a piece, for a column with an entry per word."""
+def _per_unit(name: str, values: Ragged, pieces_of_texts: Sequence[Pieces]) -> Ragged:
+    """The entries of the units, for a column with an entry per word."""
     rows = []
     for row, pieces in zip(values, pieces_of_texts, strict=True):
-        is_empty = len(row) != len(pieces.kept)  # this text has no such entries
-        rows.append(row if is_empty else row[pieces.kept])
+        if len(row) != pieces.words:  # this text has no such entries
+            rows.append(row)
+        elif name == "counterfactual" and pieces.joined:  # word for word it is known no longer
+            rows.append(row[:0])
+        else:
+            rows.append(pieces.per_unit(row, JOINED.get(name, np.add)))
     return Ragged.of(rows, values.flat.dtype.type)
 
 
-def left_out(pieces_of_texts: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
-    """Count the texts and words that were cut, have no piece, or are unknown.
+def left_out(
+    pieces_of_texts: Sequence[Pieces],
+    unknown: int | None = None,
+    control_tokens: Mapping[int, str] | None = None,
+) -> dict[str, Any]:
+    """Count the texts and words that were cut, have no piece, are unknown, or are one unit.
 
     Args:
         pieces_of_texts: the pieces of every text.
         unknown: the id of the piece that stands for what the tokenizer lacks; None: it has none.
+        control_tokens: the special tokens by their ids.
+
+    Returns:
+        The counts, and how many texts hold each special token spelled out.
     """
-    counts = {
+    counts: dict[str, Any] = {
         "cut at the model's longest text": 0,
         "words after the cut": 0,
         "words without a piece": 0,
         "texts without a piece": 0,
         "words": 0,
         "words of unknown pieces": 0,
+        "units of several words": 0,
     }
+    control_tokens = control_tokens or {}
+    texts_of_special_token = Counter[str]()
+    special_ids = np.array(sorted(control_tokens), np.int64)
     for pieces in pieces_of_texts:
-        words = int(pieces.kept.sum())
-        after_the_cut = pieces.cut if words else 0
+        units = len(pieces.first)
+        cut = pieces.cut if units else 0
         spelled = pieces.word[(pieces.word >= 0) & (pieces.ids != unknown)]
-        counts["cut at the model's longest text"] += after_the_cut > 0
-        counts["words after the cut"] += after_the_cut
-        counts["words without a piece"] += len(pieces.kept) - words - after_the_cut
-        counts["texts without a piece"] += words == 0
-        counts["words"] += words
-        counts["words of unknown pieces"] += words - len(np.unique(spelled))
+        counts["cut at the model's longest text"] += cut > 0
+        counts["words after the cut"] += cut
+        counts["words without a piece"] += pieces.words - int(pieces.kept.sum()) - cut
+        counts["texts without a piece"] += units == 0
+        counts["words"] += units
+        counts["words of unknown pieces"] += units - len(np.unique(spelled))
+        counts["units of several words"] += pieces.joined
+        in_text = np.intersect1d(pieces.ids[pieces.word >= 0], special_ids)
+        texts_of_special_token.update(control_tokens[number] for number in in_text.tolist())
+    counts["texts with a special token"] = dict(sorted(texts_of_special_token.items()))
     return counts

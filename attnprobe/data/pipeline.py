@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,8 @@ from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
 from attnprobe.data.columns import paired
-from attnprobe.data.pieces import PieceReader, Pieces
+from attnprobe.data.passages import Passage, Passages
+from attnprobe.data.pieces import JOINED, PieceReader, Pieces
 from attnprobe.data.text import TextRules, matching
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
@@ -42,6 +43,7 @@ class _Row:
         question: the words of its question, or of the text of a pair that is not attended to.
         segment: the text of a pair, 0 or 1, that each word belongs to.
         asked: 1 at the word that is asked about, where every word has a class.
+        passages: the text or the pair as it was given, for a model that reads pieces.
         pieces: the pieces that a pretrained model reads.
     """
 
@@ -50,11 +52,20 @@ class _Row:
     question: Sequence[str] | None = None
     segment: np.ndarray | None = None
     asked: np.ndarray | None = None
+    passages: Passages | None = None
     pieces: Pieces | None = None
 
-    def pair_with(self, second: Sequence[str], attend_to: str) -> None:
-        """Make it the first text of a pair."""
+    def pair_with(self, second: Sequence[str], passage: Passage, attend_to: str) -> None:
+        """Make it the first text of a pair.
+
+        Args:
+            second: the words of the second text.
+            passage: the second text.
+            attend_to: see `attnprobe.data.columns.Columns`.
+        """
         self.words, self.question, self.segment = paired(self.words, second, attend_to)
+        if self.passages is not None:
+            self.passages = Passages.paired(self.passages.texts[0], passage, attend_to)
         self.sentence = None
 
     def cut(self, limit: int | None) -> None:
@@ -64,17 +75,20 @@ class _Row:
             self.sentence = self.sentence[:limit]
         if self.segment is not None:
             self.segment = self.segment[:limit]
+        if self.passages is not None:
+            self.passages = self.passages.cut(limit)
 
     def take_pieces(self, pieces: Pieces) -> None:
-        """Leave out the words that have no piece."""
+        """Leave out the words that have no piece, and make one of words that share a piece."""
+        assert self.passages is not None
         self.pieces = pieces
-        self.words = list(compress(self.words, pieces.kept))
+        self.words = pieces.words_of(self.passages)
         if self.sentence is not None:
-            self.sentence = list(compress(self.sentence, pieces.kept))
+            self.sentence = [self.sentence[first] for first in pieces.first]
         if self.segment is not None:
-            self.segment = self.segment[pieces.kept]
+            self.segment = self.segment[pieces.first]
         if self.asked is not None:
-            self.asked = self.asked[pieces.kept]
+            self.asked = pieces.per_unit(self.asked, JOINED["asked"])
 
 
 @dataclass(frozen=True)
@@ -115,9 +129,11 @@ class TextPipeline:
             text: a raw text, or a list of its words (or sentences, as in `batch_of`).
             second: the second text of a pair.
         """
-        row = _Row(self.rules.tokens(text))
+        tokens = self.rules.tokens(text)
+        row = _Row(tokens, passages=Passages((self.rules.passage(text, tokens),)))
         if self.attend_to is not None and second is not None:
-            row.pair_with(self.rules.tokens(second), self.attend_to)
+            words = self.rules.tokens(second)
+            row.pair_with(words, self.rules.passage(second, words), self.attend_to)
         row.cut(self.max_tokens)
         if self.pieces is not None:
             row.take_pieces(self._pieces_of([row])[0])
@@ -153,11 +169,13 @@ class TextPipeline:
         if self.tags:
             self._mark(rows, questions)
         if question_words is not None:
-            for row, question in zip(rows, question_words, strict=True):
+            second_texts = zip(rows, questions or (), question_words, strict=True)
+            for row, question, words in second_texts:
                 if self.attend_to is None:
-                    row.question = question
+                    row.question = words
                 else:
-                    row.pair_with(question, self.attend_to)
+                    passage = self.rules.passage(question, words)
+                    row.pair_with(words, passage, self.attend_to)
 
         if self.pieces is None:
             allowed = self._candidates([row.words for row in rows], candidates)
@@ -167,7 +185,7 @@ class TextPipeline:
             for row in rows:
                 row.cut(self.max_tokens)
             for number, pieces in enumerate(self._pieces_of(rows)):
-                if not pieces.kept.any():
+                if not len(pieces.first):
                     raise UserError(
                         f"text {number} ({texts[number]!r}) has no piece that the model reads: "
                         f"leave it out"
@@ -182,7 +200,7 @@ class TextPipeline:
             raise UserError(
                 f"text {number} ({text!r}) has no word left after cleaning: leave it out"
             )
-        return _Row(words, sentence)
+        return _Row(words, sentence, passages=Passages((self.rules.passage(text, words),)))
 
     def _questions(self, size: int, questions: Sequence[str] | None) -> list[list[str]] | None:
         """The words of the questions, or second texts, of `size` texts; None: nothing is asked."""
@@ -233,9 +251,7 @@ class TextPipeline:
     def _pieces_of(self, rows: Sequence["_Row"]) -> list[Pieces]:
         """The pieces of every text; all texts are pairs, or none is."""
         assert self.pieces is not None
-        questions = [row.question for row in rows if row.question is not None]
-        segments = [row.segment for row in rows if row.segment is not None]
-        return self.pieces.read([row.words for row in rows], questions or None, segments or None)
+        return self.pieces.read([row.passages for row in rows if row.passages is not None])
 
     def _candidates(
         self, texts: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]] | None

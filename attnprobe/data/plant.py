@@ -19,6 +19,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.classes import class_numbers
 from attnprobe.data.examples import Examples, Lexicon
 from attnprobe.data.local_files import SPLITS
+from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.settings import DataSettings
 
 KINDS = ("token", "ordered_pair", "token_in_context")
@@ -82,6 +83,10 @@ def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: Da
                 row, lexicon.numbers(words), lexicon.numbers(next_words), draw, settings.max_tokens
             )
             rows.append(planted | {"labels": [classes[label]]})
+        if settings.verbatim:
+            spelling = list(lexicon)
+            for row in rows:
+                row["passages"] = _planted_passages(row, spelling)
         examples[split] = pd.DataFrame(rows, index=part.index)
 
 
@@ -135,6 +140,17 @@ def _planted_row(
         "length": row["length"] + len(words),
         "per_word": per_word,
     }
+
+
+def _planted_passages(row: dict[Any, Any], spelling: list[str]) -> Passages:
+    """The texts of a row with what was planted, their words joined by spaces."""
+    passages: Passages = row["passages"]
+    segment = row["per_word"].get("segment", np.zeros(len(row["words"])))
+    texts = list(passages.texts)
+    for number in passages.attended:
+        words = [spelling[word] for word in row["words"][segment == number].tolist()]
+        texts[number] = Passage.of_words(words)
+    return Passages(tuple(texts), passages.attended)
 
 
 def planted_words(

@@ -191,6 +191,7 @@ class _Encoder:
             columns=columns,
             spelling=self.spelling,
             classes=self.classes,
+            passages=part["passages"].tolist() if "passages" in part else None,
         )
 
     def _labels(self, part: Examples) -> tuple[np.ndarray, Int[np.ndarray, " classes"]]:
@@ -233,7 +234,7 @@ def read_splits(settings: DataSettings, loaded: Splits) -> TokenisedSplits:
     if not settings.trains and "test" not in loaded:
         loaded = {"test": loaded["train"]}
 
-    reader = Reader(settings, settings.rules, settings.max_tokens)
+    reader = Reader(settings, settings.rules, settings.max_tokens, settings.verbatim)
     lexicon = Lexicon()
     examples: dict[str, Examples] = {}
     counts: Counts = {}

@@ -22,9 +22,9 @@ from attnprobe.data.columns import (
     marked,
     packed,
     paired,
-    places_of,
 )
 from attnprobe.data.examples import Examples, Lexicon
+from attnprobe.data.passages import Passages, places_of
 from attnprobe.data.text import TextRules, matching
 
 STORED: dict[str, type] = {
@@ -54,21 +54,31 @@ class _Words:
         sentence: the sentence of each, where there are sentences.
         question: the words of the question, or of the text of a pair that is not attended to.
         segment: the text of a pair, 0 or 1, that each token belongs to.
+        passages: the text or the pair as it stands in its cells.
     """
 
     tokens: Sequence[str]
     sentence: list[int] | None
     question: Sequence[str] | None = None
     segment: Int[np.ndarray, " tokens"] | None = None
+    passages: Passages | None = None
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the columns of a split's rows as tokens, labels and what belongs to them."""
+    """Reads the columns of a split's rows as tokens, labels and what belongs to them.
+
+    Attributes:
+        columns: which column holds what.
+        rules: how texts become tokens.
+        max_tokens: longer texts are cut.
+        verbatim: texts are kept as they stand in their cells, beside their tokens.
+    """
 
     columns: Columns
     rules: TextRules
     max_tokens: int | None = None
+    verbatim: bool = False
 
     def read(
         self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]
@@ -195,6 +205,8 @@ class Reader:
             "labels": cells["label"],
             "per_word": {name: values[:limit] for name, values in per_word.items()},
         }
+        if self.verbatim and words.passages is not None:
+            row["passages"] = words.passages.cut(limit)
         if words.question is not None:
             row["question"] = lexicon.numbers(words.question)
         if self.columns.restricted:
@@ -212,7 +224,8 @@ class Reader:
 
     def _words(self, cells: Mapping[str, Any], where: str) -> _Words:
         """The words of a text and its question, or of a pair of texts."""
-        tokens, sentence = self.rules.read(self.checked(cells["text"], where))
+        text = self.checked(cells["text"], where)
+        tokens, sentence = self.rules.read(text)
         if not tokens:
             raise RowLeftOut("text is empty")
         if "question" in cells:
@@ -221,9 +234,11 @@ class Reader:
                 raise RowLeftOut("question is empty")
             return _Words(tokens, sentence, question)
         if "text2" not in cells:
-            return _Words(tokens, sentence)
+            passages = Passages((self.rules.passage(text, tokens),)) if self.verbatim else None
+            return _Words(tokens, sentence, passages=passages)
 
-        second, second_sentence = self.rules.read(self.checked(cells["text2"], where, "text2"))
+        second_text = self.checked(cells["text2"], where, "text2")
+        second, second_sentence = self.rules.read(second_text)
         if not second:
             raise RowLeftOut("text2 is empty")
         if second_sentence is not None:
@@ -231,7 +246,14 @@ class Reader:
                 "data.text2: a model of sentences reads one text: set data.sentences=null"
             )
         attended, unattended, segment = paired(tokens, second, self.columns.attend_to)
-        return _Words(attended, None, unattended, segment)
+        pair = None
+        if self.verbatim:
+            pair = Passages.paired(
+                self.rules.passage(text, tokens),
+                self.rules.passage(second_text, second),
+                self.columns.attend_to,
+            )
+        return _Words(attended, None, unattended, segment, pair)
 
     def _per_word(
         self, cells: Mapping[str, Any], words: _Words, lexicon: Lexicon, where: str

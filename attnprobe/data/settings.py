@@ -46,6 +46,8 @@ class DataSettings(Columns, TextRules, Reading):
             it. A quirk of the paper's code: the strict comparison loses the longest text(s) of
             every split.
         max_tokens: longer texts are cut to that many tokens, and counted.
+        verbatim: keep each text as it stands in its cell, character by character, for a model with
+            a tokenizer of its own.
         most: split → at most that many of its rows, drawn at random (by `split_seed`), and the
             others counted; splits that are not named keep all. The vocabulary comes from the
             training rows that are left.
@@ -84,6 +86,7 @@ class DataSettings(Columns, TextRules, Reading):
     max_length: Count | None = None
     drop_extremes: bool = False
     max_tokens: Count | None = 4000
+    verbatim: bool = False
     most: Mapping[Literal[SPLITS], Count] | None = None
     max_sentences: Count | None = None
     max_sentence_tokens: Count | None = None

@@ -19,6 +19,7 @@ import regex
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
+from attnprobe.data.passages import Passage
 
 if TYPE_CHECKING:  # settings are checked without a second for spaCy
     from spacy.tokens import Doc
@@ -310,12 +311,36 @@ class TextRules(metaclass=Checked):
 
     def words(self, text: str) -> list[str]:
         """The tokens of one piece of text, without a split into sentences."""
-        for step in self.clean:
-            text = CLEANING[step](text)
+        text = self.cleaned(text)
         tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()), self.language)
         for rule in self.token_rules:
             tokens = TOKEN_RULES[rule](tokens)
         return tokens
+
+    def cleaned(self, text: str) -> str:
+        """The text after the cleaning steps; its white space is as it was."""
+        for step in self.clean:
+            text = CLEANING[step](text)
+        return text
+
+    def passage(self, text: str | Sequence[str], tokens: Sequence[str]) -> Passage:
+        """A text for a model that reads the text itself, and where its tokens are in it.
+
+        Args:
+            text: as for `read`.
+            tokens: what `read` made of it.
+
+        Returns:
+            The text after the cleaning steps. Where the tokens are not what stands there (a token
+            rule has changed them, the text is a list), they are joined by spaces instead.
+        """
+        if not isinstance(text, str):
+            return Passage.of_words(tokens)
+        string = self.cleaned(text)
+        cell = None if string == text else text
+        if "".join(string.split()) == "".join("".join(tokens).split()):
+            return Passage.of_tokens(string, tokens, cell)
+        return Passage.of_words(tokens, text)
 
     def read(self, text: str | Sequence[str]) -> tuple[list[str], list[int] | None]:
         """The tokens of a text, and the sentence of each.

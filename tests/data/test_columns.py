@@ -3,7 +3,7 @@ from itertools import compress
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.columns import places_of
+from attnprobe.data.passages import places_of
 from attnprobe.data.text import TextRules
 from tests.data.toys import ready
 

@@ -1,8 +1,8 @@
 from itertools import compress, groupby
 
-import numpy as np
 import pytest
 
+from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import PieceReader, left_out
 from tests.models.pretrained.families import tokenizer
 
@@ -23,6 +23,11 @@ ODD = [
 ]
 
 
+def of_words(*texts):
+    """Texts of these words, each as a reader takes it."""
+    return [Passages((Passage.of_words(words),)) for words in texts]
+
+
 def byte_level():
     """A tokenizer of bytes, like GPT-2's and RoBERTa's: a space belongs to the word after it."""
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -40,7 +45,7 @@ TEXTS = [["the", word, "film", word] for word in ODD] + [["fine"], ["unable", "s
 
 @pytest.fixture(scope="module", params=[tokenizer, byte_level])
 def pieces_of_texts(request):
-    return PieceReader(request.param(), 400).read(TEXTS)
+    return PieceReader(request.param(), 400).read(of_words(*TEXTS))
 
 
 @pytest.mark.parametrize("number", range(len(TEXTS)))
@@ -55,7 +60,7 @@ def test_no_word_is_lost_or_doubled(pieces_of_texts, number):
 
 def test_pieces_of_a_text():
     reader = PieceReader(tokenizer(), 48)
-    (pieces,) = reader.read([["unable", "to", "see"]])
+    (pieces,) = reader.read(of_words(["unable", "to", "see"]))
     spelling = reader.tokenizer.convert_ids_to_tokens(pieces.ids)
     assert spelling == ["[CLS]", "un", "##able", "to", "see", "[SEP]"]
     assert pieces.word.tolist() == [-1, 1, 1, 2, 3, -1]
@@ -63,7 +68,8 @@ def test_pieces_of_a_text():
 
 def test_pieces_of_a_pair_whose_first_text_is_attended_to():
     reader = PieceReader(tokenizer(), 48)
-    (pair,) = reader.read([["unable"]], [["the", "film"]], [np.zeros(1, int)])
+    first, second = (Passage.of_words(words) for words in (["unable"], ["the", "film"]))
+    (pair,) = reader.read([Passages.paired(first, second, "first")])
     assert pair.word.tolist() == [-1, 1, 1, -1, -1, -1, -1]
     assert pair.kind.tolist() == [0, 0, 0, 0, 1, 1, 1]
 
@@ -72,14 +78,14 @@ LONG = ["the", "film", "was", "fine", "and", "long"]
 
 
 def test_words_beyond_the_longest_text_are_not_kept():
-    (pieces,) = PieceReader(tokenizer(), 6).read([LONG])
+    (pieces,) = PieceReader(tokenizer(), 6).read(of_words(LONG))
     assert pieces.kept.tolist() == [True] * 4 + [False] * 2
     assert len(pieces.ids) == 6
 
 
 def test_what_is_left_out_is_counted():
     reader = PieceReader(tokenizer(), 6)
-    pieces_of_texts = reader.read([LONG, ["\u200b", "fine"], ["\u200b"], ["film"]])
+    pieces_of_texts = reader.read(of_words(LONG, ["\u200b", "fine"], ["\u200b"], ["film"]))
     assert left_out(pieces_of_texts) == {
         "cut at the model's longest text": 1,
         "words after the cut": 2,
@@ -87,12 +93,14 @@ def test_what_is_left_out_is_counted():
         "texts without a piece": 1,
         "words": 6,
         "words of unknown pieces": 0,
+        "units of several words": 0,
+        "texts with a special token": {},
     }
 
 
 def test_unknown_words_are_counted_where_the_tokenizer_has_a_piece_for_them():
     reader = PieceReader(tokenizer(), 6)
-    pieces_of_texts = reader.read([["the", "☃", "fine"]])
+    pieces_of_texts = reader.read(of_words(["the", "☃", "fine"]))
     unknown = reader.tokenizer.unk_token_id
     assert left_out(pieces_of_texts, unknown)["words of unknown pieces"] == 1
     assert left_out(pieces_of_texts)["words of unknown pieces"] == 0  # as for a tokenizer of bytes

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from attnprobe.core.batch import Task
+from attnprobe.data.passages import Passage, Passages
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from tests.fuzz.files import damaged
 from tests.models.pretrained.families import checkpoint
@@ -87,7 +88,8 @@ def case(number: int, folder: Path, seed: int = 0) -> tuple[str, Callable[[], No
                 offline=True,
                 labels={},
             )
-            (pieces,) = classifier.reader.read([["a", "fine", "film"]])
+            words = Passage.of_words(["a", "fine", "film"])
+            (pieces,) = classifier.reader.read([Passages((words,))])
             classifier.network(input_ids=torch.tensor([pieces.ids.tolist()]))
         finally:
             if mark.exists():

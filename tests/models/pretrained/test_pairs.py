@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from attnprobe.cli.explain import explain
 from attnprobe.core.errors import UserError
 from attnprobe.data.columns import Columns
+from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import PieceReader
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.importance.word_swaps import Swapper
@@ -70,11 +71,11 @@ def test_prediction_and_attention_are_the_librarys_own(attend_to):
 
 def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
     reader = PieceReader(families.tokenizer(), 12)
-    first = ["the", "film", "was", "fine"]
-    second = ["a", "long", "and", "dull", "story", "of", "people", "unable"]
-    segment = np.repeat([0, 1], [4, 8])
-    (longer_last,) = reader.read([[*first, *second]], None, [segment])
-    (longer_first,) = reader.read([[*second, *first]], None, [1 - segment[::-1]])
+    first = Passage.of_words(["the", "film", "was", "fine"])
+    words = ["a", "long", "and", "dull", "story", "of", "people", "unable"]
+    second = Passage.of_words(words)
+    (longer_last,) = reader.read([Passages.paired(first, second, "both")])
+    (longer_first,) = reader.read([Passages.paired(second, first, "both")])
     assert longer_last.kept.tolist() == [True] * 9 + [False] * 3
     assert longer_first.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
     assert longer_last.cut == longer_first.cut == 3

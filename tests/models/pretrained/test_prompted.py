@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
+from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import PieceReader
 from attnprobe.findings.groups import grouped, read_runs
 from attnprobe.report.page.browser import browse
@@ -91,7 +92,7 @@ def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
     tokenizer = families.language_tokenizer()
     reader = PieceReader(tokenizer, 24, prompt='He wrote: "{text}" Good?')
     words = ["fine", "long", "story", "of", "people"] * 4
-    (reading,) = reader.read([words])
+    (reading,) = reader.read([Passages((Passage.of_words(words),))])
     count = int(reading.kept.sum())
     assert 0 < count < len(words)
     assert reading.kept.tolist() == [number < count for number in range(len(words))]
