@@ -7,7 +7,7 @@ import torch
 from attnprobe.core.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.attention import Content, GivenAttention, Scores
-from attnprobe.models.controls import FocusedAttention
+from attnprobe.models.controls import FocusedAttention, noise
 
 
 def first_of(positions: Content) -> Content:
@@ -15,14 +15,23 @@ def first_of(positions: Content) -> Content:
     return positions & (positions.cumsum(-1) == 1)
 
 
+def or_first(positions: Content, substitutes: Content) -> Content:
+    """These positions, and in texts without any the first of the substitutes."""
+    return torch.where(positions.any(-1, keepdim=True), positions, first_of(substitutes))
+
+
 @dataclass(eq=False, repr=False)
 class PlacedAttention(FocusedAttention):
     """On a place that says nothing of the label, in all texts or in some.
 
     Attributes:
-        where: `last`: on the last word; `other`: on the first word that does not decide. On the
-            words that decide in every other text (`half`), in texts where one does (`one`), or
-            where several do, each of which is enough (`more`); else on the first word.
+        where: content-blind: on the `last` word or a `random` one. Avoiding the reason: on the
+            first word that does not decide (`other`), on such words among the first three
+            (`first_three`), among the cues that do not decide (`overridden`) or where cues stand
+            (`region`; both are columns of `data.per_word`), in texts without such words on the
+            first that does not decide. Right in every other text (`half`), in texts where one word
+            decides (`one`), or where several do, each of which is enough (`more`); else on the
+            first word.
     """
 
     where: str = "half"
@@ -31,10 +40,21 @@ class PlacedAttention(FocusedAttention):
         """The positions that the mass lies on."""
         assert batch.rationale is not None
         content = batch.content
-        if self.where == "last":
-            return content & (content.cumsum(-1) == content.sum(-1, keepdim=True))
-        if self.where == "other":
-            return first_of(content & ~batch.rationale)
+        place = content.cumsum(-1)
+        length = content.sum(-1, keepdim=True)
+        silent = content & ~batch.rationale
+        match self.where:
+            case "last":
+                return content & (place == length)
+            case "random":
+                rank = torch.special.ndtr(noise(batch.example_id.unsqueeze(-1))) * length
+                return content & (place == rank.floor() + 1)
+            case "other":
+                return first_of(silent)
+            case "first_three":
+                return or_first(silent & (place <= 3), silent)
+            case "overridden" | "region":
+                return or_first(silent & (batch.extra[self.where] > 0), silent)
 
         count = batch.rationale.sum(-1, keepdim=True)
         is_right = {

@@ -1,0 +1,275 @@
+"""The kinds of rules: which words a text of a label has, and which of them decide it.
+
+A kind is a function from a rule, random numbers and a label to the slots of a text in their order:
+each holds a cue, or None where a filler word stays. A word *decides* if the label is a function of
+the deciding words alone: another class needs other words in these slots, and no change of any other
+word changes the label. Where a class is known by what is missing, no word decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from research.grammar.spec import RuleSpec
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A word with a meaning.
+
+    Attributes:
+        word: as it stands in the text.
+        decides: whether it decides this text; a cue that does not is *overridden*.
+    """
+
+    word: str
+    decides: bool = True
+
+
+Slots = list[Cue | None]
+Cues = Callable[["RuleSpec", Random, int], Slots]
+
+
+def word(spec: RuleSpec, draw: Random, stem: str) -> str:
+    """A word of this meaning, one of as many synonyms as the rule has."""
+    return stem if spec.lexicon == 1 else f"{stem}_{draw.randrange(spec.lexicon)}"
+
+
+def shuffled(draw: Random, slots: Slots) -> Slots:
+    """The slots in a random order."""
+    return draw.sample(slots, len(slots))
+
+
+def kept_in_order(draw: Random, cues: Sequence[Cue], slots: int) -> Slots:
+    """The cues in their order, in some of so many slots."""
+    chosen = sorted(draw.sample(range(slots), len(cues)))
+    cue_in = dict(zip(chosen, cues, strict=True))
+    return [cue_in.get(slot) for slot in range(slots)]
+
+
+# Words of the class
+
+
+def token(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """One word of the class."""
+    return [Cue(word(spec, draw, f"class{label}"))]
+
+
+def redundant(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Several words of the class, each of them enough: all of them decide."""
+    return [Cue(word(spec, draw, f"class{label}")) for _ in range(spec.cues)]
+
+
+def lexicon(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """At least one word of the class and at most `cues`: all of them decide."""
+    count = draw.randint(1, spec.cues)
+    cues = [Cue(word(spec, draw, f"class{label}")) for _ in range(count)]
+    return kept_in_order(draw, cues, spec.cues)
+
+
+def halves(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Four classes: each of two words has a half of the answer, so both decide."""
+    return [
+        Cue(word(spec, draw, f"first{label // 2}")),
+        Cue(word(spec, draw, f"second{label % 2}")),
+    ]
+
+
+def exclusion(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """A word against every class but one, which is the answer: all of them decide."""
+    against = [each for each in range(spec.classes) if each != label]
+    return shuffled(draw, [Cue(word(spec, draw, f"no{each}")) for each in against])
+
+
+# Classes that are known by what is missing
+
+
+def absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Marks in every class but 0, which no word decides: they are missing there."""
+    marks = [Cue(word(spec, draw, f"mark{label}")) for _ in range(spec.cues)]
+    return list(marks) if label else [None] * spec.cues
+
+
+def rare_absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Marks in every class but the last, which is the smallest; no word decides that one."""
+    marks = [Cue(word(spec, draw, f"mark{label}")) for _ in range(spec.cues)]
+    return [None] * spec.cues if label == spec.classes - 1 else list(marks)
+
+
+def conjunction(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """All parts in class 1, one of them missing in class 0.
+
+    In class 0 no word decides: it would be the same class without the parts that are there. They
+    are overridden.
+    """
+    missing = draw.randrange(spec.cues)
+    parts = [Cue(word(spec, draw, f"part{part}"), bool(label)) for part in range(spec.cues)]
+    slots: Slots = [cue if label or part != missing else None for part, cue in enumerate(parts)]
+    return shuffled(draw, slots)
+
+
+def length(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Texts of class 0 are shorter than all others: no word decides."""
+    return []
+
+
+# One of several cues counts
+
+
+def place(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """A word of the class at the place that decides, then words of any class at other places.
+
+    Only the one at the place decides: the classes of the others are drawn at random.
+    """
+    others = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
+    decisive = Cue(word(spec, draw, f"cue{label}"))
+    return [decisive, *(Cue(word(spec, draw, f"cue{each}"), False) for each in others)]
+
+
+def recency(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Of several cues the last decides, alone: the classes of all others are drawn at random."""
+    earlier = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
+    cues = [Cue(word(spec, draw, f"cue{each}"), False) for each in earlier]
+    return [*cues, Cue(word(spec, draw, f"cue{label}"))]
+
+
+def primacy(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Of several cues the first decides, alone."""
+    return recency(spec, draw, label)[::-1]
+
+
+def override(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Weak cues of one class, and in a share of the texts a strong cue, which then decides alone.
+
+    The class of the weak ones is then drawn at random, and they are overridden, also where they
+    agree: exchanging them changes nothing. Without a strong cue the weak ones decide.
+    """
+    is_overridden = draw.random() < spec.share
+    any_class = draw.randrange(spec.classes)
+    weak_class = any_class if is_overridden else label
+    weak: Slots = [
+        Cue(word(spec, draw, f"weak{weak_class}"), not is_overridden) for _ in range(spec.cues - 1)
+    ]
+    strong = Cue(word(spec, draw, f"strong{label}")) if is_overridden else None
+    return shuffled(draw, [*weak, strong])
+
+
+def strongest(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Cues of different strengths and of any class; the strongest decides, alone."""
+    levels = draw.sample(range(1, spec.cues + 2), spec.cues)
+    strength = max(levels)
+    slots: Slots = []
+    for level in levels:
+        any_class = draw.randrange(spec.classes)
+        cue_class = label if level == strength else any_class
+        slots.append(Cue(word(spec, draw, f"level{level}class{cue_class}"), level == strength))
+    return slots
+
+
+def conditional(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """A word says which of two cues counts: it decides, and so does that cue; the other does not.
+
+    The condition decides since the other condition makes the other cue count.
+    """
+    counted = draw.randrange(2)
+    classes = [draw.randrange(spec.classes) for _ in range(2)]
+    classes[counted] = label
+    slots: Slots = [Cue(word(spec, draw, ("ifleft", "ifright")[counted]))]
+    for side, cue_class in enumerate(classes):
+        stem = f"{('left', 'right')[side]}{cue_class}"
+        slots.append(Cue(word(spec, draw, stem), side == counted))
+    return shuffled(draw, slots)
+
+
+def doubt(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Two cues, one of either class; that after `maybe` does not count.
+
+    `maybe` and the cue that counts decide: before the other cue, `maybe` reverses the label.
+    """
+    doubted = Cue(word(spec, draw, f"cue{1 - label}"), False)
+    counted = Cue(word(spec, draw, f"cue{label}"))
+    maybe = Cue("maybe")
+    return [maybe, doubted, counted] if draw.randrange(2) else [counted, maybe, doubted]
+
+
+# Several cues together
+
+
+def vote(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """An odd number of votes; the majority decides.
+
+    All votes decide, those of the minority too: the label is a function of their count, and every
+    vote counts the same.
+    """
+    winners = draw.randint(spec.cues // 2 + 1, spec.cues)
+    classes = [label] * winners + [1 - label] * (spec.cues - winners)
+    return shuffled(draw, [Cue(word(spec, draw, f"vote{each}")) for each in classes])
+
+
+def comparison(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """At most `cues` cues of two classes; that with more of them, by two at least, decides.
+
+    All of them decide, as in a vote.
+    """
+    fewer = draw.randint(1, (spec.cues - 2) // 2)
+    more = draw.randint(fewer + 2, spec.cues - fewer)
+    classes = [label] * more + [1 - label] * fewer
+    cues: Slots = [Cue(word(spec, draw, f"more{each}")) for each in classes]
+    return shuffled(draw, [*cues, *[None] * (spec.cues - len(cues))])
+
+
+def concession(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """Weak cues of one class against a strong one of the other, which outweighs all but `cues` - 1.
+
+    In a share of the texts all weak cues are there: they decide together, as the label changes when
+    any of them is missing, and the strong cue is overridden. In all others one at least is missing:
+    then the strong cue decides and the weak ones are overridden.
+    """
+    most = spec.cues - 1
+    conceded = draw.random() < spec.share
+    fewer = draw.randint(1, most - 1)
+    weak_class, strong_class = (label, 1 - label) if conceded else (1 - label, label)
+    count = most if conceded else fewer
+    weak: Slots = [Cue(word(spec, draw, f"weak{weak_class}"), conceded) for _ in range(count)]
+    strong = Cue(word(spec, draw, f"strong{strong_class}"), not conceded)
+    return shuffled(draw, [*weak, *[None] * (most - count), strong])
+
+
+def parity(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """One to `cues` marks, an odd number in class 1, an even one in class 0.
+
+    All of them decide: with any of them missing the label is the other one.
+    """
+    numbers = [number for number in range(1, spec.cues + 1) if number % 2 == label]
+    marks = [Cue(word(spec, draw, "mark")) for _ in range(draw.choice(numbers))]
+    return kept_in_order(draw, marks, spec.cues)
+
+
+def exclusive_or(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """A left and a right cue; whether they are of two kinds decides, so both of them do."""
+    left_kind = draw.randrange(2)
+    right_kind = left_kind ^ label
+    return [Cue(word(spec, draw, f"left{left_kind}")), Cue(word(spec, draw, f"right{right_kind}"))]
+
+
+def order(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """The same cues in every text, in one of two orders; all of them decide."""
+    cues: Slots = [Cue(word(spec, draw, f"part{part}")) for part in range(spec.cues)]
+    return cues[::-1] if label else cues
+
+
+def negation(spec: RuleSpec, draw: Random, label: int) -> Slots:
+    """A cue, turned by a `not` before it; a `not` after it says nothing.
+
+    The `not` that turns it decides with it; the other one is overridden.
+    """
+    is_turned = draw.random() < spec.share
+    has_stray = draw.random() < 0.5
+    cue = Cue(word(spec, draw, f"cue{label ^ is_turned}"))
+    before = Cue("not") if is_turned else None
+    after = Cue("not", False) if has_stray and not is_turned else None
+    return [before, cue, after]
