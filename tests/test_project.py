@@ -78,6 +78,7 @@ def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(buil
     yamls = (ROOT / "conf").rglob("*.yaml")
     settings = {f"attnprobe/{path.relative_to(ROOT).as_posix()}" for path in yamls}
     assert settings - names == {
+        "attnprobe/conf/data/grammar.yaml",
         "attnprobe/conf/data/rules.yaml",
         "attnprobe/conf/experiment/calibration.yaml",
         "attnprobe/conf/experiment/methods.yaml",

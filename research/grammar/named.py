@@ -145,10 +145,11 @@ def drawn_rule(draw: Random, stratum: str, turn: int) -> RuleSpec:
     """
     name = draw.choice(STRATA[stratum])
     kind = KINDS[name]
+    is_many = stratum == "classes"
     rule = RuleSpec(
         name,
         cues=draw.choice(kind.cues),
-        classes=draw.choice([each for each in kind.classes if stratum != "classes" or each > 2]),
+        classes=draw.choice([each for each in kind.classes if each > 2] if is_many else [0]),
         minority=RARE_SHARES[turn % 3] if stratum == "rare" else draw.choice(COMMON_SHARES),
         length=LENGTHS[-1],
         noise=draw.choice((0.0, 0.0, 0.0, 0.05, 0.1)),

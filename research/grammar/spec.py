@@ -228,6 +228,11 @@ class RuleSpec:
         return cls(kind, **values)  # type: ignore[arg-type]
 
     @property
+    def has_counterfactual(self) -> bool:
+        """Whether the text of the next class differs in its words alone, not in their number."""
+        return self.kind != "length"
+
+    @property
     def train_size(self) -> int:
         """Training texts from which most models learn it."""
         size = 2000 if KINDS[self.kind].is_hard else 1000
