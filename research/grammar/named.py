@@ -88,7 +88,8 @@ TURNS = (
     *("class", "order", "condition", "recency", "override", "order"),
 )
 """The strata in turn."""
-LENGTHS: tuple[Range, ...] = ((8, 14), (14, 20), (20, 30), (35, 45))
+LENGTHS: tuple[Range, ...] = ((14, 20), (20, 30), (35, 45))
+"""Lengths beside the usual one, of rules whose cues find their places there."""
 SURROUNDINGS: tuple[Surroundings, ...] = ("plain", "plain", "ends", "template", "common", "lengths")
 COMMON_SHARES = (0.5, 0.5, 0.25)
 RARE_SHARES = (0.02, 0.05, 0.1)
@@ -151,12 +152,12 @@ def drawn_rule(draw: Random, stratum: str, turn: int) -> RuleSpec:
         cues=draw.choice(kind.cues),
         classes=draw.choice([each for each in kind.classes if each > 2] if is_many else [0]),
         minority=RARE_SHARES[turn % 3] if stratum == "rare" else draw.choice(COMMON_SHARES),
-        length=LENGTHS[-1],
         noise=draw.choice((0.0, 0.0, 0.0, 0.05, 0.1)),
         position=draw.choice(kind.positions),
         lexicon=draw.choice((1, 1, 4, 15)),
         share=draw.choice((0.2, 0.5, 0.8)) if kind.has_share else 0.5,
         surroundings=draw.choice(SURROUNDINGS),
     )
-    lengths = [length for length in LENGTHS if length[0] >= rule.least_words]
+    longer = [length for length in LENGTHS if length[0] >= rule.least_words]
+    lengths = [rule.length, rule.length, *longer]
     return replace(rule, length=draw.choice(lengths))
