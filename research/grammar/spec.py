@@ -131,7 +131,8 @@ class RuleSpec:
         kind: of `KINDS`.
         cues: slots for words with a meaning; 0: as many as is usual for its kind.
         classes: of the labels; 0: as many as is usual for its kind.
-        minority: share of the smallest class, the last; at least 1 / classes: all are alike.
+        minority: share of the smallest class, the last, of `SMALLEST`; at least 1 / classes: all
+            classes are alike. `smallest_share` says what comes of it.
         length: words of a text, fewest and most; (0, 0): as few as its cues need, 8 at least, and
             up to six more.
         noise: share of wrong training labels.
@@ -156,9 +157,19 @@ class RuleSpec:
         if self.kind not in KINDS:
             raise UserError(f"kind={self.kind}: expected one of {', '.join(KINDS)}")
         kind = KINDS[self.kind]
+        if self.surroundings not in get_args(Surroundings):
+            allowed = ", ".join(get_args(Surroundings))
+            raise UserError(f"surroundings={self.surroundings}: expected one of {allowed}")
+        if self.minority not in SMALLEST:
+            allowed = ", ".join(map(str, SMALLEST))
+            raise UserError(
+                f"minority={self.minority}: expected one of {allowed}, the share of the smallest "
+                "class; classes are even where it is at least 1 / classes"
+            )
         object.__setattr__(self, "cues", self.cues or kind.cues[0])
         object.__setattr__(self, "classes", self.classes or kind.classes[0])
-        object.__setattr__(self, "minority", min(self.minority, 1 / self.classes))
+        if self.minority >= 1 / self.classes:
+            object.__setattr__(self, "minority", 0.5)
         for name in ("cues", "classes"):
             value = getattr(self, name)
             if value not in getattr(kind, name):
@@ -226,6 +237,11 @@ class RuleSpec:
                 )
             values[field] = value
         return cls(kind, **values)  # type: ignore[arg-type]
+
+    @property
+    def smallest_share(self) -> float:
+        """Share of the smallest class."""
+        return min(self.minority, 1 / self.classes)
 
     @property
     def has_counterfactual(self) -> bool:

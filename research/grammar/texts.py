@@ -26,9 +26,9 @@ class GrammarSource(Source):
     """Texts of a rule with the words that decide, and a counterfactual: the text of the next class.
 
     Each row has `text`, `label`, `rationale` (the words that decide; none where something missing
-    does), `counterfactual`, and for attentions that are wrong by construction `overridden` (cues
-    that do not decide) and `region` (where cues stand, but for those that decide). Validation and
-    test texts are as many.
+    does), `counterfactual` and `counterfactual_rationale` (the words that decide that one), and for
+    attentions that are wrong by construction `overridden` (cues that do not decide) and `region`
+    (where cues stand, but for those that decide). Validation and test texts are as many.
 
     Args:
         rule: the name of a `RuleSpec`.
@@ -64,7 +64,7 @@ def labels(spec: RuleSpec, count: int) -> list[int]:
     """So many labels; the first n have each class in its share, up to one text."""
     smallest = spec.classes - 1
     share = round(100 * spec.minority)
-    if spec.minority == 1 / spec.classes:
+    if spec.minority >= 1 / spec.classes:
         return [number % spec.classes for number in range(count)]
     rare = [(number + 1) * share // 100 > number * share // 100 for number in range(count)]
     common = accumulate((not is_rare for is_rare in rare), initial=0)
@@ -80,12 +80,14 @@ def row_of(spec: RuleSpec, key: str, label: int) -> dict[str, Any]:
     count = length_of(spec, key, label)
     next_count = length_of(spec, key, next_label) if spec.kind == "length" else count
     text = written(spec, key, label, count)
+    counterfactual = written(spec, key, next_label, next_count)
     places = range(len(text.words))
     return {
         "text": " ".join(text.words),
         "label": label,
         "rationale": [place in text.deciding for place in places],
-        "counterfactual": " ".join(written(spec, key, next_label, next_count).words),
+        "counterfactual": " ".join(counterfactual.words),
+        "counterfactual_rationale": [float(place in counterfactual.deciding) for place in places],
         "overridden": [float(place in text.overridden) for place in places],
         "region": [float(place in text.region) for place in places],
     }

@@ -1,17 +1,471 @@
+"""A label of the grammar follows from the words that are said to decide, and from no others.
+
+`LABELS` tells every kind again, from the words of a text alone, without the generator.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+
+import numpy as np
 import pytest
 
-from research.grammar import KINDS, GrammarSource, RuleSpec, development_rules, drawn_rules
+from attnprobe.core.errors import UserError
+from attnprobe.runs.build import untrained
+from attnprobe.runs.composition import composed, composing, resolved
+from attnprobe.runs.validation import configured
+from research.calibration.study import ENCODERS
+from research.grammar import (
+    ATTENTIONS,
+    DEVELOPMENT,
+    GrammarSource,
+    RuleSpec,
+    development_rules,
+    drawn_rules,
+    is_learnable,
+)
+
+RULES = [*development_rules(), *drawn_rules("a commit", 60, "first")]
+IDS = [rule.name for rule in RULES]
+
+
+# Every kind, told again
+
+
+def cues(words, stem):
+    """The numbers behind this stem, in the order of the text."""
+    numbers = [re.fullmatch(rf"{stem}(\d+)(_\d+)?", word) for word in words]
+    return [int(number[1]) for number in numbers if number]
+
+
+def count(words, stem):
+    return sum(word.split("_")[0] == stem for word in words)
+
+
+def label_of_conditional(words, rule):
+    side = "left" if count(words, "ifleft") else "right"
+    return cues(words, side)[0]
+
+
+def label_of_doubt(words, rule):
+    maybe = words.index("maybe")
+    after = [place for place, word in enumerate(words) if word.startswith("cue") and place > maybe]
+    return cues(words[: after[0]] + words[after[0] + 1 :], "cue")[0]
+
+
+def label_of_negation(words, rule):
+    place = next(place for place, word in enumerate(words) if word.startswith("cue"))
+    return cues(words, "cue")[0] ^ ("not" in words[:place])
+
+
+def label_of_concession(words, rule):
+    weak = cues(words, "weak")
+    return weak[0] if len(weak) == rule.cues - 1 else cues(words, "strong")[0]
+
+
+def label_of_override(words, rule):
+    return (cues(words, "strong") or cues(words, "weak"))[0]
+
+
+def label_of_strongest(words, rule):
+    levels = [re.match(r"level(\d+)class(\d+)", word) for word in words]
+    return max((int(level[1]), int(level[2])) for level in levels if level)[1]
+
+
+def label_of_place(words, rule):
+    around = {"ends": (1, 1), "template": (3, 0)}.get(rule.surroundings, (0, 0))
+    inner = words[around[0] : len(words) - around[1]]
+    place = {"first": 0, "lead": 2, "middle": len(inner) // 2, "tail": -3, "last": -1}
+    return cues([inner[place[rule.position]]], "cue")[0]
+
+
+def label_of_length(words, rule):
+    around = {"ends": 2, "template": 3}.get(rule.surroundings, 0)
+    return int(len(words) - around > sum(rule.length) // 2)
+
+
+def commonest(numbers):
+    return Counter(numbers).most_common()[0][0]
+
+
+LABELS = {
+    "token": lambda words, rule: cues(words, "class")[0],
+    "redundant": lambda words, rule: cues(words, "class")[-1],
+    "lexicon": lambda words, rule: cues(words, "class")[0],
+    "halves": lambda words, rule: 2 * cues(words, "first")[0] + cues(words, "second")[0],
+    "exclusion": lambda words, rule: ({0, 1, 2} - set(cues(words, "no"))).pop(),
+    "absence": lambda words, rule: (cues(words, "mark") or [0])[0],
+    "rare_absence": lambda words, rule: (cues(words, "mark") or [rule.classes - 1])[0],
+    "conjunction": lambda words, rule: int(set(cues(words, "part")) == set(range(rule.cues))),
+    "length": label_of_length,
+    "place": label_of_place,
+    "recency": lambda words, rule: cues(words, "cue")[-1],
+    "primacy": lambda words, rule: cues(words, "cue")[0],
+    "override": label_of_override,
+    "strongest": label_of_strongest,
+    "conditional": label_of_conditional,
+    "doubt": label_of_doubt,
+    "vote": lambda words, rule: int(2 * sum(cues(words, "vote")) > rule.cues),
+    "comparison": lambda words, rule: commonest(cues(words, "more")),
+    "concession": label_of_concession,
+    "parity": lambda words, rule: count(words, "mark") % 2,
+    "exclusive_or": lambda words, rule: int(cues(words, "left") != cues(words, "right")),
+    "order": lambda words, rule: int(cues(words, "part")[0] > 0),
+    "negation": label_of_negation,
+}
+
+
+def label_of(words, rule):
+    return LABELS[rule.kind](words, rule)
+
+
+def rows_of(rule, size=100, split="test"):
+    return GrammarSource(rule.name, size, size, 0).rows(split)
+
+
+def exchanged(row, column, change):
+    """The words of a row, changed where this column is true."""
+    words = row["text"].split()
+    return [
+        change(word) if is_marked else word
+        for word, is_marked in zip(words, row[column], strict=True)
+    ]
+
+
+def of_another_class(word):
+    """A cue of class 1 for one of class 0, of class 0 for any other."""
+    return re.sub(r"(\d)(_\d+)?$", lambda found: str(int(found[1] == "0")), word)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_rule_labels_its_texts_and_their_counterfactuals(rule):
+    for row in rows_of(rule):
+        words, changed = row["text"].split(), row["counterfactual"].split()
+        assert label_of(words, rule) == row["label"]
+        next_label = (row["label"] + 1) % rule.classes
+        assert label_of(changed, rule) == next_label
+        assert not rule.has_counterfactual or len(changed) == len(words)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_no_word_that_does_not_decide_changes_the_label(rule):
+    for row in rows_of(rule):
+        words = row["text"].split()
+        silent = [
+            not (decides or overridden)
+            for decides, overridden in zip(row["rationale"], row["overridden"], strict=True)
+        ]
+        row["silent"] = silent
+        assert label_of(exchanged(row, "silent", lambda word: "w99"), rule) == row["label"]
+        assert label_of(exchanged(row, "overridden", of_another_class), rule) == row["label"]
+        if rule.kind != "doubt":  # there the cue after `maybe` has to be some cue
+            assert label_of(exchanged(row, "overridden", lambda word: "w99"), rule) == row["label"]
+        assert not any(np.logical_and(row["rationale"], row["overridden"]))
+        assert len(row["rationale"]) == len(row["overridden"]) == len(words)
+
+
+WITH_CLASSES = [
+    "token",
+    "redundant",
+    "lexicon",
+    "place",
+    "recency",
+    "primacy",
+    "override",
+    "strongest",
+    "conditional",
+    "doubt",
+    "vote",
+    "comparison",
+    "concession",
+    "negation",
+]
+"""Kinds whose deciding words each name a class."""
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.kind in WITH_CLASSES], ids=lambda rule: rule.name
+)
+def test_deciding_words_of_another_class_change_the_label(rule):
+    for row in rows_of(rule):
+        words = exchanged(row, "rationale", of_another_class)
+        assert label_of(words, rule) == (1 if row["label"] == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rule
+        for rule in RULES
+        if rule.kind in ("parity", "order", "exclusive_or", "halves", "concession")
+    ],
+    ids=lambda rule: rule.name,
+)
+def test_every_one_of_several_words_that_decide_together_is_needed(rule):
+    for row in rows_of(rule):
+        words = row["text"].split()
+        for place in np.flatnonzero(row["rationale"]):
+            without = [*words[:place], "w99", *words[place + 1 :]]
+            flipped = [*words[:place], of_another_class(words[place]), *words[place + 1 :]]
+            if rule.kind == "order":
+                assert sum(row["rationale"]) == rule.cues
+            elif rule.kind in ("exclusive_or", "halves"):
+                assert label_of(flipped, rule) != row["label"]
+            elif rule.kind == "parity" or sum(row["rationale"]) > 1:
+                # a text with fewer weak cues is the strong one's
+                assert label_of(without, rule) == 1 - row["label"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_no_word_decides_a_class_that_is_known_by_what_is_missing(rule):
+    missing = {
+        "absence": {0},
+        "rare_absence": {rule.classes - 1},
+        "conjunction": {0},
+        "length": {0, 1},
+    }.get(rule.kind, set())
+    for row in rows_of(rule, 60):
+        assert any(row["rationale"]) == (row["label"] not in missing)
+
+
+# What a rule has besides its kind
+
+
+@pytest.mark.parametrize(
+    ("rule", "shares"),
+    [
+        ("token", [0.5, 0.5]),
+        ("token-2%", [0.98, 0.02]),
+        ("absence-5%", [0.95, 0.05]),
+        ("vote-25%", [0.75, 0.25]),
+        ("recency-3classes-10%", [0.45, 0.45, 0.1]),
+        ("halves", [0.25] * 4),
+    ],
+)
+def test_classes_have_their_shares_from_the_first_text_on(rule, shares):
+    rows = rows_of(RuleSpec.named(rule), 200)
+    for size in (50, 100, 200):
+        counts = np.bincount([row["label"] for row in rows[:size]], minlength=len(shares))
+        assert np.abs(counts - size * np.array(shares)).max() < 1
+    assert RuleSpec.named(rule).smallest_share == shares[-1]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_cues_stand_where_the_rule_says(rule):
+    before = {"ends": 1, "template": 3}.get(rule.surroundings, 0)
+    for row in rows_of(rule, 60):
+        marked = np.logical_or(row["rationale"], row["overridden"])
+        places = np.flatnonzero(marked) - before
+        size = len(marked) - {"ends": 2, "template": 3}.get(rule.surroundings, 0)
+        low, high = rule.length
+        assert low <= size <= high
+        if rule.kind == "place" or not len(places):
+            continue
+        third = max(size // 3, rule.cues, 3)
+        if rule.position == "lead":
+            assert places.max() < third
+        elif rule.position == "tail":
+            assert places.min() >= size - third
+        elif rule.position == "middle":
+            start = (size - third) // 2
+            assert start <= places.min()
+            assert places.max() < start + third
+        elif rule.position == "together":
+            assert places.max() - places.min() < rule.cues
+        elif rule.position == "far":
+            assert (np.diff(places) > 1).all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_region_holds_the_reason_and_no_word_of_it(rule):
+    for row in rows_of(rule, 40):
+        assert not any(np.logical_and(row["rationale"], row["region"]))
+        has_region = rule.position in ("lead", "middle", "tail", "first", "last")
+        assert any(row["region"]) == has_region
+
+
+def test_the_surroundings_of_a_text_say_nothing():
+    texts = {
+        name: [row["text"].split() for row in rows_of(RuleSpec("token", surroundings=name), 200)]
+        for name in ("ends", "template", "common")
+    }
+    assert {(words[0], words[-1]) for words in texts["ends"]} == {("[start]", "[end]")}
+    assert {tuple(words[:3]) for words in texts["template"]} == {("this", "text", "says")}
+    assert min(words.count("the") for words in texts["common"]) >= 2
+    rows = rows_of(RuleSpec("token", surroundings="lengths"), 1000)
+    is_long = np.array([len(row["text"].split()) > 11 for row in rows])
+    is_last = np.array([row["label"] == 1 for row in rows])
+    assert is_long[is_last].mean() == pytest.approx(2 / 3, abs=0.06)
+    assert is_long[~is_last].mean() == pytest.approx(1 / 3, abs=0.06)
+
+
+def test_only_training_labels_are_noisy_and_words_have_so_many_synonyms():
+    rule = RuleSpec.named("token-15%noise-4synonyms")
+    right = [label_of(row["text"].split(), rule) == row["label"] for row in rows_of(rule)]
+    assert all(right)
+    rows = rows_of(rule, 2000, "train")
+    wrong = [label_of(row["text"].split(), rule) != row["label"] for row in rows]
+    assert np.mean(wrong) == pytest.approx(0.15, abs=0.03)
+    words = {word for row in rows for word in row["text"].split() if word.startswith("class")}
+    assert words == {f"class{label}_{number}" for label in range(2) for number in range(4)}
+
+
+def test_the_share_of_texts_with_an_overridden_cue_is_that_of_the_rule():
+    for share in (0.2, 0.5, 0.8):
+        rows = rows_of(RuleSpec("override", share=share), 1000)
+        assert np.mean([any(row["overridden"]) for row in rows]) == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "tokens"}, "kind=tokens: expected one of token"),
+        ({"kind": "vote", "cues": 4}, "vote with cues=4: expected one of 5, 3"),
+        ({"kind": "token", "classes": 7}, "token with classes=7"),
+        ({"kind": "place"}, "place with position=anywhere: expected one of lead"),
+        ({"kind": "vote", "cues": 15, "length": (10, 20)}, "expected at least 17 words"),
+        ({"kind": "token", "minority": 0.3}, "minority=0.3"),
+        ({"kind": "token", "surroundings": "loud"}, "surroundings=loud"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(arguments, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        RuleSpec(**arguments)
+
+
+@pytest.mark.parametrize("name", ["token-lately", "token-3cues-2cues", "recency-10to", "token--"])
+def test_a_name_without_meaning_is_refused(name):
+    with pytest.raises(UserError, match="expected parts such as"):
+        GrammarSource(name)
 
 
 def test_a_name_says_all_of_a_rule():
-    rules = [*development_rules(), *drawn_rules("commit", 60, "first")]
-    assert [RuleSpec.named(rule.name) for rule in rules] == rules
-    assert {rule.kind for rule in rules} == set(KINDS)
+    assert [RuleSpec.named(rule.name) for rule in RULES] == RULES
+    assert len({rule.name for rule in RULES}) == len(RULES)
 
 
-@pytest.mark.parametrize("rule", development_rules(), ids=lambda rule: rule.name)
-def test_every_rule_draws_anew(rule):
-    rows = GrammarSource(rule.name, 5, 40, 0).rows("test")
-    assert rows == GrammarSource(rule.name, 5, 40, 0).rows("test")
-    assert rows != GrammarSource(rule.name, 5, 40, 1).rows("test")
-    assert {row["label"] for row in rows} <= set(range(rule.classes))
+# Which rules there are
+
+
+@pytest.mark.parametrize("commit", ["a990602", "b563fa9", "0" * 40])
+@pytest.mark.parametrize("half", ["first", "second"])
+def test_forty_rules_have_enough_of_everything(commit, half):
+    rules = drawn_rules(commit, 40, half)
+    assert len({rule.name for rule in [*rules, *development_rules()]}) == 40 + len(DEVELOPMENT)
+    shares = Counter(rule.minority for rule in rules)
+    assert min(shares[share] for share in (0.02, 0.05, 0.1)) >= 4
+    for kinds in (
+        {"absence", "rare_absence"},
+        {"place"},
+        {"recency", "primacy"},
+        {"override", "strongest"},
+        {"vote", "comparison"},
+        {"concession"},
+        {"parity"},
+    ):
+        assert sum(rule.kind in kinds for rule in rules) >= 2
+    assert sum(rule.classes >= 3 for rule in rules) >= 2
+
+
+def test_halves_have_no_rule_in_common_and_more_begin_as_fewer():
+    first, second = (drawn_rules("a commit", 80, half) for half in ("first", "second"))
+    assert not set(first) & set(second)
+    assert drawn_rules("a commit", 50, "first") == first[:50]
+    assert drawn_rules("another", 50, "first") != first[:50]
+    with pytest.raises(UserError, match="expected the hash of a commit"):
+        drawn_rules("", 40, "first")
+
+
+def test_every_machine_draws_the_same():
+    names = [rule.name for half in ("first", "second") for rule in drawn_rules("1", 40, half)]
+    rows = [rows_of(rule, 5) for rule in development_rules()]
+    content = json.dumps([names, rows]).encode()
+    assert hashlib.sha256(content).hexdigest() == (
+        "e41f74616b1c9b7a3df4fc46be4bdf09f49f47792c7d2eb69879146b9035ee3b"
+    )
+
+
+# Attentions by construction
+
+
+def mass_by_place(attention, rule):
+    """The attention on each word of each test text, and the rows."""
+    overrides = ["data=grammar", f"data.source.rule={rule.name}", *ENCODERS["lstm"]]
+    overrides += ["data.source.train_size=60", "data.source.test_size=40"]
+    with composing():
+        config = resolved(composed([*overrides, *ATTENTIONS[attention].overrides]))
+    parts = configured(config)
+    parts.data.setup("fit")
+    model = untrained(parts, parts.data).eval()
+    texts = parts.data.splits["test"]
+    batch = texts[list(range(len(texts)))]
+    weights = model(batch).attention
+    by_text = [row[content].tolist() for row, content in zip(weights, batch.content, strict=True)]
+    return by_text, GrammarSource(rule.name, 60, 40, 0).rows("test")
+
+
+def in_focus(attention, row, number):
+    """The places that the mass lies on."""
+    places = range(len(row["rationale"]))
+    silent = [place for place in places if not row["rationale"][place]]
+    deciding = [place for place in places if row["rationale"][place]]
+    if attention == "right_in_half":
+        return deciding if number % 2 == 0 else [0]
+    if attention.startswith("right"):
+        return deciding
+    if attention in ("region", "overridden"):
+        return [place for place in silent if row[attention][place]] or silent[:1]
+    return {
+        "first": [0],
+        "last": [places[-1]],
+        "first_three": [place for place in silent if place < 3] or silent[:1],
+    }[attention]
+
+
+MASS = {"right_60": 0.6, "right_40": 0.4}
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [name for name in ATTENTIONS if name not in ("learned", "common", "uniform", "random_place")],
+)
+@pytest.mark.parametrize("rule", ["override-3cues", "place-lead", "absence-lead"])
+def test_an_attention_lies_where_it_says(rule, attention):
+    by_text, rows = mass_by_place(attention, RuleSpec.named(rule))
+    for number, (weights, row) in enumerate(zip(by_text, rows, strict=True)):
+        focus = in_focus(attention, row, number)
+        mass = sum(weights[place] for place in focus)
+        expected = MASS.get(attention, 0.95) if focus else 0
+        assert mass == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_random_place_knows_no_word():
+    by_text, rows = mass_by_place("random_place", RuleSpec("place", position="lead"))
+    tops = [int(np.argmax(weights)) for weights in by_text]
+    assert all(max(weights) == pytest.approx(0.95, abs=1e-5) for weights in by_text)
+    relative = [top / (len(weights) - 1) for top, weights in zip(tops, by_text, strict=True)]
+    assert np.mean(relative) == pytest.approx(0.5, abs=0.15)
+    assert len(set(tops)) > 6
+    assert len(rows) == len(by_text)
+
+
+def test_only_attentions_that_know_nothing_are_blind():
+    assert {name for name, attention in ATTENTIONS.items() if attention.blind} == {
+        "first",
+        "last",
+        "common",
+        "random_place",
+        "uniform",
+    }
+
+
+def test_what_an_encoder_without_context_cannot_see_is_not_asked_of_it():
+    token, recency = RuleSpec("token"), RuleSpec("recency")
+    assert is_learnable(token, "average", "right_95")
+    assert not is_learnable(token, "average", "first")
+    assert not is_learnable(recency, "average", "right_95")
+    assert is_learnable(token, "lstm", "first")
+    assert not is_learnable(token, "lstm", "overridden")
+    assert not is_learnable(token, "lstm", "region")
+    assert is_learnable(RuleSpec("token", position="lead"), "lstm", "region")
