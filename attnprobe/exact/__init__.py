@@ -13,6 +13,7 @@ from attnprobe.exact.flipping import (
 )
 from attnprobe.exact.identifiable import WeightRanges, weight_ranges
 from attnprobe.exact.removal_orders import ErasureLimits, erasure_limits
+from attnprobe.exact.shapley import ShapleyValues, attention_shapley
 from attnprobe.exact.subsets import (
     PrefixLimits,
     SmallestSet,
@@ -31,8 +32,10 @@ __all__ = [
     "FlippingSet",
     "OvertakingSets",
     "PrefixLimits",
+    "ShapleyValues",
     "SmallestSet",
     "WeightRanges",
+    "attention_shapley",
     "banzhaf_values",
     "complement",
     "erasure_limits",

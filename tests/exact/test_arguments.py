@@ -4,12 +4,18 @@ import pytest
 import torch
 
 from attnprobe.core.errors import UserError
-from attnprobe.exact import farthest_attention, smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.exact import (
+    attention_shapley,
+    farthest_attention,
+    smallest_flipping_set,
+    smallest_overtaking_sets,
+)
 
 SOLVERS = [
     smallest_flipping_set,
     smallest_overtaking_sets,
     partial(farthest_attention, epsilon=0.01),
+    attention_shapley,
 ]
 
 

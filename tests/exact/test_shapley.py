@@ -1,0 +1,204 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe import UserError
+from attnprobe.exact import attention_shapley
+
+REGIMES = {
+    "equal": lambda generator, n: np.ones(n),
+    "softmax": lambda generator, n: np.exp(2 * generator.normal(size=n)),
+    "orders of magnitude": lambda generator, n: np.exp(20 * generator.normal(size=n)),
+    "one peak": lambda generator, n: np.r_[1.0, np.full(n - 1, 1e-20)],
+    "two scales": lambda generator, n: np.where(np.arange(n) % 2, 1e-100, 1.0),
+    "all of float64": lambda generator, n: np.r_[1.0, np.exp(-700 * generator.random(n - 1))],
+    "subnormal": lambda generator, n: np.r_[1.0, 1e-315 * generator.random(n - 1)],
+    "zeros": lambda generator, n: np.r_[1.0, generator.random(n - 1).round()],
+}
+
+
+def game(regime, n, *, seed=0, classes=2):
+    """Weights that sum to 1, and a payoff per position and class that is not centred."""
+    generator = np.random.default_rng([seed, n])
+    weights = REGIMES[regime](generator, n)
+    return weights / weights.sum(), 5 + 3 * generator.normal(size=(n, classes))
+
+
+def solved(weights, payoffs):
+    weights, payoffs = torch.as_tensor(weights), torch.as_tensor(payoffs)
+    return attention_shapley(weights[None], payoffs[None], torch.ones(1, len(weights)).bool())
+
+
+def enumerated(weights, payoffs):
+    """Shapley values by their definition, from the value of every one of the 2^n sets."""
+    n = len(weights)
+    weights = weights * 2.0**600  # which changes no value, and rounds no product of a tiny weight
+    mass, total = [0.0], [0.0]
+    for weight, payoff in zip(weights, payoffs, strict=True):
+        mass += [rest + weight for rest in mass]
+        total += [rest + weight * payoff for rest in total]
+    value = [sum_ / rest if rest > 0 else 0.0 for sum_, rest in zip(total, mass, strict=True)]
+    chance = [1 / (n * math.comb(n - 1, size)) for size in range(n)]
+    values = []
+    for i in range(n):
+        gains = []
+        for subset in range(2**n):
+            if not subset >> i & 1:
+                gain = value[subset | 1 << i] - value[subset]
+                gains.append(chance[subset.bit_count()] * gain)
+        values.append(math.fsum(gains))
+    return np.array(values)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("regime", REGIMES)
+def test_values_are_those_of_all_subsets(regime, n):
+    weights, payoffs = game(regime, n)
+    shapley = solved(weights, payoffs)
+    for class_ in range(2):
+        exact = enumerated(weights, payoffs[:, class_])
+        error = np.abs(shapley.values[0, :, class_].numpy() - exact).max()
+        assert error < 1e-13
+        assert error <= shapley.error[0, class_] + 1e-14  # which the enumeration may be wrong by
+
+
+@pytest.mark.parametrize("regime", ["softmax", "all of float64", "zeros"])
+def test_values_are_those_of_all_subsets_of_sixteen_positions(regime):
+    weights, payoffs = game(regime, 16)
+    exact = enumerated(weights, payoffs[:, 1])
+    np.testing.assert_allclose(solved(weights, payoffs).values[0, :, 1], exact, atol=1e-13, rtol=0)
+
+
+def test_two_positions_by_hand():
+    # v(1) = 4, v(2) = -2, v(12) = 0.75 · 4 - 0.25 · 2 = 2.5: (4 + 4.5) / 2 and (-2 - 1.5) / 2
+    values = solved([0.75, 0.25], [[0.0, 4.0], [0.0, -2.0]]).values[0]
+    torch.testing.assert_close(values[:, 1], values.new_tensor([4.25, -1.75]), atol=1e-13, rtol=0)
+    assert (values[:, 0] == 0).all()
+
+
+def test_equal_weights_by_the_closed_form_at_any_length():
+    # v is the mean of S: φ_i = m̄ / n + (m_i - m̄) (n H_n - 1) / (n (n - 1)), H_n = 1 + 1/2 + … + 1/n
+    for n in (2, 50, 4000):
+        weights, payoffs = game("equal", n)
+        harmonic = math.fsum(1 / k for k in range(1, n + 1))
+        mean = payoffs.mean(0)
+        expected = mean / n + (payoffs - mean) * (n * harmonic - 1) / (n * (n - 1))
+        values = solved(weights, payoffs).values[0]
+        np.testing.assert_allclose(values, expected, atol=1e-13, rtol=0)
+
+
+def check_efficiency(games):
+    """Random games of 1 to 400 positions add up, and a constant payoff is shared out evenly."""
+    generator = np.random.default_rng(1)
+    for number in range(games):
+        regime = list(REGIMES)[number % len(REGIMES)]
+        n = round(math.exp(generator.uniform(0, math.log(400))))
+        weights, payoffs = game(regime, n, seed=number, classes=3)
+        payoffs[:, 2] = 1
+        shapley = solved(weights, payoffs)
+        values = shapley.values[0].numpy()
+        assert np.abs(values.sum(0) - weights @ payoffs).max() < 1e-11, (regime, number)
+        assert (shapley.efficiency_gap <= n * shapley.error).all(), (regime, number)
+        assert (shapley.error < 1e-9).all(), (regime, number)
+        equal_share = (weights > 0) / (weights > 0).sum()
+        assert np.abs(values[:, 2] - equal_share).max() < 1e-13, (regime, number)
+
+
+def test_random_games_add_up_to_the_logit():
+    check_efficiency(80)
+
+
+@pytest.mark.slow
+def test_ten_thousand_random_games_add_up_to_the_logit():
+    check_efficiency(10_000)
+
+
+@pytest.mark.parametrize(
+    "regime",
+    [
+        pytest.param(regime, marks=[] if regime in ("softmax", "one peak") else pytest.mark.slow)
+        for regime in REGIMES
+    ],
+)
+def test_long_texts_add_up_to_the_logit(regime):
+    weights, payoffs = game(regime, 4000)
+    shapley = solved(weights, payoffs)
+    logit = torch.as_tensor(weights @ payoffs)
+    assert ((shapley.values[0].sum(0) - logit).abs() < 1e-9).all()
+    assert (shapley.error < 1e-9).all()
+
+
+def test_positions_that_play_the_same_part_get_the_same():
+    weights, payoffs = game("softmax", 30)
+    weights[7], payoffs[7] = weights[3], payoffs[3]
+    values = solved(weights / weights.sum(), payoffs).values[0]
+    torch.testing.assert_close(values[7], values[3], atol=1e-14, rtol=0)
+    order = np.random.default_rng(0).permutation(30)
+    shuffled = solved((weights / weights.sum())[order], payoffs[order]).values[0]
+    torch.testing.assert_close(shuffled, values[order], atol=1e-13, rtol=0)
+
+
+def test_a_position_without_weight_changes_nothing():
+    weights, payoffs = game("softmax", 30)
+    values = solved(weights, payoffs).values[0]
+    longer = solved(np.r_[0.0, weights, 0.0], np.r_[[[1e3, -1e3]], payoffs, [[7, 7]]]).values[0]
+    assert (longer[[0, -1]] == 0).all()
+    torch.testing.assert_close(longer[1:-1], values, atol=1e-13, rtol=0)
+
+
+def test_values_are_linear_in_the_payoffs():
+    weights, payoffs = game("softmax", 30)
+    values = solved(weights, payoffs).values[0]
+    margin = solved(weights, (payoffs - payoffs[:, :1]) * 2 + 3).values[0]
+    expected = (values[:, 1] - values[:, 0]) * 2 + 3 / 30
+    torch.testing.assert_close(margin[:, 1], expected, atol=1e-13, rtol=0)
+
+
+def test_texts_of_a_batch_do_not_change_each_other():
+    games = [game(regime, 12) for regime in REGIMES]
+    weights = torch.tensor(np.stack([weights for weights, _ in games]))
+    payoffs = torch.tensor(np.stack([payoffs for _, payoffs in games]))
+    padded = attention_shapley(
+        torch.nn.functional.pad(weights, (0, 3)),
+        torch.nn.functional.pad(payoffs, (0, 0, 0, 3), value=torch.nan),
+        torch.arange(15).expand(len(games), -1) < 12,
+    )
+    for row in range(len(games)):
+        alone = solved(weights[row], payoffs[row])
+        torch.testing.assert_close(padded.values[row, :12], alone.values[0], atol=1e-13, rtol=0)
+    assert (padded.values[:, 12:] == 0).all()
+
+
+def test_sampled_orders_of_400_positions_agree_within_their_standard_error():
+    n, batches, orders = 400, 80, 500
+    weights, payoffs = game("softmax", n)
+    values = solved(weights, payoffs).values[0, :, 0].numpy()
+    payoffs = payoffs[:, 0]
+    generator = np.random.default_rng(2)
+    first, second = np.zeros(n), np.zeros(n)
+    for _ in range(batches):
+        order = generator.permuted(np.tile(np.arange(n), (orders, 1)), axis=1)
+        running = (weights * payoffs)[order].cumsum(1) / weights[order].cumsum(1)
+        gains = np.empty((orders, n))
+        np.put_along_axis(gains, order, np.diff(running, prepend=0, axis=1), 1)
+        first += gains.sum(0)
+        second += (gains**2).sum(0)
+    mean = first / (batches * orders)
+    standard_error = np.sqrt((second / (batches * orders) - mean**2) / (batches * orders))
+
+    z = (mean - values) / standard_error
+    assert np.abs(z).max() < 5
+    assert 0.8 < (z**2).mean() < 1.25
+    # the test has power: values that are 5 % too large are found out
+    assert np.abs((mean - 1.05 * values) / standard_error).max() > 5
+
+
+def test_weight_outside_content_is_refused():
+    attention = torch.tensor([[0.5, 0.25, 0.25]])
+    content = torch.tensor([[True, True, False]])
+    with pytest.raises(
+        UserError, match=r"attention\[0, 2\] is 0.25 outside content: .*make content True"
+    ):
+        attention_shapley(attention, torch.zeros(1, 3, 2), content)
