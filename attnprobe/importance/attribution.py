@@ -75,10 +75,7 @@ class Explained:
         self, logits: Float[Tensor, "rows classes"], text: Int[Tensor, "rows"] | None = None
     ) -> Float[Tensor, "rows"]:
         """Compute the number from logits; `text` as in a call."""
-        classes = self.classes if text is None else self.classes[text]
-        numbers = logits.gather(-1, classes.clamp(min=0))
-        single = classes[:, 1] < 0
-        return torch.where(single, numbers[:, 0], numbers[:, 0] - numbers[:, 1])
+        return lead(logits, self.classes if text is None else self.classes[text])
 
     def attribute(
         self, method: Callable[..., Any], *arguments: Tensor, **settings: Any
@@ -133,6 +130,14 @@ class Explained:
         return torch.cat(logits)
 
 
+def lead(
+    logits: Float[Tensor, "*rows classes"], classes: Int[Tensor, "*rows 2"]
+) -> Float[Tensor, "*rows"]:
+    """The logit of the first class, less that of the second where there is one (−1: none)."""
+    first, second = logits.gather(-1, classes.clamp(min=0)).unbind(-1)
+    return torch.where(classes[..., 1] < 0, first, first - second)
+
+
 def texts_at_once(model: nn.Module, width: int) -> int:
     """How many texts of this width a model reads at a time.
 
@@ -153,8 +158,8 @@ def per_word(values: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
 
 
 @dataclass(frozen=True)
-class Attribution(Importance):
-    """An importance of what the model computes, word by word.
+class Targeted(Importance):
+    """An importance for one number of the prediction, a logit or the difference of two.
 
     Signed: below 0 speaks against the target.
 
@@ -162,13 +167,10 @@ class Attribution(Importance):
         target: what is attributed: `predicted`, the logit of the predicted class; `contrast`, that
             logit minus the runner-up's; or a class's name. Of two exclusive classes it is always
             the difference of the two logits, as nothing else of them means anything.
-        baseline: what stands for an absent word: `zeros` or `mean`, the mean vector of the text's
-            words.
     """
 
-    signed = of_words = True
+    signed = True
     target: str = PREDICTED
-    baseline: Literal[tuple(BASELINES)] = "zeros"
 
     def prepare(self, data: TextDataModule, split: str) -> None:
         """Check that the data have the class that is named as the target."""
@@ -190,10 +192,9 @@ class Attribution(Importance):
             )
         return list(classes).index(self.target)
 
-    def explained(self, subject: Subject) -> Explained:
-        """The function that is explained."""
+    def target_classes(self, subject: Subject) -> Int[Tensor, "batch 2"]:
+        """The class whose logit is meant, and the one whose logit is subtracted (−1: none)."""
         model = subject.classifier
-        batch = subject.batch
         order = subject.outputs.logits.detach().argsort(dim=-1, descending=True, stable=True)
         target = self.named_class(subject.classes)
         first = order[:, 0] if target is None else torch.full_like(order[:, 0], target)
@@ -202,7 +203,25 @@ class Attribution(Importance):
             second = 1 - first
         elif self.target == CONTRAST:
             second = order[:, 1]
+        return torch.stack([first, second], -1)
 
+
+@dataclass(frozen=True)
+class Attribution(Targeted):
+    """An importance of what the model computes, word by word.
+
+    Attributes:
+        baseline: what stands for an absent word: `zeros` or `mean`, the mean vector of the text's
+            words.
+    """
+
+    of_words = True
+    baseline: Literal[tuple(BASELINES)] = "zeros"
+
+    def explained(self, subject: Subject) -> Explained:
+        """The function that is explained."""
+        model = subject.classifier
+        batch = subject.batch
         with torch.no_grad():
             inputs = model.inputs(batch)
         words = (model.word_of(batch) >= 0).unsqueeze(-1)
@@ -215,7 +234,7 @@ class Attribution(Importance):
             batch,
             inputs=inputs.detach(),
             baseline=torch.where(words, replacement, inputs).detach(),
-            classes=torch.stack([first, second], -1),
+            classes=self.target_classes(subject),
         )
 
     def total(self, subject: Subject) -> Float[Tensor, "batch"]:
