@@ -5,168 +5,236 @@ its page the section on erasure in `docs/concepts.md`.
 
 The definition, from a text to the sentence on the page:
 
-1. **Per text.** The probe `attnprobe.probes.swaps` exchanges sets of words with another text and
-   stores four probabilities: what the words gain that attention ranks first (*gain*), what the same
-   weights gain on the words that matter most (*scale*), what the best order gains (*best*), and
-   what all words together do (*bound*).
-2. **Over texts.** `placement_of` makes one number of them, the *placement*: 0 where attention ranks
-   words by chance, 1 where the same weights lie on the words that matter most.
-3. **Gates.** Too few texts with anything to point at (`LEAST_BOUND`, `FEWEST_TEXTS`), or weights
-   too even to be in the wrong place (`LEAST_SCALE`): the question cannot be asked.
-4. **Yes** where the whole interval lies above `LEAST_PLACEMENT`.
-5. **Guards.** Details that weaken a yes (`GUARDS`), such as a small *reach*.
+1. **Per text.** The probe `attnprobe.probes.swaps` keeps random sets of words, makes filler of all
+   others, and estimates what each word does to the probabilities of all classes. It stores the
+   weight on words that move the prediction beyond that of even weights (*excess*), the most that
+   this can be (*room*), and what the strongest word does (*strength*).
+2. **Over texts.** `share_on_deciding_words` makes one number of them, the *share*: of the weight
+   beyond chance, how much is on words that move the prediction. 0 for even weights and for any
+   order by chance, 1 where all weight is on such words. A text counts by its strength, so that one
+   whose class is known by what it lacks hardly counts.
+3. **Gates.** Too few texts in which a word moves the prediction (`FEWEST_TEXTS`,
+   `LEAST_STRENGTH`): the question cannot be asked.
+4. **Yes** where the whole interval lies above `LEAST_SHARE`, and no class with words of its own has
+   less. **No** where none of it does. Else it is open; so is a no by effects that too few passes
+   tell (`LEAST_RELIABILITY`), as noise makes the share smaller.
+5. **Guards.** Details that weaken a yes (`GUARDS`).
 6. **Wording.** The sentences that say so, below.
 
 To replace the measure by another one:
 
 - write a probe that stores the new numbers, one per text, and give its `Reading` these `CLAIMS`;
-- list its metrics in `PLACEMENT_METRICS`, and make one number with an interval of them in
-  `placement_of`, whose `unasked` says when the question cannot be asked;
+- list its metrics in `SHARE_METRICS`, and make one number with an interval of them in
+  `share_on_deciding_words`, whose `unasked` says when the question cannot be asked;
+  `shares_of_classes` makes one per class, which the probe's table shows;
 - set the thresholds, and keep, drop or replace the guards;
 - word the sentences, and name the setting that runs the test (`TESTED_BY`);
 - measure anew how often the verdict is right (`research.words`): the track record is of this very
   measure.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+import scipy
+from jaxtyping import Float, Int
 
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, share_of, values_of
-from attnprobe.evidence.statistics import bernstein, pseudovalues, ratio_of
+from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, values_of
+from attnprobe.evidence.statistics import UPPER_TAIL, students_half_width
 
 # Thresholds.
 
-LEAST_PLACEMENT = 0.4
-"""Placement above which attention is said to be on the words that decide
-(docs/results/calibration.md)."""
-LEAST_BOUND = 0.1
-"""Probability by which all words together have to move the prediction for a text to have something
-to point at."""
-LEAST_SCALE = 0.05
-"""Gain of the same weights on the words that matter most, as a share of the bound, below which
-placement is not asked for."""
-FEWEST_TEXTS = 20
-"""Texts with something to point at below which placement is not asked for."""
+LEAST_SHARE = 0.4
+"""Share above which attention is said to be on the words that decide: at least two fifths of the
+weight beyond chance."""
+FEWEST_TEXTS = 10.0
+"""Texts' worth of words that move the prediction below which the question is not asked: the sum of
+the texts' weights."""
+LEAST_STRENGTH = 0.005
+"""Mean strength of the upper half of the texts below which no word moves the prediction. Of two
+classes it is a change of a probability by 0.07."""
+LEAST_DECIDED = 0.25
+"""Mean weight of a class's texts below which the class is decided by no word of its own."""
+LEAST_RELIABILITY = 0.9
+"""Agreement of two halves of the passes on the strongest words below which there is no *no*: noise
+in the effects makes the share smaller."""
 LEAST_EFFECT = 0.01
 """Total variation distance from the prediction under equal weights below which the weights make no
 difference."""
-MOSTLY = 0.5
-"""Reach, and share of the texts, from which attention is said to be *mostly* on the words."""
-RECORD_PASSES = 400
-"""Passes per text behind the default track record."""
+RECORD_PASSES = (400, 800, 1600)
+"""Passes per text behind the track record: the first number, doubled where effects are not
+reliable."""
 
 # What the probe stores of each text.
 
-PLACEMENT_METRICS = ("swap_gain", "swap_scale", "swap_bound")
-REACH_METRICS = ("swap_gain", "swap_best", "swap_bound")
+SHARE_METRICS = ("swap_excess", "swap_room", "swap_strength")
+OWN_METRICS = ("own_excess", "own_room", "own_strength")
+RELIABILITY_METRICS = ("swap_reliability", "swap_strength")
 PASSES_METRIC = "swap_passes"
 
 # The numbers.
 
+GROUPS = 20
+"""Parts of the texts of which one at a time is left out for the interval (the jackknife)."""
+IMAGINED_TEXTS = 2
+"""Texts of full weight that every interval allows for at either end: however alike the texts of a
+sample are, the next two may be at the worst, or at the best."""
 
-def placement_of(
-    gain: Float[np.ndarray, "runs texts"],
-    scale: Float[np.ndarray, "runs texts"],
-    bound: Float[np.ndarray, "runs texts"],
+
+@dataclass(frozen=True)
+class WeightedTexts:
+    """What each text adds to the share, mean of the runs.
+
+    Attributes:
+        excess: text's weight × its excess.
+        room: text's weight × its room.
+        weight: how much the strongest word does beside the reference, 0 to 1.
+        by_run: the same three of each run, `[3, runs, texts]`.
+    """
+
+    by_run: Float[np.ndarray, "three runs texts"]
+
+    @property
+    def excess(self) -> Float[np.ndarray, " texts"]:
+        """Weight × excess."""
+        return self.by_run[0].mean(0)
+
+    @property
+    def room(self) -> Float[np.ndarray, " texts"]:
+        """Weight × room."""
+        return self.by_run[1].mean(0)
+
+    @property
+    def weight(self) -> Float[np.ndarray, " texts"]:
+        """The weight itself."""
+        return self.by_run[2].mean(0)
+
+
+def reference_strength(strength: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, " runs"]:
+    """Mean strength of the upper half of each run's texts."""
+    texts = strength.shape[1]
+    ascending = np.sort(strength.clip(min=0), axis=1)
+    return ascending[:, texts // 2 :].mean(1)
+
+
+def text_weights(strength: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, "runs texts"]:
+    """How much each text counts, 0 to 1: its strength beside the reference."""
+    reference = reference_strength(strength)[:, None]
+    return np.clip(strength / np.maximum(reference, np.finfo(float).tiny), 0, 1)
+
+
+def mean_reliability(
+    reliability: Float[np.ndarray, "runs texts"], strength: Float[np.ndarray, "runs texts"]
+) -> float:
+    """Agreement of the two halves of the passes, mean of the texts by their weight."""
+    weights = text_weights(strength)
+    return float((weights * reliability).sum() / max(weights.sum(), np.finfo(float).tiny))
+
+
+def weighted_texts(
+    excess: Float[np.ndarray, "runs texts"],
+    room: Float[np.ndarray, "runs texts"],
+    strength: Float[np.ndarray, "runs texts"],
+) -> WeightedTexts:
+    """What each text adds to the share."""
+    weights = text_weights(strength)
+    return WeightedTexts(np.stack([weights * excess, weights * room, weights]))
+
+
+def share_on_deciding_words(
+    excess: Float[np.ndarray, "runs texts"],
+    room: Float[np.ndarray, "runs texts"],
+    strength: Float[np.ndarray, "runs texts"],
 ) -> Evidence:
-    """Where the weight lies: Σ gain / Σ scale over the texts that have something to point at.
+    """The share of the weight, beyond chance, on words that move the prediction.
 
-    Each text's gain and scale are divided by its bound, so that all of these texts weigh about
-    alike. The scale is itself a mean over random sets and may fall short of the best that the
-    weights could do, so that the ratio can exceed 1; it is cut there.
+    It is Σ weight × excess / Σ weight × room over the texts, where a text's weight is its strength
+    beside the reference (`text_weights`). Of several runs each text has its mean.
 
     Args:
-        gain: probability that the attended words keep beyond the others, −1 to 1; NaN where a text
-            was not examined.
-        scale: the same for the same weights on the words that matter most.
-        bound: probability by which all words together move the prediction.
+        excess: weight on words that move the prediction, beyond that of even weights; NaN where a
+            text was not examined.
+        room: the most that it can be.
+        strength: what the text's strongest word does.
 
     Returns:
-        The placement, −1 to 1, with its interval over texts and runs; `n` counts the texts with
-        something to point at. `unasked` says why the question cannot be asked, where it cannot.
+        The share, −1 to 1, with its interval over texts and runs; `n` counts the texts. `unasked`
+        says why the question cannot be asked, where it cannot.
     """
-    is_examined = ~np.isnan(np.stack([gain, scale, bound])).any((0, 1))
-    gain = gain[:, is_examined]
-    scale = scale[:, is_examined]
-    bound = bound[:, is_examined]
+    numbers = np.stack([excess, room, strength])
+    excess, room, strength = numbers[:, :, ~np.isnan(numbers).any((0, 1))]
+    texts = excess.shape[1]
+    if not texts:
+        return Evidence(np.nan, np.nan, np.nan, 0, unasked="no text of two words was examined")
 
-    movable = bound > LEAST_BOUND
-    texts = int(movable.any(0).sum())
-    if texts < FEWEST_TEXTS:
+    def share_without(left_out: np.ndarray) -> float:
+        kept = ~left_out
+        part = weighted_texts(excess[:, kept], room[:, kept], strength[:, kept])
+        return _ratio(part.excess.sum(), part.room.sum())
+
+    weighted = weighted_texts(excess, room, strength)
+    share = _with_interval(weighted, share_without)
+    reference = float(reference_strength(strength).mean())
+    if reference < LEAST_STRENGTH:
         reason = (
-            f"in {texts} of {is_examined.sum()} texts the words together move the prediction by "
-            f"more than {LEAST_BOUND:g}: nothing to point at (expected {FEWEST_TEXTS} texts or "
-            "more)"
+            f"the words that do most change a probability by {np.sqrt(max(reference, 0)):.2f}: no "
+            f"word moves the prediction (expected {np.sqrt(LEAST_STRENGTH):.2f} or more)"
         )
-        return Evidence(np.nan, np.nan, np.nan, texts, unasked=reason)
-
-    shares = shares_of_bound(gain, scale, bound)
-    ratio = Evidence.of_ratio(shares)
-    placement = replace(
-        ratio,
-        value=_clipped(ratio.value),
-        low=_clipped(ratio.low),
-        high=_clipped(ratio.high),
-        n=texts,
-    )
-    reason = _why_too_even(shares[..., 1], movable)
-    if reason:
-        return replace(placement, unasked=reason)
-    if placement.rare and len(shares) == 1:
-        return _with_bernstein_interval(placement, shares)
-    return placement
+        return replace(share, unasked=reason)
+    decided = float(weighted.weight.sum())
+    if decided < FEWEST_TEXTS:
+        reason = (
+            f"{decided:.1f} texts' worth of {texts:,} have words that move the prediction: nothing "
+            f"to point at (expected {FEWEST_TEXTS:g} or more)"
+        )
+        return replace(share, unasked=reason)
+    return share
 
 
-def shares_of_bound(
-    gain: Float[np.ndarray, "runs texts"],
-    reference: Float[np.ndarray, "runs texts"],
-    bound: Float[np.ndarray, "runs texts"],
-) -> Float[np.ndarray, "runs texts 2"]:
-    """Gain and reference as shares of the bound, −1 to 1; 0 where there is nothing to point at."""
-    movable = bound > LEAST_BOUND
-    divisor = np.where(movable, bound, 1)
-    shares = np.stack([gain / divisor, reference / divisor], -1)
-    return np.where(movable[..., None], shares, 0).clip(-1, 1)
+def _ratio(excess: float, room: float) -> float:
+    return float(excess / room) if room > 0 else float("nan")
 
 
-def _why_too_even(
-    scale_shares: Float[np.ndarray, "runs texts"], movable: Float[np.ndarray, "runs texts"]
-) -> str:
-    """Why placement cannot be asked for: the weights could gain too little even at their best."""
-    has_movable_run = movable.any(0)
-    runs_per_text = movable.sum(0)[has_movable_run]
-    scales = scale_shares.sum(0)[has_movable_run] / runs_per_text
-    lower_end = scales.mean() - 1.645 * scales.std(ddof=1) / np.sqrt(len(scales))  # one-sided, 95 %
-    if lower_end >= LEAST_SCALE:
-        return ""
-    return (
-        f"at best these weights would keep {scales.mean():.2f} of the prediction more than in an "
-        "order by chance: they are too even, or no word moves the prediction enough"
-    )
-
-
-def _with_bernstein_interval(
-    placement: Evidence, shares: Float[np.ndarray, "one_run texts 2"]
+def _with_interval(
+    weighted: WeightedTexts, share_without: Callable[[np.ndarray], float]
 ) -> Evidence:
-    """An interval that holds however skewed the texts are.
+    """The share with its interval over texts and runs.
 
-    It is needed where most texts are at their best and a few far from it. A text moves the ratio by
-    at most the range of a gain, −1 to 1, divided by the mean scale.
+    Texts: a jackknife over random groups with Student's quantile. Runs: Student's interval of the
+    runs' own shares. Both together: the root of the sum of squares. Where all texts are alike such
+    an interval has no width, so that it always allows for two texts at either end of the scale.
+
+    Args:
+        weighted: the texts.
+        share_without: texts that are left out `[texts]` → the share of the others.
     """
-    influence = pseudovalues(shares, shares.sum(1), ratio_of)[0]
-    interval = bernstein(influence, 2.0 / float(shares[..., 1].mean()))
-    if interval is None:
-        return placement
-    _, low, high = interval
-    return replace(
-        placement,
-        low=min(_clipped(low), placement.value),
-        high=max(_clipped(high), placement.value),
-        rare=False,
+    texts = weighted.excess.shape[0]
+    excess = float(weighted.excess.sum())
+    room = float(weighted.room.sum())
+    value = _ratio(excess, room)
+    if np.isnan(value):
+        return Evidence(value, np.nan, np.nan, texts)
+
+    groups = min(GROUPS, texts)
+    group_of_text = np.random.default_rng(0).permutation(texts) % groups
+    half = 0.0
+    if groups > 1:
+        shares = np.array([share_without(group_of_text == group) for group in range(groups)])
+        error = np.sqrt((groups - 1) / groups * np.nansum((shares - np.nanmean(shares)) ** 2))
+        half = float(scipy.stats.t.ppf(UPPER_TAIL, groups - 1) * error)
+    of_runs = weighted.by_run.sum(-1)
+    half = float(np.hypot(half, students_half_width(of_runs[0] / of_runs[1])))
+
+    worst = (excess - IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
+    best = (excess + IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
+    return Evidence(
+        _clipped(value),
+        _clipped(min(value - half, worst)),
+        _clipped(max(value + half, best)),
+        texts,
     )
 
 
@@ -174,67 +242,162 @@ def _clipped(number: float) -> float:
     return float(np.clip(number, -1, 1))
 
 
-def _placement(table: pd.DataFrame) -> Evidence | None:
-    """The placement in a table of the probe; None where the table does not have its numbers."""
-    rows = values_of(table, *PLACEMENT_METRICS)
-    if rows is None or not rows[list(PLACEMENT_METRICS)].notna().all(axis=1).any():
-        return None
-    gain, scale, bound = (by_run(rows, rows[name].to_numpy()) for name in PLACEMENT_METRICS)
-    placement = placement_of(gain, scale, bound)
+@dataclass(frozen=True)
+class ShareOfClass:
+    """The share among the texts of one predicted class.
 
-    # the track record is of one number of passes: another one has, or lacks, a record of its own
-    passes = set(table["value"][table["metric"] == PASSES_METRIC].dropna())
-    unusual_passes = passes - {RECORD_PASSES}
-    if not unusual_passes:
-        return placement
-    return replace(placement, record=f"{min(unusual_passes):.0f} passes")
-
-
-def _reach(table: pd.DataFrame) -> Evidence | None:
-    """How much of the weight is in the right places: Σ gain / Σ gain of the best order."""
-    rows = values_of(table, *REACH_METRICS)
-    if rows is None:
-        return None
-    gain, best, bound = (by_run(rows, rows[name].to_numpy()) for name in REACH_METRICS)
-    if not (bound > LEAST_BOUND).any():
-        return None
-
-    shares = shares_of_bound(gain, best, bound)
-    shares[np.isnan(bound)] = np.nan  # texts that were not examined
-    return Evidence.of_ratio(shares)
-
-
-def _is_pointed_at(
-    gain: Float[np.ndarray, " texts"],
-    scale: Float[np.ndarray, " texts"],
-    bound: Float[np.ndarray, " texts"],
-) -> Float[np.ndarray, " texts"]:
-    """1 where a text gains more than half of the mean scale, else 0.
-
-    NaN where a text has nothing to point at. Gain and scale are shares of the bound.
+    Attributes:
+        predicted_class: its number.
+        texts: how many there are, mean of the runs.
+        decided: texts' worth of words that move the prediction: the sum of the weights.
+        share: with its interval over texts and runs.
     """
-    movable = bound > LEAST_BOUND
-    if not movable.any():
-        return np.full(len(gain), np.nan)
-    divisor = np.where(movable, bound, 1)
-    mean_scale = np.nanmean(np.where(movable, scale / divisor, np.nan))
-    return np.where(movable, gain / divisor > mean_scale / 2, np.nan)
+
+    predicted_class: int
+    texts: float
+    decided: float
+    share: Evidence
+
+    @property
+    def has_words(self) -> bool:
+        """Whether words of these texts decide: if not, their class is known by what they lack."""
+        return self.decided >= LEAST_DECIDED * self.texts
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there are enough such texts to say anything."""
+        return self.has_words and self.decided >= FEWEST_TEXTS
+
+    @property
+    def answer(self) -> str:
+        """Yes, no or open; or why it is not asked."""
+        if not self.has_words:
+            return "decided by no word of its own"
+        if not self.is_asked:
+            return "too few texts"
+        if self.share.low > LEAST_SHARE:
+            return "yes"
+        return "no" if self.share.high < LEAST_SHARE else "open"
 
 
-def _least_share_of_a_class(table: pd.DataFrame) -> Evidence | None:
-    """The share of texts with something to point at, in the predicted class where it is lowest."""
-    rows = values_of(table, "swap_bound", "predicted_class")
-    if rows is None:
-        return None
-    bound = by_run(rows, rows["swap_bound"].to_numpy())
-    predicted_class = by_run(rows, rows["predicted_class"].to_numpy())[0]
-    movable = np.where(np.isnan(bound), np.nan, bound > LEAST_BOUND).mean(0)
-    shares = [
-        Evidence.of_share(movable[predicted_class == number])
+def shares_of_classes(
+    excess: Float[np.ndarray, "runs texts"],
+    room: Float[np.ndarray, "runs texts"],
+    strength: Float[np.ndarray, "runs texts"],
+    predicted_class: Int[np.ndarray, "runs texts"],
+) -> list[ShareOfClass]:
+    """The share among the texts of each predicted class.
+
+    A text that the runs predict differently counts for each class in as many runs.
+    """
+    numbers = np.stack([excess, room, strength])
+    is_examined = ~np.isnan(numbers).any((0, 1))
+    excess, room, strength = numbers[:, :, is_examined]
+    predicted_class = predicted_class[:, is_examined]
+    weighted = weighted_texts(excess, room, strength)
+    return [
+        _share_of_class(weighted, predicted_class == number, int(number))
         for number in np.unique(predicted_class)
     ]
-    known_shares = [share for share in shares if share.n]
-    return min(known_shares, key=lambda share: share.value, default=None)
+
+
+def _share_of_class(
+    weighted: WeightedTexts, is_of_class: Float[np.ndarray, "runs texts"], number: int
+) -> ShareOfClass:
+    """The share among some of the texts.
+
+    Args:
+        weighted: all texts.
+        is_of_class: the class's, by run.
+        number: of the class.
+    """
+    is_in_any_run = is_of_class.any(0)
+    part = WeightedTexts((weighted.by_run * is_of_class)[:, :, is_in_any_run])
+
+    def share_without(left_out: np.ndarray) -> float:
+        return _ratio(part.excess[~left_out].sum(), part.room[~left_out].sum())
+
+    return ShareOfClass(
+        number,
+        texts=float(is_of_class.sum() / len(is_of_class)),
+        decided=float(part.weight.sum()),
+        share=_with_interval(part, share_without),
+    )
+
+
+# From a table of the probe to the numbers.
+
+
+def _columns(table: pd.DataFrame, *metrics: str) -> list[Float[np.ndarray, "runs texts"]] | None:
+    """Some metrics by run and text; None where the table lacks one, or no text was examined."""
+    rows = values_of(table, *metrics)
+    if rows is None or not rows[list(metrics)].notna().all(axis=1).any():
+        return None
+    return [by_run(rows, rows[name].to_numpy()) for name in metrics]
+
+
+def _share(table: pd.DataFrame) -> Evidence | None:
+    """The share in a table of the probe, with what keeps a yes or a no from it."""
+    numbers = _columns(table, *SHARE_METRICS)
+    if numbers is None:
+        return None
+    share = share_on_deciding_words(*numbers)
+    lowest = _lowest_class(table)
+    if lowest is not None and lowest.share.value < LEAST_SHARE:
+        share = replace(
+            share,
+            no_yes=f"in class_{lowest.predicted_class} the share is {lowest.share.value:.2f}",
+        )
+    reliability = _columns(table, *RELIABILITY_METRICS)
+    if reliability is not None and mean_reliability(*reliability) < LEAST_RELIABILITY:
+        share = replace(
+            share, no_no="what single words do is too small, or too varied, for so many passes"
+        )
+
+    # the track record is of these numbers of passes: another one has, or lacks, a record of its own
+    passes = set(table["value"][table["metric"] == PASSES_METRIC].dropna())
+    unusual_passes = passes - set(RECORD_PASSES)
+    if not unusual_passes:
+        return share
+    return replace(share, record=f"{min(unusual_passes):.0f} passes")
+
+
+def _classes(table: pd.DataFrame) -> list[ShareOfClass]:
+    """The share of each predicted class in a table of the probe."""
+    numbers = _columns(table, *SHARE_METRICS, "predicted_class")
+    return [] if numbers is None else shares_of_classes(*numbers)
+
+
+def _lowest_class(table: pd.DataFrame) -> ShareOfClass | None:
+    """The class with the smallest share, of those with enough texts that words decide."""
+    asked = [part for part in _classes(table) if part.is_asked]
+    return min(asked, key=lambda part: part.share.value, default=None)
+
+
+def _lowest_share(table: pd.DataFrame) -> Evidence | None:
+    """The smallest share of a class."""
+    lowest = _lowest_class(table)
+    if lowest is None:
+        return None
+    return replace(lowest.share, part=f"class_{lowest.predicted_class}")
+
+
+def _least_decided(table: pd.DataFrame) -> Evidence | None:
+    """How far words decide in the predicted class where they do least."""
+    parts = _classes(table)
+    if not parts:
+        return None
+    least = min(parts, key=lambda part: part.decided / part.texts)
+    decided = least.decided / least.texts
+    return Evidence(
+        decided, np.nan, np.nan, round(least.texts), part=f"class_{least.predicted_class}"
+    )
+
+
+def _own_share(table: pd.DataFrame) -> Evidence | None:
+    """The share by what words do in texts that keep most of their words."""
+    numbers = _columns(table, *OWN_METRICS)
+    return None if numbers is None else share_on_deciding_words(*numbers)
 
 
 # The claims.
@@ -243,50 +406,49 @@ LINE = ("erasure", "word")
 """Criterion and level of the claims: the line of the card that the answer goes by."""
 SOURCE = "attnprobe: docs/results/calibration.md"
 
-PLACEMENT_CLAIM = Claim(
+SHARE_CLAIM = Claim(
     name="weight_is_on_deciding_words",
     criterion="erasure",
     level="word",
     speaks="for",
     source=SOURCE,
     statement="The weight is on the words that decide",
-    measure=Measure((*PLACEMENT_METRICS, PASSES_METRIC), _placement),
-    quantity="placement: 0 in an order by chance, 1 for the same weights on the words that matter "
-    f"most; up to {LEAST_PLACEMENT} is no relevant difference",
-    smallest=LEAST_PLACEMENT,
+    measure=Measure((*SHARE_METRICS, "swap_reliability", "predicted_class", PASSES_METRIC), _share),
+    quantity="share of the weight beyond chance that is on words that move the prediction, 0 to 1; "
+    "below 0 it is less than by chance",
+    threshold=LEAST_SHARE,
     primary=True,
 )
-REACH_CLAIM = Claim(
-    name="weight_reaches",
+LOWEST_CLASS_CLAIM = Claim(
+    name="weight_is_on_deciding_words_in_every_class",
     criterion="erasure",
     level="word",
     source=SOURCE,
-    threshold=MOSTLY,
-    statement="The weights gain at least half of what the best order gains",
-    measure=Measure(REACH_METRICS, _reach),
-    quantity="reach: the gain as a share of the best order's",
-)
-MOST_TEXTS_CLAIM = Claim(
-    name="most_texts_are_pointed_at",
-    criterion="erasure",
-    level="word",
-    source=SOURCE,
-    threshold=MOSTLY,
-    statement="In most texts the words that attention ranks first keep the prediction",
-    measure=share_of(*PLACEMENT_METRICS, value=_is_pointed_at),
-    quantity="share of the texts with something to point at in which the gain is more than half of "
-    "the mean scale",
+    threshold=LEAST_SHARE,
+    statement="In every predicted class the weight is on the words that decide",
+    measure=Measure((*SHARE_METRICS, "predicted_class"), _lowest_share),
+    quantity="the same share, in the class where it is smallest",
 )
 EVERY_CLASS_CLAIM = Claim(
     name="every_class_has_such_words",
     criterion="erasure",
     level="word",
     source=SOURCE,
-    threshold=MOSTLY,
-    statement="In every predicted class most texts have words that decide",
-    measure=Measure(("swap_bound", "predicted_class"), _least_share_of_a_class),
-    quantity="share of the texts whose words together move the prediction by more than "
-    f"{LEAST_BOUND:g}, in the class with the fewest",
+    threshold=LEAST_DECIDED,
+    statement="Every predicted class is decided by words of its own",
+    measure=Measure((*SHARE_METRICS, "predicted_class"), _least_decided),
+    quantity="how far words decide, 0 to 1, in the class where they do least",
+)
+OWN_CONTEXT_CLAIM = Claim(
+    name="weight_is_on_deciding_words_in_own_context",
+    criterion="erasure",
+    level="word",
+    source=SOURCE,
+    threshold=LEAST_SHARE,
+    statement="The weight is on the words that decide where most other words stay",
+    measure=Measure(OWN_METRICS, _own_share),
+    quantity="the same share, by what words do in texts that keep most of their words: a cue that "
+    "another one overrides does little there, and so does each of several that say the same",
 )
 WEIGHTS_MATTER_CLAIM = Claim(
     name="weights_move_the_prediction",
@@ -309,10 +471,10 @@ TOP_WORD_CLAIM = Claim(
     quantity="share of the texts",
 )
 CLAIMS = (
-    PLACEMENT_CLAIM,
-    REACH_CLAIM,
-    MOST_TEXTS_CLAIM,
+    SHARE_CLAIM,
+    LOWEST_CLASS_CLAIM,
     EVERY_CLASS_CLAIM,
+    OWN_CONTEXT_CLAIM,
     WEIGHTS_MATTER_CLAIM,
     TOP_WORD_CLAIM,
 )
@@ -327,19 +489,17 @@ class Guard:
     Attributes:
         claim: the claim whose number it is; a yes without that number is an error.
         least: the smallest number that does not weaken the yes.
-        doubt: what the sentence adds; empty: the attention *only leans towards* the words.
+        doubt: what the sentence adds; `{part}` stands for the class that the number is of.
     """
 
     claim: Claim
     least: float
-    doubt: str = ""
+    doubt: str
 
 
 GUARDS = (
-    Guard(REACH_CLAIM, least=MOSTLY),
-    Guard(MOST_TEXTS_CLAIM, least=MOSTLY),
     Guard(WEIGHTS_MATTER_CLAIM, LEAST_EFFECT, doubt="but equal weights would predict the same"),
-    Guard(EVERY_CLASS_CLAIM, least=MOSTLY, doubt="but one class goes by no words"),
+    Guard(EVERY_CLASS_CLAIM, LEAST_DECIDED, doubt="but {part} goes by no words of its own"),
 )
 """The gravest doubt comes first; `attnprobe.findings.chip` applies them."""
 
@@ -350,14 +510,17 @@ TESTED_BY = "probe=[swaps]"
 ON_CARD = "on the words that decide"
 """What a yes says, on the line of the card."""
 YES_MEANS = (
-    "more of the prediction stays with the words that it ranks first than with the others, when "
-    "they change places with another text's"
+    "at least two fifths of its weight, beyond what even weights have there, is on words that move "
+    "the prediction when other words become filler"
 )
 YES_DOES_NOT_MEAN = "that it says how much each word decides"
 
-# sentences; `attention` stands for "this attention" or more
+# sentences; `attention` stands for "this attention" or more, `share` for a number in per cent
 WHETHER = "whether {attention} points at the words that decide"
-NO = "{attention} does not point at the words that decide"
-NO_BUT_STATES = "{attention} points at states that decide, but not at words"
-YES_MOSTLY = "{attention} is mostly on the words that decide"
-YES_LEANS = "{attention} only leans towards the words that decide"
+SHARE = "{share} of the weight beyond chance is on words that move the prediction"
+NO_MORE_THAN_CHANCE = "{attention} is on words that move the prediction no more than by chance"
+IN_PART = "in {part}, {share}"
+CHANCE = 0.05
+"""Share up to which a *no* is said to be chance."""
+MUCH_LESS = 0.2
+"""How far the share of a class has to be below that of all texts for the sentence to name it."""

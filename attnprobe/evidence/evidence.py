@@ -43,6 +43,9 @@ class Evidence:
         unasked: why the question cannot be asked of this model; empty where it can.
         record: track-record key, where the number was measured in another way than usual, such as
             `200 passes`.
+        no_yes: why the answer is no yes, wherever the interval lies; empty where it may be one.
+        no_no: why the answer is no no, likewise.
+        part: the part of the texts that the number is of, such as `class_1`; empty: all of them.
     """
 
     value: float
@@ -52,6 +55,9 @@ class Evidence:
     rare: bool = False
     unasked: str = ""
     record: str = ""
+    no_yes: str = ""
+    no_no: str = ""
+    part: str = ""
 
     @classmethod
     def of(cls, values: Any, *, reach: float | None = None) -> "Evidence":
@@ -133,20 +139,31 @@ class Evidence:
         Returns:
             `meets` where the whole interval is above; where none of it is, `no relevant difference`
             if all of it is within `smallest` of the threshold, else `fails`. `cannot decide` where
-            it reaches across, or there is none; `too rare to say` for a sample of rare values;
-            `not informative` where the question cannot be asked.
+            it reaches across, or there is none, or something else keeps this answer from it
+            (`no_yes`, `no_no`); `too rare to say` for a sample of rare values; `not informative`
+            where the question cannot be asked.
         """
         if self.unasked:
             return Verdict.NOT_INFORMATIVE
         if self.rare:
             return Verdict.TOO_RARE
         if self.low > threshold + smallest:
-            return Verdict.MEETS
-        if not self.high <= threshold + smallest:
+            return Verdict.CANNOT_DECIDE if self.no_yes else Verdict.MEETS
+        if self.no_no or not self.high <= threshold + smallest:
             return Verdict.CANNOT_DECIDE
         if smallest > 0 and self.low >= threshold - smallest:
             return Verdict.NO_DIFFERENCE
         return Verdict.FAILS
+
+    def why_open(self, threshold: float) -> str:
+        """Why nothing is decided about whether the number is above the threshold."""
+        if np.isnan(self.low):
+            return "there is no interval"
+        if self.low > threshold:
+            return self.no_yes
+        if self.high <= threshold:
+            return self.no_no
+        return "the interval reaches across what is asked for"
 
     def p(self, threshold: float, smallest: float = 0.0) -> float:
         """Two-sided p-value of what `exceeds` decides.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from attnprobe.evidence import deciding_words
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
-from attnprobe.findings.judgement import Judgement, judgement_on
+from attnprobe.findings.judgement import Judgement, find_judgement, judgement_on
 from attnprobe.findings.lines import LINES, NECESSITY, NEUTRAL, STABILITY, STATES, WORDS, Place
 
 GUESSING = "This model is not shown to beat guessing, so its attention explains nothing."
@@ -19,7 +19,7 @@ def chip_of(
     The chip of a classifier that may be guessing is *Do not read*, and where equal weights do as
     well it is *Not shown*. Any other chip goes by the words that decide: *No* where the answer is
     no, *Not shown* where it is open, *With care* where it is yes, and *Read it* where nothing
-    speaks against this yes (`_doubt`, `_only_leans`).
+    speaks against this yes (`_doubt`).
 
     Args:
         judgements: of one model, as `attnprobe.findings.rules.judge` gives them.
@@ -28,7 +28,7 @@ def chip_of(
             or empty.
 
     Returns:
-        The chip, and at most 20 words.
+        The chip, and at most 24 words.
 
     Raises:
         UserError: the words decide, and a claim that guards this yes was not put to the test.
@@ -42,65 +42,84 @@ def chip_of(
     word = lines[WORDS.place]
     attention = f"this attention ({mechanism})" if mechanism else "this attention"
     if word.answer is Answer.YES:
-        return _chip_of_yes(judgements, lines, attention, mechanism)
-    if word.answer is Answer.NO and lines[STATES.place].answer is Answer.YES:
-        sentence = deciding_words.NO_BUT_STATES.format(attention=attention)
+        return _chip_of_yes(judgements, lines, mechanism)
+    if word.answer is Answer.NO and word.value <= deciding_words.CHANCE:
+        sentence = deciding_words.NO_MORE_THAN_CHANCE.format(attention=attention)
     elif word.answer is Answer.NO:
-        sentence = deciding_words.NO.format(attention=attention)
+        sentence = _share_sentence(judgements, word, mechanism)
     else:
-        sentence = _not_shown(word, deciding_words.WHETHER.format(attention=attention))
+        sentence = _not_shown(judgements, word, attention, mechanism)
     return word.verdict.chip, f"{_capitalised(sentence)}."
 
 
-def _not_shown(word: Judgement, question: str) -> str:
+def _share_sentence(
+    judgements: Sequence[Judgement], word: Judgement, mechanism: str, *, by_class: bool = True
+) -> str:
+    """How much of the weight is on the words that decide; and in a class where it is much less."""
+    share = deciding_words.SHARE.format(share=_percent(word.value))
+    sentence = f"of this attention ({mechanism}), {share}" if mechanism else share
+    lowest = find_judgement(deciding_words.LOWEST_CLASS_CLAIM, judgements)
+    if not by_class or mechanism or lowest is None:
+        return sentence
+    if not lowest.value < word.value - deciding_words.MUCH_LESS:
+        return sentence
+    in_class = deciding_words.IN_PART.format(part=lowest.part, share=_percent(lowest.value))
+    return f"{sentence}; {in_class}"
+
+
+def _percent(share: float) -> str:
+    """A share as a reader says it; one that is less than by chance is 0."""
+    return f"{100 * max(share, 0):.0f} %"
+
+
+def _not_shown(
+    judgements: Sequence[Judgement], word: Judgement, attention: str, mechanism: str
+) -> str:
     """Why the question about the words that decide is not answered."""
+    question = deciding_words.WHETHER.format(attention=attention)
     if word.answer is Answer.UNTESTED:
         return f"{question} was not tested"
-    if word.verdict is Verdict.NOT_INFORMATIVE or word.is_readable:
+    if word.verdict is Verdict.NOT_INFORMATIVE:
         return f"these texts cannot say {question}"
+    if word.low > word.asked:  # a class has less
+        return _share_sentence(judgements, word, mechanism)
+    if word.is_readable:
+        share = f"{_percent(word.low).removesuffix(' %')} to {_percent(word.high)}"
+        return deciding_words.SHARE.format(share=share)
     return f"too few texts ({word.n:,}) to say {question}"
 
 
 def _chip_of_yes(
-    judgements: Sequence[Judgement],
-    lines: dict[Place, Judgement],
-    attention: str,
-    mechanism: str,
+    judgements: Sequence[Judgement], lines: dict[Place, Judgement], mechanism: str
 ) -> tuple[Chip, str]:
     """Chip and sentence where the weight is on the words that decide."""
-    leans = _only_leans(judgements)
+    word = lines[WORDS.place]
     doubt = _doubt(judgements, lines)
-    wording = deciding_words.YES_LEANS if leans else deciding_words.YES_MOSTLY
-    sentence = _capitalised(wording.format(attention=attention))
-    if not doubt and not leans:
-        return Chip.READ, f"{sentence}, also with another seed."
+    if not doubt:
+        sentence = _share_sentence(judgements, word, mechanism)
+        return Chip.READ, f"{_capitalised(sentence)}, also with another seed."
 
-    if not doubt or mechanism:
-        return Chip.CARE, f"{sentence}."
-    separator = "," if doubt.startswith("but") else ";"
-    return Chip.CARE, f"{sentence}{separator} {doubt}."
-
-
-def _only_leans(judgements: Sequence[Judgement]) -> bool:
-    """Whether little of the weight, or few of the texts, stand behind a yes."""
-    return any(
-        judgement_on(guard.claim, judgements).value < guard.least
-        for guard in deciding_words.GUARDS
-        if not guard.doubt
-    )
+    if mechanism:
+        return Chip.CARE, f"{_capitalised(_share_sentence(judgements, word, mechanism))}."
+    is_grave = doubt.startswith("but")
+    sentence = _share_sentence(judgements, word, mechanism, by_class=not is_grave)
+    separator = "," if is_grave else ";"
+    return Chip.CARE, f"{_capitalised(sentence)}{separator} {doubt}."
 
 
 def _doubt(judgements: Sequence[Judgement], lines: dict[Place, Judgement]) -> str:
     """What speaks against a yes, the gravest doubt first; empty where nothing does."""
     for guard in deciding_words.GUARDS:
-        if guard.doubt and judgement_on(guard.claim, judgements).value < guard.least:
-            return guard.doubt
+        detail = judgement_on(guard.claim, judgements)
+        if detail.value < guard.least:
+            return guard.doubt.format(part=detail.part)
 
     seeds = lines[STABILITY.place].answer
     if seeds is Answer.NO:
         return "but another seed attends elsewhere"
     for place, line in lines.items():
-        if line.answer is Answer.NO and line.criterion not in NEUTRAL:
+        is_about_words = place != STATES.place and line.criterion not in NEUTRAL
+        if line.answer is Answer.NO and is_about_words:
             question = LINES[place].yes if place in LINES else line.criterion
             return f"but “{question}”: no"
     if not lines[WORDS.place].ticked:

@@ -16,7 +16,7 @@ import pandas as pd
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
-from attnprobe.findings.lines import LINES, WORDS, Place
+from attnprobe.findings.lines import LINES, STATES, WORDS, Place
 from attnprobe.findings.studies.criteria.alternative import CLAIM as ANOTHER_IS_BETTER
 
 ACROSS = "across"
@@ -38,6 +38,7 @@ class Judgement:
         low: lower end of the number's 95 % interval; NaN where there is no interval.
         high: upper end of the interval.
         n: examples, or seeds, behind the number.
+        part: the part of the texts that the number is of, such as a class; empty: all of them.
         threshold: the claim holds for a number above `threshold + smallest`.
         smallest: smallest difference from the threshold that is of interest.
         verdict: what is decided, with the card's corrections.
@@ -64,6 +65,7 @@ class Judgement:
     low: float = np.nan
     high: float = np.nan
     n: int = 0
+    part: str = ""
     threshold: float = np.nan
     smallest: float = np.nan
     verdict: Verdict = Verdict.NOT_TESTED
@@ -95,6 +97,7 @@ class Judgement:
             low=evidence.low,
             high=evidence.high,
             n=evidence.n,
+            part=evidence.part,
             threshold=claim.threshold,
             smallest=claim.smallest,
             verdict=finding.verdict,
@@ -150,10 +153,10 @@ class Summary:
 
     Attributes:
         chip: the answer.
-        sentence: the reason, in at most 20 words.
+        sentence: the reason, in at most 24 words.
         gauge: the line whose number stands between chance, 0, and the best that is possible, 1;
             None where none is known well enough to be shown.
-        answered: the lines with a yes or a no.
+        answered: the lines with a yes or a no, but for that about states.
         open: the lines that were tested and are not decided.
         untested: the lines without a test.
         instead: what was shown to be better than attention, a sentence each.
@@ -179,7 +182,7 @@ class Card:
 
     Attributes:
         chip: may its attention be read?
-        sentence: why, in at most 20 words.
+        sentence: why, in at most 24 words.
         judgements: the lines of the card, then the details.
     """
 
@@ -209,6 +212,8 @@ class Card:
             return Summary(self.chip, self.sentence)
 
         word = next(line for line in self.lines if line.place == WORDS.place)
+        # an attention can be right about states and wrong about words, which the chip is about
+        shown = [line for line in self.lines if line.place != STATES.place]
         better = [
             judgement
             for judgement in self.judgements
@@ -218,9 +223,9 @@ class Card:
             self.chip,
             self.sentence,
             gauge=word if word.is_tested and word.is_readable else None,
-            answered=[line for line in self.lines if line.verdict.is_decided],
-            open=[line for line in self.lines if line.answer is Answer.OPEN],
-            untested=[line for line in self.lines if line.answer is Answer.UNTESTED],
+            answered=[line for line in shown if line.verdict.is_decided],
+            open=[line for line in shown if line.answer is Answer.OPEN],
+            untested=[line for line in shown if line.answer is Answer.UNTESTED],
             instead=[f"{method.statement} (by {method.value:.2f})" for method in better],
         )
 
@@ -253,15 +258,23 @@ class Card:
         return claims | lines
 
 
+def find_judgement(claim: Claim, judgements: Iterable[Judgement]) -> Judgement | None:
+    """The judgement on a claim; None where it was not put to the test."""
+    for judgement in judgements:
+        if judgement.claim == claim.name:
+            return judgement
+    return None
+
+
 def judgement_on(claim: Claim, judgements: Iterable[Judgement]) -> Judgement:
     """The judgement on a claim.
 
     Raises:
         UserError: the claim was not put to the test.
     """
-    for judgement in judgements:
-        if judgement.claim == claim.name:
-            return judgement
+    judgement = find_judgement(claim, judgements)
+    if judgement is not None:
+        return judgement
     raise UserError(
         f"{claim.name}: no number for this claim, which the answer goes by; expected one beside "
         "the others on its line. Probe the run again with this version of attnprobe"
@@ -337,6 +350,7 @@ COLUMNS = (
     "low",
     "high",
     "n",
+    "part",
     "threshold",
     "smallest",
     "verdict",

@@ -8,8 +8,6 @@ says that such a verdict tells anything.
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from attnprobe.evidence.claims import Finding
 from attnprobe.evidence.statistics import holm
 from attnprobe.evidence.verdicts import Answer, Verdict
@@ -96,10 +94,8 @@ def _judge_primary(finding: Finding, p: float, encoder: str) -> Judgement:
     if verdict.is_decided and not p <= FAMILY_WISE_ERROR:
         verdict = Verdict.CANNOT_DECIDE
         reason = "not beyond chance among all the claims of this card"
-    elif verdict is Verdict.CANNOT_DECIDE and np.isnan(evidence.low):
-        reason = "there is no interval"
     elif verdict is Verdict.CANNOT_DECIDE:
-        reason = "the interval reaches across what is asked for"
+        reason = evidence.why_open(claim.threshold + claim.smallest)
     elif verdict is Verdict.TOO_RARE:
         reason = "too few texts carry the number"
 

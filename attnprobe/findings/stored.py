@@ -22,7 +22,7 @@ from attnprobe.results.files import DERIVED, is_derived, record_of, write_table
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnFolder
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of the rules or of the columns; claims and track record are compared by
 their content."""
 OF = b"attnprobe.of"

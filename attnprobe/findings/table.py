@@ -1,6 +1,7 @@
 """Decide once: every claim about every model of some runs, which all else only shows."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,9 @@ from attnprobe.findings.mechanisms import encoder_of, mechanism_of
 from attnprobe.findings.rules import judge
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.results.numbers import Numbers
+
+CLASS_NUMBER = re.compile(r"\bclass_(\d+)\b")
+"""How evidence, which knows no names, writes a class."""
 
 
 def findings(
@@ -65,9 +69,10 @@ def decide(
 def _card_of(group: Group, tested: Sequence[Finding]) -> Card:
     """The card of one group, given its claims that were put to the test."""
     manifest = group.runs[0].manifest
+    classes = manifest.get("classes", [])
     data_settings = manifest.get("training", {}).get("data", {})
     judgements = judge(
-        tested,
+        [_with_class_name(finding, classes) for finding in tested],
         guessing=group.guessing,
         encoder=encoder_of(manifest),
         marked=bool(data_settings.get("rationale")),
@@ -78,6 +83,24 @@ def _card_of(group: Group, tested: Sequence[Finding]) -> Card:
         for judgement in judgements
     ]
     return Card(chip, sentence, tuple(named))
+
+
+def _with_class_name(finding: Finding, classes: Sequence[str]) -> Finding:
+    """The finding with the name of the class that its number is of, in place of `class_1`."""
+    evidence = finding.evidence
+
+    def named(words: str) -> str:
+        return CLASS_NUMBER.sub(lambda match: _class_name(classes, int(match[1])), words)
+
+    return replace(
+        finding,
+        evidence=replace(evidence, part=named(evidence.part), no_yes=named(evidence.no_yes)),
+    )
+
+
+def _class_name(classes: Sequence[str], number: int) -> str:
+    """`class` and the name; the number where the class has no name."""
+    return f"class {classes[number] if number < len(classes) else number}"
 
 
 def _findings_on(group: Group) -> Iterator[Finding]:

@@ -1,10 +1,15 @@
-"""Words of a text replaced by those of another one: the operator of the swap test.
+"""Sets of words kept, all others replaced by filler: the operator of the test on words.
 
-Words keep their places, and a text its length in words. What comes in is near the data: real words,
-each as common at its place as it is there. No mask, no gap, and no text closes up.
+Words keep their places, and a text its length in words. The filler of each place is drawn by itself
+from all words of the texts, so that it knows of no place, no label and no decision. No mask, no
+gap, and no text closes up.
+
+What each word does is estimated twice, from sets that have nothing in common but the text: the
+product of two independent estimates has no bias, while the square of one is positive even for a
+word that does nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,126 +19,161 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.utils.rnn import pad_sequence
 
-from attnprobe.core.batch import Batch, Outputs, Task, probabilities
-from attnprobe.data.batching import TextSplit, short_enough
+from attnprobe.core.batch import Batch, Outputs
+from attnprobe.data.batching import short_enough
 from attnprobe.models.base import Model
 
-FEWEST_DONORS = 20
-"""Donors that a text draws from: all of its own length, and of the nearest lengths until there are
-so many."""
 POSITIONS_AT_ONCE = 8192
 """Positions of changed texts that go through a model at a time."""
 NOT_REPLACED = -1
 """Number of a stretch of pieces that is no word of the text: a special token, or of the other text
 of a pair."""
+RIDGE = 1.0
+"""Penalty of the least squares, in pairs of changed texts."""
+WHOLE_EFFECT = 1 / 3
+"""A word with this share of the strongest word's effect counts as a whole word that decides."""
+NO_STRENGTH = 1e-6
+"""Strength up to which no word of a text does anything."""
+CONTENT_OF_WORDS = ("ids", "rationale", "annotators")
+"""Columns of a batch that come with a word, besides `extra`."""
 
 
-def donors_of(
-    row: int, lengths: Int[np.ndarray, " rows"], decisions: Int[np.ndarray, " rows"]
-) -> Int[np.ndarray, " donors"]:
-    """Rows of the texts that lend words to the one at `row`.
+@dataclass(frozen=True)
+class Filler:
+    """All words of some texts, any of which may stand in the place of a word.
 
-    They are the texts of its length, and of the nearest lengths until there are `FEWEST_DONORS`. A
-    text borrows only from texts that the model decides differently: from the others it would get
-    the same evidence back. None where all texts are decided alike.
+    Attributes:
+        columns: what is known of each word, by the column of the batch; `[words]`.
+        segment: of a pair of texts, the one that the word is of; else 0.
+        pieces: each word's pieces, for a model that reads pieces; else none.
     """
-    distance = np.abs(lengths - lengths[row])
-    is_rival = decisions != decisions[row]
-    rival_distances = np.sort(distance[is_rival])
-    if len(rival_distances) == 0:
-        return np.zeros(0, np.int64)
-    farthest = rival_distances[min(FEWEST_DONORS, len(rival_distances)) - 1]
-    return np.flatnonzero(is_rival & (distance <= farthest))
+
+    columns: dict[str, Tensor]
+    segment: Int[np.ndarray, " words"]
+    pieces: Sequence[Sequence[int]] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[Batch], device: torch.device | str = "cpu") -> "Filler":
+        """The words of some texts.
+
+        A tokenizer may cut the first word of a text into other pieces than the same word elsewhere
+        (byte-level ones know its space), so that of texts in pieces the first words are left out.
+
+        Args:
+            texts: a batch of one text each.
+            device: where the words are held.
+        """
+        columns: dict[str, list[Tensor]] = {}
+        segments: list[np.ndarray] = []
+        pieces: list[list[int]] = []
+        for text in texts:
+            places = text.content[0].nonzero().squeeze(-1)
+            if text.pieces is not None and len(places) > 1:
+                places = places[1:]
+            for name, column in _columns_of_words(text).items():
+                columns.setdefault(name, []).append(column[0, places])
+            segments.append(_segment_of(text, places))
+            if text.pieces is not None:
+                (of_word,) = pieces_by_word(text)
+                pieces += [of_word.get(place, []) for place in places.tolist()]
+        joined = {name: torch.cat(parts).to(device) for name, parts in columns.items()}
+        return cls(joined, np.concatenate(segments), pieces)
+
+    def draw(
+        self,
+        segment: Int[np.ndarray, " words"],
+        samples: int,
+        generator: torch.Generator,
+    ) -> Int[Tensor, "samples words"]:
+        """Words for these places, each drawn by itself, as their numbers in this filler.
+
+        Args:
+            segment: of a pair of texts, the one that each place is of; it gets words of that one.
+            samples: how many draws.
+            generator: of the text.
+        """
+        drawn = torch.zeros(samples, len(segment), dtype=torch.long)
+        for number in np.unique(segment):
+            candidates = torch.from_numpy(np.flatnonzero(self.segment == number))
+            places = torch.from_numpy(np.flatnonzero(segment == number))
+            chosen = torch.randint(len(candidates), (samples, len(places)), generator=generator)
+            drawn[:, places] = candidates[chosen]
+        return drawn
 
 
-def decisions_of(
-    model: Callable[[Batch], Outputs], split: TextSplit, device: torch.device
-) -> Int[np.ndarray, " rows"]:
-    """The class that the model predicts for each text of a split."""
-    decisions = np.zeros(len(split), np.int64)
-    for rows in short_enough(split.words.lengths, most=POSITIONS_AT_ONCE):
-        with torch.no_grad():
-            logits = model(split[rows].to(device)).logits
-        decisions[rows] = logits.argmax(-1).cpu().numpy()
-    return decisions
+def _columns_of_words(text: Batch) -> dict[str, Tensor]:
+    """What a batch knows of its words, by the column's name."""
+    columns = {name: getattr(text, name) for name in CONTENT_OF_WORDS}
+    return {name: column for name, column in columns.items() if column is not None} | text.extra
+
+
+def _segment_of(text: Batch, places: Int[Tensor, " words"]) -> Int[np.ndarray, " words"]:
+    """Which text of a pair each place of a batch of one text is of; 0 where there is no pair."""
+    if text.segment is None:
+        return np.zeros(len(places), np.int64)
+    return text.segment[0, places].cpu().numpy()
 
 
 @dataclass(frozen=True)
 class Swapper:
-    """One text and the texts that lend it words, its donors.
+    """One text, some of whose words are replaced by filler.
 
     Args:
         run: a model that attends to words, or `in_float32` of it.
-        task: what the model's logits mean.
         text: a batch of the one text.
-        donors: a batch of its donors.
-        decision: the class whose probability is measured.
+        filler: what stands in the place of a word.
         longest: pieces that the model reads at most; None: it reads no pieces, or any number.
     """
 
     run: Callable[[Batch], Outputs]
-    task: Task
     text: Batch
-    donors: Batch
-    decision: int = 0
+    filler: Filler
     longest: int | None = None
 
+    @property
+    def places(self) -> Int[Tensor, " words"]:
+        """Where the words stand."""
+        return self.text.content[0].nonzero().squeeze(-1)
+
+    def draw_filler(self, samples: int, generator: torch.Generator) -> Int[Tensor, "samples words"]:
+        """Filler for every word of the text."""
+        drawn = self.filler.draw(_segment_of(self.text, self.places), samples, generator)
+        return drawn.to(self.text.ids.device)
+
     def swapped(
-        self, replaced: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]
+        self, kept: Bool[Tensor, "variants words"], drawn: Int[Tensor, "variants words"]
     ) -> Batch:
-        """Variants of the text, in each of which some words are replaced by those of a donor.
+        """Variants of the text, in each of which some words are kept and all others are filler.
 
         What is known of a word comes with it.
 
         Args:
-            replaced: the words that come from the donor.
-            donor: the row of the variant's donor in `donors`.
+            kept: the words that stay.
+            drawn: what stands in the place of the others, as numbers of the filler.
         """
-        places = self.text.content[0].nonzero().squeeze(-1)
-        source = self._source_places()[donor]  # [variants, words]
+        places = self.places
         unmarked = replace(
             self.text, teacher_attention=None, teacher_probability=None, counterfactual=None
         )
-        variants = unmarked.rows(torch.zeros_like(donor))
-        for name in ("ids", "rationale"):
-            column = getattr(variants, name)
-            donor_column = getattr(self.donors, name)
-            if column is not None and donor_column is not None:
-                lent = donor_column[donor].gather(1, source)
-                mixed = column.clone()
-                mixed[:, places] = torch.where(replaced, lent, column[:, places])
-                variants = replace(variants, **{name: mixed})
+        variants = unmarked.rows(torch.zeros_like(drawn[:, 0]))
+        mixed = {}
+        for name, column in _columns_of_words(variants).items():
+            if name in self.filler.columns:
+                changed = column.clone()
+                lent = self.filler.columns[name][drawn].to(column.dtype)
+                changed[:, places] = torch.where(kept, column[:, places], lent)
+                mixed[name] = changed
+        extra = {name: mixed.pop(name, column) for name, column in variants.extra.items()}
+        variants = replace(variants, **mixed, extra=extra)
         if variants.pieces is None:
             return variants
-        return self._with_pieces(variants, replaced, donor, source)
-
-    def _source_places(self) -> Int[Tensor, "donors words"]:
-        """Where in each donor the replacement of each word stands.
-
-        In the first half of a text it is the word at the same place from the donor's start, in the
-        second half from its end. Of a pair of texts, the words of each come from the donor's text
-        of the same place.
-        """
-        source = []
-        for text, donors in zip(_texts_of(self.text), _texts_of(self.donors), strict=True):
-            words = int(text.sum())
-            donor_words = donors.sum(-1, keepdim=True)
-            from_start = torch.arange(words, device=text.device)
-            from_end = donor_words - words + from_start
-            number = torch.where(from_start < words / 2, from_start, from_end)
-            number = number.clamp(min=0).minimum(donor_words - 1)
-            # a text's words stand together; a donor that was cut before its second text has none
-            # of it to lend
-            first = donors.long().argmax(-1, keepdim=True)
-            source.append((first + number).clamp(min=1))
-        return torch.cat(source, -1)
+        return self._with_pieces(variants, kept, drawn)
 
     def _with_pieces(
         self,
         variants: Batch,
-        replaced: Bool[Tensor, "variants words"],
-        donor: Int[Tensor, "variants"],
-        source: Int[Tensor, "variants words"],
+        kept: Bool[Tensor, "variants words"],
+        drawn: Int[Tensor, "variants words"],
     ) -> Batch:
         """Replace whole words with all their pieces; special tokens and a pair's other text stay.
 
@@ -143,65 +183,177 @@ class Swapper:
         words, closing = _without_closing(stretches_of(self.text))
         closing_lines = [line for stretch in closing for line in stretch.lines()]
         room = None if self.longest is None else max(0, self.longest - len(closing_lines))
-        lent_pieces = pieces_by_word(self.donors)
         rows = []
-        for is_replaced, lender, source_words in zip(
-            replaced.tolist(), donor.tolist(), source.tolist(), strict=True
-        ):
+        for is_kept, lent in zip(kept.tolist(), drawn.tolist(), strict=True):
             lines = []
             for stretch in words:
-                if stretch.number != NOT_REPLACED and is_replaced[stretch.number]:
-                    pieces = lent_pieces[lender].get(source_words[stretch.number], [])
-                    lines += stretch.lines(pieces)
-                else:
+                if stretch.number == NOT_REPLACED or is_kept[stretch.number]:
                     lines += stretch.lines()
+                else:
+                    lines += stretch.lines(self.filler.pieces[lent[stretch.number]])
             row = torch.tensor(lines[:room] + closing_lines, dtype=torch.long)
             rows.append(row.view(-1, 3))
         return replace(
             variants,
-            pieces=_padded_column(rows, 0, padding=0).to(donor.device),
-            piece_word=_padded_column(rows, 1, padding=-2).to(donor.device),
-            piece_kind=_padded_column(rows, 2, padding=0).to(donor.device),
+            pieces=_padded_column(rows, 0, padding=0).to(drawn.device),
+            piece_word=_padded_column(rows, 1, padding=-2).to(drawn.device),
+            piece_kind=_padded_column(rows, 2, padding=0).to(drawn.device),
         )
 
-    def probability(
-        self, replaced: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]
-    ) -> Float[Tensor, "variants"]:
-        """Probability of the decision in each variant, 0 to 1; float64."""
-        variants = self.swapped(replaced, donor)
-        result = torch.zeros(len(donor), dtype=torch.float64, device=donor.device)
+    def logits(
+        self, kept: Bool[Tensor, "variants words"], drawn: Int[Tensor, "variants words"]
+    ) -> Float[Tensor, "variants classes"]:
+        """What the model says of each variant; float64."""
+        variants = self.swapped(kept, drawn)
         # fewer where there are pieces: variants differ in their number, and the rest is padding
         most = POSITIONS_AT_ONCE if variants.pieces is None else POSITIONS_AT_ONCE // 4
+        parts = []
+        order = []
         for rows in short_enough(variants.lengths.cpu().numpy() - 2, most=most):
-            part = variants.rows(torch.tensor(rows, device=donor.device))
+            part = variants.rows(torch.tensor(rows, device=drawn.device))
             with torch.no_grad():
-                logits = self.run(part.cut(variants.ids.shape[1])).logits
-            result[rows] = probabilities(logits.double(), self.task)[:, self.decision]
-        return result
+                parts.append(self.run(part.cut(variants.ids.shape[1])).logits.double())
+            order.append(torch.as_tensor(rows))
+        logits = torch.cat(parts)
+        return logits[torch.cat(order).argsort().to(logits.device)]
 
-    def differences(
-        self, chosen: Bool[Tensor, "pairs words"], donor: Int[Tensor, "pairs"]
-    ) -> Float[Tensor, "pairs"]:
-        """What each set of words keeps of the prediction, beyond what all other words keep.
+    def pairs(self, pairs: int, sharpness: float, generator: torch.Generator) -> "KeptWords":
+        """Keep random sets of words, and in a second text all words but those.
+
+        Both texts of a pair have the same filler. The sets have from one to all but one words,
+        evenly.
 
         Args:
-            chosen: the sets.
-            donor: who lends the words of both texts of the pair.
-
-        Returns:
-            Probability with the chosen words (and the donor's others), less the probability with
-            the others (and the donor's words in the place of the chosen ones); −1 to 1.
+            pairs: how many.
+            sharpness: what the logits are multiplied by before they become probabilities.
+            generator: of the text.
         """
-        replaced = torch.cat([~chosen, chosen])
-        with_chosen, with_others = self.probability(replaced, torch.cat([donor, donor])).chunk(2)
-        return with_chosen - with_others
+        words = len(self.places)
+        order = torch.rand(pairs, words, generator=generator, dtype=torch.float64)
+        kept = prefixes(order, generator).to(self.text.ids.device)
+        drawn = self.draw_filler(pairs, generator)
+        logits = self.logits(torch.cat([kept, ~kept]), torch.cat([drawn, drawn]))
+        outcome = (sharpness * logits).softmax(-1).cpu()
+        with_set, without_set = outcome.chunk(2)
+        return KeptWords(kept.cpu(), with_set, without_set)
 
 
-def _texts_of(batch: Batch) -> list[Bool[Tensor, "batch seq"]]:
-    """The words of the one text, or those of the first and of the second text of a pair."""
-    if batch.segment is None:
-        return [batch.content]
-    return [batch.content & (batch.segment == number) for number in (0, 1)]
+@dataclass(frozen=True)
+class KeptWords:
+    """Random sets of a text's words, and what the model says with them and without them.
+
+    Attributes:
+        kept: the words of each set.
+        with_set: probabilities of all classes with the set kept, all other words being filler.
+        without_set: the same with the set filler, all other words being kept.
+    """
+
+    kept: Bool[Tensor, "pairs words"]
+    with_set: Float[Tensor, "pairs classes"]
+    without_set: Float[Tensor, "pairs classes"]
+
+    def effects(self) -> "WordEffects":
+        """What each word does in texts of which any part is filler."""
+        sides = 2 * self.kept.double() - 1
+        return _twice(sides, self.with_set - self.without_set)
+
+    def effects_in_own_context(self) -> "WordEffects":
+        """What each word does in texts that are mostly as they were.
+
+        Of each pair it is the text that keeps more of its words.
+        """
+        keeps_more = 2 * self.kept.sum(-1, keepdim=True) >= self.kept.shape[1]
+        kept = torch.where(keeps_more, self.kept, ~self.kept)
+        outcome = torch.where(keeps_more, self.with_set, self.without_set)
+        presence = kept.double()  # 0 or 1: what the word does is one minus the other
+        return _twice(presence - presence.mean(0), outcome - outcome.mean(0))
+
+
+def _twice(
+    sides: Float[Tensor, "pairs words"], change: Float[Tensor, "pairs classes"]
+) -> "WordEffects":
+    """The effects by every other pair, and by those in between."""
+    return WordEffects(
+        effects_of_words(sides[0::2], change[0::2]), effects_of_words(sides[1::2], change[1::2])
+    )
+
+
+@dataclass(frozen=True)
+class WordEffects:
+    """What each word of a text does to the probabilities of all classes, estimated twice.
+
+    Attributes:
+        first: from a half of the sets.
+        second: from the other half, which has filler of its own.
+    """
+
+    first: Float[Tensor, "words classes"]
+    second: Float[Tensor, "words classes"]
+
+    @property
+    def squared(self) -> Float[Tensor, "words"]:
+        """Half of each word's squared effect, over all classes; 0 to 1 but for noise.
+
+        It is half of the product of the two estimates: without bias, and for a word that does
+        nothing 0 on average. Of two classes it is the squared change of a probability.
+        """
+        return (self.first * self.second).sum(-1) / 2
+
+    @property
+    def strongest(self) -> int:
+        """The word with the largest effect."""
+        return int(self._norms.argmax())
+
+    @property
+    def strength(self) -> float:
+        """Half of the squared effect of the strongest word."""
+        return float(self.squared[self.strongest])
+
+    @property
+    def reliability(self) -> float:
+        """How far both estimates of the strongest word agree: −1 to 1, and 1 where they are one."""
+        norm = float(self._norms[self.strongest])
+        return 4 * self.strength / norm if norm > 0 else 0.0
+
+    @property
+    def shares(self) -> Float[Tensor, "words"]:
+        """How far each word is one that decides, −1 to 1; 0 on average where it does nothing.
+
+        A word with a third of the strongest effect (`WHOLE_EFFECT`) counts as a whole one, and
+        below that in proportion to the square. The sign is noise alone: a word that speaks against
+        the prediction moves it as one that speaks for it.
+        """
+        whole = max(self.strength, NO_STRENGTH) * WHOLE_EFFECT**2
+        return (self.squared / whole).clamp(-1, 1)
+
+    @property
+    def _norms(self) -> Float[Tensor, "words"]:
+        return self.first.square().sum(-1) + self.second.square().sum(-1)
+
+
+def effects_of_words(
+    sides: Float[Tensor, "pairs words"],
+    change: Float[Tensor, "pairs classes"],
+    ridge: float = RIDGE,
+) -> Float[Tensor, "words classes"]:
+    """Each word's part in what random sets change.
+
+    Least squares of the changes on ±1 (the word is in the set, or not), with a small ridge. Where a
+    model adds up what its words do, this is what each word does. With more words than pairs the
+    same solution comes from the smaller system of the pairs.
+
+    Args:
+        sides: 1 where the set has the word, −1 where it has not; or, of single texts, whether a
+            word is kept, less its mean.
+        change: of each class's probability.
+        ridge: the penalty.
+    """
+    pairs, words = sides.shape
+    size = min(pairs, words)
+    penalty = ridge * torch.eye(size, dtype=sides.dtype, device=sides.device)
+    if words <= pairs:
+        return torch.linalg.solve(sides.T @ sides + penalty, sides.T @ change)
+    return sides.T @ torch.linalg.solve(sides @ sides.T + penalty, change)
 
 
 @dataclass(frozen=True)
@@ -306,42 +458,3 @@ def prefixes(
     count = 1 + (level * (words - 1)).floor().clamp(max=words - 2)
     rank = keys.argsort(dim=-1, descending=True).argsort(dim=-1)
     return rank < count.unsqueeze(-1).to(rank.device)
-
-
-def order_by_weight(
-    weights: Float[Tensor, "words"], pairs: int, generator: torch.Generator
-) -> Float[Tensor, "pairs words"]:
-    """Random orders of the words, each next one drawn in proportion to its weight.
-
-    Even weights give every order the same probability.
-
-    Returns:
-        Keys, the word with the largest one first: the logarithm of the weight plus a Gumbel number
-        (Yellott 1977: their order has the distribution of draws without replacement).
-    """
-    uniform = torch.rand(pairs, len(weights), generator=generator, dtype=torch.float64)
-    gumbel = -(-uniform.clamp(1e-300).log()).log()
-    return weights.double().clamp(min=1e-12).log() + gumbel.to(weights.device)
-
-
-def effects_of_words(
-    chosen: Bool[Tensor, "pairs words"], difference: Float[Tensor, "pairs"], ridge: float = 0.1
-) -> Float[Tensor, "words"]:
-    """Each word's part in what random sets keep of the prediction.
-
-    Least squares of the differences on ±1 (the word is among the chosen ones, or the others), with
-    a small ridge. Over uniform k it is a semivalue between Banzhaf's and Shapley's.
-    """
-    sides = 2 * chosen.double() - 1
-    identity = torch.eye(sides.shape[1], dtype=torch.float64, device=sides.device)
-    gram = sides.T @ sides + ridge * identity
-    return torch.linalg.solve(gram, sides.T @ difference.double())
-
-
-def rearranged(
-    weights: Float[Tensor, "words"], scores: Float[Tensor, "words"]
-) -> Float[Tensor, "words"]:
-    """The same weights, the largest where the score is largest, and so on down."""
-    result = torch.empty_like(weights)
-    result[scores.argsort(descending=True)] = weights.sort(descending=True).values
-    return result

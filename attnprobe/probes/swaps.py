@@ -1,73 +1,81 @@
-"""Is attention on the words that decide? Sets of words change places with another text's.
+"""Is attention on the words that decide? Sets of words are kept, and all others become filler.
 
 The probe measures each text. What its numbers mean together, and when the answer is yes, is defined
-in `attnprobe.evidence.deciding_words`; how words change places is in
+in `attnprobe.evidence.deciding_words`; how words become filler, and what each word does, is in
 `attnprobe.importance.word_swaps`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
 from attnprobe.core.errors import UserError
-from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
+from attnprobe.core.metrics import COUNT, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.data.batching import TextSplit
+from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.evidence import deciding_words
-from attnprobe.evidence.deciding_words import PLACEMENT_METRICS, placement_of
+from attnprobe.evidence.deciding_words import (
+    LEAST_RELIABILITY,
+    LEAST_STRENGTH,
+    SHARE_METRICS,
+    mean_reliability,
+    reference_strength,
+)
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import (
+    POSITIONS_AT_ONCE,
+    Filler,
+    KeptWords,
     Swapper,
-    decisions_of,
-    donors_of,
-    effects_of_words,
+    WordEffects,
     in_float32,
-    order_by_weight,
-    prefixes,
-    rearranged,
 )
 from attnprobe.models.base import Unit
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
 
+BEYOND_CHANCE = Scale("share beyond chance", -2, 2)
+ROOM = Scale("share", 0, 2)
+AGREEMENT = Scale("share", -1, 1)
+STRENGTH = Scale("squared change of the probabilities, halved")
 METRICS = (
     Metric(
-        "swap_gain",
-        PROBABILITY_DIFFERENCE,
-        "how much more of the prediction stays with the words that attention ranks "
-        "first than with the others; 0 in a random order",
+        "swap_excess",
+        BEYOND_CHANCE,
+        "the weight on words that move the prediction, less what even weights have there",
+        higher_is_better=True,
+    ),
+    Metric("swap_room", ROOM, "the same for all weight on one word that moves the prediction"),
+    Metric("swap_strength", STRENGTH, "what the word does that moves the prediction most"),
+    Metric(
+        "swap_reliability",
+        AGREEMENT,
+        "how far two halves of the passes agree on what that word does",
+    ),
+    Metric("own_excess", BEYOND_CHANCE, "as swap_excess, in texts that keep most words"),
+    Metric("own_room", ROOM, "as swap_room, in texts that keep most words"),
+    Metric("own_strength", STRENGTH, "as swap_strength, in texts that keep most words"),
+    Metric(
+        "swap_excess_{importance}",
+        BEYOND_CHANCE,
+        "as swap_excess, for the sizes of the importance's scores",
         higher_is_better=True,
     ),
     Metric(
-        "swap_scale",
-        PROBABILITY_DIFFERENCE,
-        "the same weights, on the words in the order of their effects",
-    ),
-    Metric(
-        "swap_best",
-        PROBABILITY_DIFFERENCE,
-        "the words in the order of their effects, what speaks for the class first",
-    ),
-    Metric(
-        "swap_bound",
-        PROBABILITY_DIFFERENCE,
-        "what all words together do: the prediction less its mean in other texts",
-    ),
-    Metric(
-        "word_effect",
-        Scale("probability"),
-        "a word's part in what stays: least squares over random sets",
+        "word_share",
+        AGREEMENT,
+        "how far a word is one that moves the prediction; 1 from a third of the strongest effect",
         step="position",
     ),
-    Metric("swap_passes", COUNT, "passes that a text may take"),
+    Metric("swap_passes", COUNT, "passes that the text took"),
     Metric(
         "top_word_effect",
         SHARE,
@@ -82,296 +90,302 @@ METRICS = (
     ),
     *DESCRIPTION,
 )
+PASSES_OF_PAIR = 2
+MOST_TEXTS_OF_FILLER = 1000
+"""Texts whose words are the filler at most, evenly over the split."""
+PILOT_TEXTS = 20
+"""Texts by which the number of passes is chosen."""
+SHARP = 3.0
+"""Median of the logits' lead over the second class that they are brought to, whatever the
+temperature of the model: a prediction of 0.95 among two classes."""
+LEAST_LEAD = 1e-4
+"""Median lead below which logits count as equal, as rounding may have made them."""
 
 
 @dataclass(frozen=True)
-class DonorDraw:
-    """The donor of each pair of changed texts, by what the pair measures.
-
-    A donor is given as its row in the batch of donors.
+class Plan:
+    """What is the same for all texts of a run.
 
     Attributes:
-        attended: for the sets that are drawn by attention (`swap_gain`).
-        random: for the random sets (`word_effect`).
-        everything: for the exchange of all words (`swap_bound`).
-        scale: for the same weights on the words with the largest effects (`swap_scale`).
-        best: for the words in the order of their effects (`swap_best`).
+        filler: what words are replaced by.
+        sharpness: what the logits are multiplied by.
+        passes: of each text.
+        measured: the texts of the first look, by their rows in the split.
     """
 
-    attended: Int[Tensor, "pairs"]
-    random: Int[Tensor, "random_sets"]
-    everything: Int[Tensor, "pairs"]
-    scale: Int[Tensor, "pairs"]
-    best: Int[Tensor, "pairs"]
-
-
-@dataclass(frozen=True)
-class SwapResult:
-    """What the swaps of one text say.
-
-    Attributes:
-        numbers: metric → its number.
-        word_effects: each word's part in the gains, as a probability of the decision.
-    """
-
-    numbers: Mapping[str, float]
-    word_effects: Float[Tensor, "words"]
+    filler: Filler
+    sharpness: float
+    passes: int = 0
+    measured: Mapping[int, KeptWords] = field(default_factory=dict)
 
 
 @dataclass
-class Swaps(Probe):
-    """How much of the prediction stays with the words that attention ranks first?
+class Swaps(RankingProbe):
+    """What share of the weight, beyond chance, is on words that move the prediction?
 
-    A *set* of words stays in the text, and all other words come from a donor: a text of the same
-    length (or nearly) that the model decides differently, whatever its label. In a second text it
-    is the other way round: the set comes from the donor, and all other words stay. The *gain* of
-    the set is the difference of the predicted class's probability between these two texts.
+    A random *set* of words stays in the text, and all other words become filler: words drawn from
+    all texts, whatever their place and label. In a second text it is the other way round. From many
+    such pairs follows what each word does to the probabilities of all classes, without a look at
+    the attention. A word *moves the prediction* fully from a third of the strongest word's effect
+    on, and below that in proportion to its square.
 
-    - `swap_gain`: sets of 1 to all but one words, drawn by their attention; mean over the pairs.
-    - `word_effect`: each word's part in the gains of random sets.
-    - `swap_scale`: as `swap_gain`, for the same weights on the words with the largest effects.
-    - `swap_best`: sets of the words with the largest effects.
-    - `swap_bound`: all words come from the donor.
+    - `swap_excess`: Σ weight × share of the words, less the mean share: 0 for even weights.
+    - `swap_room`: 1 − the mean share: the most that the excess can be.
+    - `swap_strength`: the squared effect of the strongest word, by which texts are weighted; near 0
+      where nothing in the text moves the prediction.
 
-    The scale and the best order are measured on pairs of their own, so that the noise of the
-    effects does not flatter them. The attention reacts to the words that change, as it does in use.
+    The passes are of the text, so that every attention, attribution and null has its number from
+    the same ones. There are more where the effects are too noisy, which a first look at a few texts
+    says: it sees texts and model, never the attention.
 
     Attributes:
-        passes: changed texts per text, whatever its length. Of 25, 2 measure the gain, 2 the scale,
-            2 the best order, 18 nine random sets, and 1 has all its words exchanged.
-        reach: measure `swap_best` too, of which *reach* is the share that attention gains.
+        passes: changed texts per text to begin with.
+        most_passes: doubled until effects are reliable, the passes end here.
         texts: texts that are examined at most, evenly over the split; the others have no number
             (NaN).
+        importances: whose scores get the same number as attention.
     """
 
     name = "swaps"
     metrics = METRICS
     one_decision = True
-    passes: Annotated[int, Ge(100)] = deciding_words.RECORD_PASSES
-    reach: bool = True
+    published = ()
+    passes: Annotated[int, Ge(100)] = deciding_words.RECORD_PASSES[0]
+    most_passes: Annotated[int, Ge(100)] = deciding_words.RECORD_PASSES[-1]
     texts: Annotated[int, Ge(20)] = 400
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
-    _decisions: Int[np.ndarray, " rows"] | None = field(default=None, init=False, repr=False)
+    _plan: Plan | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most_passes < self.passes:
+            raise UserError(
+                f"most_passes={self.most_passes}: expected at least passes={self.passes}"
+            )
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        """Keep the test split, whose texts lend each other words."""
+        """Keep the test split, whose words are the filler."""
         self._split = splits["test"]
-        self._decisions = None
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of changed texts for the gain, and as many for each of the other means."""
-        return self.passes // 25
-
-    @property
-    def random_sets(self) -> int:
-        """Random sets of words, a pair of changed texts each."""
-        return 9 * self.passes // 25
+        self._plan = None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield one number per text and metric, and an effect for each word."""
+        """Yield one number per text and metric, and for each word how far it decides."""
         if subject.classifier.unit is not Unit.WORD:
             return
         if self._split is None:
             raise UserError(
                 "probe swaps takes words from other texts, which only a run has: leave it out here"
             )
+        examiner = Examiner.of(subject, draws)
+        if self._plan is None:
+            self._plan = self._planned(examiner, self._split)
+
+        batch = subject.batch
+        sets: dict[int, KeptWords] = {}
+        for row, example_id in enumerate(batch.example_id.tolist()):
+            split_row = self._split.row_of(example_id)
+            if not self._is_examined(split_row):
+                continue
+            if split_row in self._plan.measured:
+                sets[row] = self._plan.measured[split_row]
+            else:
+                text = batch.rows(slice(row, row + 1))
+                sets[row] = examiner.kept_words(text, self._plan, self._plan.passes)
+        yield from self._numbers(subject, sets)
+
+    def _is_examined(self, row: int) -> bool:
+        """Whether a text is among those that are examined, by its row in the split.
+
+        They are the first of each of `texts` equal parts of the split, and have two words or more.
+        """
+        assert self._split is not None
+        is_sampled = row * self.texts % len(self._split) < self.texts
+        return bool(is_sampled and self._split.words.lengths[row] > 1)
+
+    def _planned(self, examiner: "Examiner", split: TextSplit) -> Plan:
+        """Look at a few texts, and take more passes until their effects are reliable.
+
+        What is looked at is the texts and the model, never the attention.
+        """
+        rows = [row for row in range(len(split)) if self._is_examined(row)]
+        step = -(-len(split) // MOST_TEXTS_OF_FILLER)
+        texts = (split[[row]] for row in range(0, len(split), step))
+        filler = Filler.of(texts, examiner.device)
+        plan = Plan(filler, examiner.sharpness(split, rows))
+        pilot = rows[:: max(1, len(rows) // PILOT_TEXTS)]
+        passes = self.passes
+        measured = {
+            row: examiner.kept_words(split[[row]].to(examiner.device), plan, passes)
+            for row in pilot
+        }
+        while 2 * passes <= self.most_passes and not are_reliable(measured.values()):
+            measured = {
+                row: examiner.kept_words(split[[row]].to(examiner.device), plan, 2 * passes)
+                for row in pilot
+            }
+            passes *= 2
+        return replace(plan, passes=passes, measured=measured)
+
+    def _numbers(
+        self, subject: Subject, sets: Mapping[int, KeptWords]
+    ) -> Iterator[Measurement | Note]:
+        """What the sets of each text say of the attention, and of the importances.
+
+        Args:
+            subject: the batch.
+            sets: by the row in the batch; the other texts are not examined.
+        """
         content = subject.batch.content
-        readout = subject.readout
-        model = in_float32(subject.classifier)
-        if self._decisions is None:
-            self._decisions = decisions_of(model, self._split, content.device)
+        attention = subject.readout.attention
+        effects = {row: kept.effects() for row, kept in sets.items()}
+        own_effects = {row: kept.effects_in_own_context() for row, kept in sets.items()}
+        yield from _shares("swap", effects, attention, content)
+        yield from _shares("own", own_effects, attention, content)
+        for name, scores in self.scores(subject).items():
+            weights = as_weights(scores, content)
+            metric = f"swap_excess_{self.label(name)}"
+            yield _column(metric, content, _excesses(effects, weights, content))
+        yield from self.notes(subject)
 
-        prediction = readout.prediction()
-        results: dict[int, SwapResult] = {}
-        for row in range(len(content)):
-            result = self._measure_text(subject, row, prediction[row], model, draws)
-            if result is not None:
-                results[row] = result
+        reliability = {row: effect.reliability for row, effect in effects.items()}
+        yield _column("swap_reliability", content, reliability)
+        passes = {row: float(PASSES_OF_PAIR * len(kept.kept)) for row, kept in sets.items()}
+        yield _column("swap_passes", content, passes)
+        top = {
+            row: share_of_top_words(attention[row, content[row]].cpu(), effect.squared)
+            for row, effect in effects.items()
+        }
+        yield _column("top_word_effect", content, top)
 
-        metrics = ["swap_gain", "swap_scale", "swap_bound", "top_word_effect", "swap_passes"]
-        if self.reach:
-            metrics.append("swap_best")
-        for metric in metrics:
-            column = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
-            for row, result in results.items():
-                column[row] = result.numbers[metric]
-            yield Measurement(metric, column)
+        shares = torch.full(content.shape, torch.nan, dtype=torch.float64)
+        for row, effect in effects.items():
+            shares[row, content[row].cpu()] = effect.shares
+        yield Measurement("word_share", shares, positions(content).cpu())
 
-        word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
-        for row, result in results.items():
-            word_effects[row, content[row].cpu()] = result.word_effects
-        yield Measurement("word_effect", word_effects, positions(content).cpu())
-
-        under_equal_weights = readout.predict(even(content).to(readout.attention.dtype))
+        prediction = subject.readout.prediction()
+        under_equal_weights = subject.readout.predict(even(content).to(attention.dtype))
         distance = (under_equal_weights - prediction).abs().sum(-1) / 2
         yield Measurement("equal_weights_distance", distance)
 
-    def _measure_text(
-        self,
-        subject: Subject,
-        row: int,
-        prediction: Float[Tensor, "classes"],
-        model: Callable[[Batch], Outputs],
-        draws: Draws,
-    ) -> SwapResult | None:
-        """The numbers of one text; None where it is not examined, or no other text lends words."""
-        batch = subject.batch
-        content = batch.content[row]
-        example_id = int(batch.example_id[row])
-        donor_rows = self._donor_rows(example_id, words=int(content.sum()))
-        if len(donor_rows) == 0:
-            return None
 
-        generator = draws.generator(example_id)
-        donors, donor_draw = self._draw_donors(donor_rows, generator, content.device)
+@dataclass(frozen=True)
+class Examiner:
+    """What examines the texts of a run: the model, and its random numbers.
 
-        # up to the last token that is not padding: there the count of tokens is at its largest
-        width = int(batch.mask[row].long().cumsum(-1).argmax()) + 1
-        decision = int(prediction.argmax())
+    Attributes:
+        run: the model, in float32.
+        longest: pieces that the model reads at most; None: it reads no pieces, or any number.
+        device: where the model is.
+        draws: of the probe.
+    """
+
+    run: Callable[[Batch], Outputs]
+    longest: int | None
+    device: torch.device
+    draws: Draws
+
+    @classmethod
+    def of(cls, subject: Subject, draws: Draws) -> "Examiner":
+        """The examiner of the subject's model."""
         reader = getattr(subject.classifier, "reader", None)  # pretrained models have one
-        swapper = Swapper(
-            run=model,
-            task=subject.classifier.task,
-            text=batch.rows(slice(row, row + 1)).cut(width),
-            donors=donors,
-            decision=decision,
+        return cls(
+            run=in_float32(subject.classifier),
             longest=None if reader is None else reader.longest,
-        )
-        return self._swap_words(
-            swapper,
-            donor_draw,
-            weights=subject.readout.attention[row][content].cpu().double(),
-            probability=float(prediction[decision]),
-            generator=generator,
+            device=subject.batch.content.device,
+            draws=draws,
         )
 
-    def _donor_rows(self, example_id: int, words: int) -> Int[np.ndarray, " donors"]:
-        """The rows, in the split, of the texts that can lend words to this one.
+    def sharpness(self, split: TextSplit, rows: Sequence[int]) -> float:
+        """What the logits are multiplied by, so that their median lead is `SHARP`.
 
-        Empty where this text is not examined.
-        """
-        assert self._split is not None
-        assert self._decisions is not None
-        row = self._split.row_of(example_id)
-        # the first text of each of `texts` equal parts of the split
-        is_sampled = row * self.texts % len(self._split) < self.texts
-        if not is_sampled or words < 2:
-            return np.zeros(0, np.int64)
-        return donors_of(row, self._split.words.lengths, self._decisions)
-
-    def _draw_donors(
-        self, rows: Int[np.ndarray, " donors"], generator: torch.Generator, device: torch.device
-    ) -> tuple[Batch, DonorDraw]:
-        """Draw a donor for every pair of changed texts, with replacement.
+        A model of another temperature then gives the same outcomes.
 
         Args:
-            rows: texts that can lend words, by their rows in the split.
-            generator: of the text that borrows words.
-            device: where the changed texts are run.
-
-        Returns:
-            The texts that were drawn, each once, and which of them each pair takes words from.
+            split: the texts.
+            rows: those that are examined.
         """
-        assert self._split is not None
-        count = 4 * self.pairs + self.random_sets
-        draw = torch.randint(len(rows), (count,), generator=generator)
-        distinct, donor_of_pair = draw.unique(return_inverse=True)
-        donors = self._split[rows[distinct.numpy()].tolist()].to(device)
-        attended, random, everything, scale, best = donor_of_pair.to(device).split(
-            [self.pairs, self.random_sets, self.pairs, self.pairs, self.pairs]
-        )
-        donor_draw = DonorDraw(
-            attended=attended,
-            random=random,
-            everything=everything,
-            scale=scale,
-            best=best,
-        )
-        return donors, donor_draw
+        leads = []
+        for part in short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE):
+            batch = split[[rows[place] for place in part]].to(self.device)
+            with torch.no_grad():
+                first_two = self.run(batch).logits.double().topk(2).values
+            leads += (first_two[:, 0] - first_two[:, 1]).tolist()
+        return SHARP / max(float(np.median(leads)), LEAST_LEAD)
 
-    def _swap_words(
-        self,
-        swapper: Swapper,
-        donor_draw: DonorDraw,
-        weights: Float[Tensor, "words"],
-        probability: float,
-        generator: torch.Generator,
-    ) -> SwapResult:
-        """Swap sets of words, and compare how much of the prediction each set keeps.
+    def kept_words(self, text: Batch, plan: Plan, passes: int) -> KeptWords:
+        """Keep sets of a text's words, and ask the model.
 
         Args:
-            swapper: the text and its donors.
-            donor_draw: which donor lends words to each pair of changed texts.
-            weights: attention of each word.
-            probability: probability of the decision in the unchanged text.
-            generator: the random numbers of this text.
+            text: a batch of one text.
+            plan: of the run.
+            passes: how many.
         """
-        device = donor_draw.attended.device
+        # up to the last token that is not padding: there the count of tokens is at its largest
+        width = int(text.mask[0].long().cumsum(-1).argmax()) + 1
+        swapper = Swapper(self.run, text.cut(width), plan.filler, self.longest)
+        generator = self.draws.generator(int(text.example_id))
+        return swapper.pairs(passes // PASSES_OF_PAIR, plan.sharpness, generator)
 
-        # sets drawn by attention, and random sets from which each word's effect is estimated
-        attended = prefixes(order_by_weight(weights, self.pairs, generator), generator)
-        random_order = torch.rand(
-            self.random_sets, len(weights), generator=generator, dtype=torch.float64
-        )
-        random_sets = prefixes(random_order, generator).to(device)
-        gains = swapper.differences(
-            torch.cat([attended.to(device), random_sets]),
-            torch.cat([donor_draw.attended, donor_draw.random]),
-        )
-        gain, random_gains = gains.split([self.pairs, self.random_sets])
-        effects = effects_of_words(random_sets, random_gains).cpu()
 
-        scale, best = self._yardsticks(swapper, donor_draw, weights, effects, generator)
+def are_reliable(sets: Iterable[KeptWords]) -> bool:
+    """Whether more passes would tell little more of these texts.
 
-        # all words exchanged
-        everything = torch.ones(self.pairs, len(weights), dtype=torch.bool, device=device)
-        bound = probability - float(swapper.probability(everything, donor_draw.everything).mean())
+    So it is where no word moves the prediction, too: what is not there is not found by looking
+    longer.
+    """
+    effects = [kept.effects() for kept in sets]
+    strength = np.array([[effect.strength for effect in effects]])
+    reliability = np.array([[effect.reliability for effect in effects]])
+    if reference_strength(strength)[0] < LEAST_STRENGTH:
+        return True
+    return mean_reliability(reliability, strength) >= LEAST_RELIABILITY
 
-        numbers = {
-            "swap_gain": float(gain.mean()),
-            "swap_scale": scale,
-            "swap_best": best,
-            "swap_bound": bound,
-            "top_word_effect": share_of_top_words(weights, effects.abs()),
-            "swap_passes": float(self.passes),
-        }
-        return SwapResult(numbers, effects)
 
-    def _yardsticks(
-        self,
-        swapper: Swapper,
-        donor_draw: DonorDraw,
-        weights: Float[Tensor, "words"],
-        effects: Float[Tensor, "words"],
-        generator: torch.Generator,
-    ) -> tuple[float, float]:
-        """What could have been gained at best.
+def as_weights(
+    scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch seq"]:
+    """The sizes of scores as weights that sum to 1; even ones where all are 0 or undefined."""
+    sizes = scores.abs().double().nan_to_num().masked_fill(~content, 0)
+    total = sizes.sum(-1, keepdim=True)
+    return torch.where(total > 0, sizes / total.clamp(min=1e-300), even(content).double())
 
-        Args:
-            swapper: as for `_swap_words`.
-            donor_draw: likewise.
-            weights: likewise.
-            effects: what each word does, as estimated from the random sets.
-            generator: as for `_swap_words`.
 
-        Returns:
-            The gain of the same weights on the words with the largest effects, and that of the
-            words in the order of their effects (NaN without `reach`).
-        """
-        ideal_weights = rearranged(weights, effects.abs())
-        scale_sets = prefixes(order_by_weight(ideal_weights, self.pairs, generator), generator)
-        best_sets = scale_sets[:0]  # no set, whose mean gain is NaN
-        if self.reach:
-            best_sets = prefixes(effects.expand(self.pairs, -1), generator)
+def _excesses(
+    effects: Mapping[int, WordEffects],
+    weights: Float[Tensor, "batch seq"],
+    content: Bool[Tensor, "batch seq"],
+) -> dict[int, float]:
+    """The weight on words that move the prediction beyond that of even weights, by text."""
+    excesses = {}
+    for row, effect in effects.items():
+        of_words = weights[row, content[row]].cpu().double()
+        excesses[row] = float(of_words @ effect.shares - effect.shares.mean())
+    return excesses
 
-        gains = swapper.differences(
-            torch.cat([scale_sets, best_sets]).to(donor_draw.scale.device),
-            torch.cat([donor_draw.scale, donor_draw.best[: len(best_sets)]]),
-        )
-        scale, best = gains.split([len(scale_sets), len(best_sets)])
-        return float(scale.mean()), float(best.mean())
+
+def _shares(
+    name: str,
+    effects: Mapping[int, WordEffects],
+    attention: Float[Tensor, "batch seq"],
+    content: Bool[Tensor, "batch seq"],
+) -> Iterator[Measurement]:
+    """The three numbers that the share of the weight on deciding words is made of."""
+    room = {row: float(1 - effect.shares.mean()) for row, effect in effects.items()}
+    strength = {row: effect.strength for row, effect in effects.items()}
+    yield _column(f"{name}_excess", content, _excesses(effects, attention, content))
+    yield _column(f"{name}_room", content, room)
+    yield _column(f"{name}_strength", content, strength)
+
+
+def _column(
+    metric: str, content: Bool[Tensor, "batch seq"], numbers: Mapping[int, float]
+) -> Measurement:
+    """A metric, NaN for texts that have no number."""
+    column = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
+    for row, number in numbers.items():
+        column[row] = number
+    return Measurement(metric, column)
 
 
 def share_of_top_words(weights: Float[Tensor, "words"], strength: Float[Tensor, "words"]) -> float:
@@ -384,28 +398,23 @@ def share_of_top_words(weights: Float[Tensor, "words"], strength: Float[Tensor, 
     return float((top & strongest).sum() / top.sum())
 
 
-def placement_by_class(results: pd.DataFrame) -> pd.DataFrame:
-    """Placement among the texts of each predicted class, as a table for a paper."""
+def share_by_class(results: pd.DataFrame) -> pd.DataFrame:
+    """The share of the weight on deciding words by predicted class, as a table for a paper."""
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for predicted_class, texts in rows.groupby("predicted_class"):
-            gain, scale, bound = (texts[name].to_numpy()[None] for name in PLACEMENT_METRICS)
-            placement = placement_of(gain, scale, bound)
-            line: dict[str, object] = {
-                "predicted class": predicted_class,
-                "texts": len(texts),
-                "with something to point at": placement.n,
-                "placement": placement.value,
-                "placement, low": placement.low,
-                "placement, high": placement.high,
+        numbers = [rows[name].to_numpy()[None] for name in (*SHARE_METRICS, "predicted_class")]
+        for part in deciding_words.shares_of_classes(*numbers):
+            yield {
+                "predicted class": part.predicted_class,
+                "texts": part.texts,
+                "decided by words of their own": part.decided,
+                "share": part.share.value,
+                "share, low": part.share.low,
+                "share, high": part.share.high,
+                "answer": part.answer,
             }
-            if placement.unasked:
-                line["placement"] = np.nan
-                line["placement, low"] = np.nan
-                line["placement, high"] = np.nan
-            yield line
 
-    return facet_table(results, "swaps", [*PLACEMENT_METRICS, "predicted_class"], lines)
+    return facet_table(results, "swaps", [*SHARE_METRICS, "predicted_class"], lines)
 
 
 READING = Reading(
@@ -413,34 +422,32 @@ READING = Reading(
     order=4,
     title="Swapping: is the attention on the words that decide?",
     about=(
-        "Words of a text change places with those of another text that the model decides "
-        "differently. The words that attention ranks first stay, and all others are the other "
-        "text's; or the other way round. In an order by chance neither keeps more of the "
-        "prediction. Placement says where the weight lies: what more stays with the attended "
-        "words, as a share of what the same weights would keep on the words that matter most. "
-        "Which these are, other random sets tell. Reach says how much of the weight: the same as a "
-        "share of the best order's. Placement 1 with reach 0.3 is in the right places and nearly "
-        "even. The mixed texts have real words in their places and not always grammar. The "
-        "attention reacts to them as it does in use. A single text's number is noisy: the other "
-        "text's words speak too."
+        "Random sets of a text's words are kept, and all other words become filler, words drawn "
+        "from all texts; then the other way round. From many such pairs follows what each word "
+        "does to the probabilities, whatever attention says. A word moves the prediction fully "
+        "from a third of the strongest word's effect on. The share is of the weight beyond "
+        "chance: 0 for even weights, and for any order by chance; 1 where all weight is on words "
+        "that move the prediction. A text counts by how much its strongest word does, so that one "
+        "whose class is known by what it lacks hardly counts. The mixed texts are no grammatical "
+        "ones. The attention reacts to them as it does in use."
     ),
     claims=deciding_words.CLAIMS,
     headlines=(
-        Headline("swap_gain", "gain of the attended words over the others"),
-        Headline("swap_scale", "  the same weights at their best"),
-        Headline("swap_best", "  the best order"),
-        Headline("swap_bound", "what all words together do"),
+        Headline("swap_excess", "weight beyond chance on words that move the prediction, per text"),
+        Headline("swap_strength", "squared effect of a text's strongest word, halved"),
+        Headline("swap_reliability", "agreement of two halves of the passes on it"),
         Headline("top_word_effect", "the most attended word has the largest effect"),
         Headline("equal_weights_distance", "TVD under equal weights"),
+        Headline("swap_passes", "passes of a text"),
     ),
     tables=(
         Tabulation(
             "swaps",
-            "Placement (0: order by chance, 1: the same weights on the words that matter most) by "
-            "predicted class, with 95 % intervals over the texts that have something to point at; "
-            "empty where there is nothing to point at.",
-            placement_by_class,
-            (*PLACEMENT_METRICS, "predicted_class"),
+            "Share of the weight beyond chance that is on words that move the prediction, by "
+            "predicted class, with 95 % intervals over texts; decided by words of their own: how "
+            "many texts' worth of evidence is in words.",
+            share_by_class,
+            (*SHARE_METRICS, "predicted_class"),
         ),
     ),
 )

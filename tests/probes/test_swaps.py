@@ -5,18 +5,19 @@ import pytest
 import torch
 
 from attnprobe.core.batch import Outputs, Task
+from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.evidence.deciding_words import PLACEMENT_METRICS, placement_of
+from attnprobe.evidence.deciding_words import SHARE_METRICS, share_on_deciding_words
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import (
+    Filler,
+    KeptWords,
     Swapper,
-    donors_of,
+    WordEffects,
     effects_of_words,
-    order_by_weight,
     prefixes,
-    rearranged,
 )
 from attnprobe.models.base import Model
 from attnprobe.probes.swaps import Swaps
@@ -36,6 +37,10 @@ def split_of(texts, **columns):
         [],
         ["0", "1"],
     )
+
+
+def filler_of(split):
+    return Filler.of(split[[row]] for row in range(len(split)))
 
 
 class Voting(Model):
@@ -81,21 +86,45 @@ def measured(split, model, **settings):
     return values(probe, Subject(model, batch, outputs, model.readout(batch, outputs)))
 
 
-def test_words_change_places_with_those_of_the_donor_from_both_ends():
-    text = [4, 5, 6, 7, 8]
-    shorter = [14, 15, 16]
-    longer = [24, 25, 26, 27, 28, 29, 30]
-    split = split_of([text, shorter, longer])
-    model = toy_classifier()
-    swapper = Swapper(model, model.task, split[[0]], split[[1, 2]])
-    replaced = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]], dtype=torch.bool)
-    variants = swapper.swapped(replaced, torch.tensor([0, 1, 1]))
-    assert variants.ids.tolist() == [
-        [2, 14, 15, 16, 15, 16, 3],  # three words from the start, two from the end
-        [2, 24, 25, 26, 29, 30, 3],
-        [2, 4, 25, 6, 29, 8, 3],
-    ]
+def test_words_that_are_not_kept_are_those_of_the_filler():
+    split = split_of([[4, 5, 6, 7], [14, 15, 16]])
+    filler = filler_of(split)
+    assert filler.columns["ids"].tolist() == [4, 5, 6, 7, 14, 15, 16]
+    swapper = Swapper(toy_classifier(), split[[0]], filler)
+    kept = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0]], dtype=torch.bool)
+    variants = swapper.swapped(kept, torch.tensor([[6, 5, 4, 3], [6, 5, 4, 0]]))
+    assert variants.ids.tolist() == [[2, 4, 15, 6, 7, 3], [2, 16, 15, 14, 4, 3]]
     assert variants.mask.all()
+
+
+def test_what_is_known_of_a_word_comes_with_it():
+    marks = Ragged.of([np.array([1, 0], bool), np.array([0, 1], bool)], bool)
+    notes = Ragged.of([np.array([0.1, 0.2]), np.array([0.3, 0.4])], np.float64)
+    split = split_of([[4, 5], [6, 7]], rationale=marks, note=notes)
+    swapper = Swapper(toy_classifier(), split[[0]], filler_of(split))
+    kept = torch.tensor([[True, False]])
+    variants = swapper.swapped(kept, torch.tensor([[2, 3]]))
+    assert variants.ids[0, 1:3].tolist() == [4, 7]
+    assert variants.rationale[0, 1:3].tolist() == [True, True]
+    assert variants.extra["note"][0, 1:3].tolist() == [0.1, 0.4]
+
+
+def test_every_word_of_the_texts_is_as_likely_to_be_filler_at_every_place():
+    split = split_of([[4, 5, 6, 7], [14, 15, 16, 17, 18, 19]])
+    filler = filler_of(split)
+    drawn = filler.draw(np.zeros(3, np.int64), 20_000, torch.Generator().manual_seed(0))
+    for place in range(3):
+        shares = torch.bincount(drawn[:, place], minlength=10) / 20_000
+        assert shares.tolist() == pytest.approx([0.1] * 10, abs=4 * (0.09 / 20_000) ** 0.5)
+    joint = torch.bincount(10 * drawn[:, 0] + drawn[:, 1], minlength=100) / 20_000
+    assert joint.tolist() == pytest.approx([0.01] * 100, abs=5 * (0.01 / 20_000) ** 0.5)
+
+
+def test_a_text_of_a_pair_gets_the_words_of_its_own_kind():
+    filler = Filler({"ids": torch.arange(4)}, np.array([0, 0, 1, 1]))
+    drawn = filler.draw(np.array([0, 1, 1]), 100, torch.Generator().manual_seed(0))
+    assert set(drawn[:, 0].tolist()) == {0, 1}
+    assert set(drawn[:, 1:].flatten().tolist()) == {2, 3}
 
 
 PIECE_COLUMNS = ("pieces", "piece_word", "piece_kind")
@@ -104,8 +133,8 @@ TEXTS_IN_PIECES = [
     "music seeing people able seeable",
     "a long story able dull",
 ]
-REPLACED = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
-DONOR = torch.tensor([0, 1, 0])
+# a first word stays, as some tokenizers cut it otherwise than the words of the filler
+KEPT = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 0, 0, 0, 0]], dtype=torch.bool)
 
 
 @pytest.fixture(params=["bert", "roberta"])
@@ -118,21 +147,25 @@ def pieces_model(request):
 
 @pytest.fixture
 def pieces_swapper(pieces_model):
+    """The first text, and the words of all texts but their first ones as filler."""
     from tests.models.pretrained.families import batch_of
 
-    text = batch_of(pieces_model, TEXTS_IN_PIECES[:1])
-    donors = batch_of(pieces_model, TEXTS_IN_PIECES[1:])
-    return Swapper(pieces_model, pieces_model.task, text, donors)
+    texts = [batch_of(pieces_model, [text]) for text in TEXTS_IN_PIECES]
+    return Swapper(pieces_model, texts[0], Filler.of(texts))
+
+
+FILLER_WORDS = [word for text in TEXTS_IN_PIECES for word in text.split()[1:]]
+DRAWN = torch.tensor([[0, 5, 2, 4, 7], [8, 3, 6, 1, 10], [4, 4, 7, 2, 9]])
 
 
 @pytest.mark.parametrize("row", range(3))
 def test_words_come_with_all_their_pieces(pieces_model, pieces_swapper, row):
     from tests.models.pretrained.families import batch_of
 
-    variants = pieces_swapper.swapped(REPLACED, DONOR)
+    variants = pieces_swapper.swapped(KEPT, DRAWN)
     words = TEXTS_IN_PIECES[0].split()
-    donor_words = TEXTS_IN_PIECES[1 + int(DONOR[row])].split()
-    mixed = np.where(REPLACED[row].numpy(), donor_words, words)
+    lent = [FILLER_WORDS[number] for number in DRAWN[row].tolist()]
+    mixed = np.where(KEPT[row].numpy(), words, lent)
     expected = batch_of(pieces_model, [" ".join(mixed)])
     length = expected.pieces.shape[1]
     for name in PIECE_COLUMNS:
@@ -142,34 +175,11 @@ def test_words_come_with_all_their_pieces(pieces_model, pieces_swapper, row):
 
 
 def test_of_a_variant_that_is_too_long_the_last_words_lose_pieces(pieces_swapper):
-    variants = replace(pieces_swapper, longest=6).swapped(REPLACED, DONOR)
+    variants = replace(pieces_swapper, longest=6).swapped(KEPT, DRAWN)
     lengths = (variants.piece_word != -2).sum(-1)
     assert int(lengths.max()) == 6
     for words, length in zip(variants.piece_word, lengths, strict=True):
         assert words[length - 1] == -1  # what closes the text stays
-
-
-def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
-    split = split_of([[4] * length for length in [5] * 30 + [6] * 30 + [20] * 5])
-    decisions = np.array([0, 1] * 15 + [0] * 30 + [1] * 5)
-    lengths = split.words.lengths
-    # fifteen of its length are fewer than twenty
-    donors = donors_of(0, lengths, decisions)
-    assert donors.tolist() == [*range(1, 30, 2), *range(60, 65)]
-    donors = donors_of(1, lengths, decisions)
-    assert donors.tolist() == [*range(0, 30, 2), *range(30, 60)]
-    assert not len(donors_of(0, lengths, decisions * 0))
-
-
-def test_orders_by_weights_are_draws_without_replacement():
-    weights = torch.tensor([0.5, 0.3, 0.2])
-    keys = order_by_weight(weights, 40_000, torch.Generator().manual_seed(0))
-    order = keys.argsort(-1, descending=True)
-    for first in range(3):
-        share = float((order[:, 0] == first).double().mean())
-        assert share == pytest.approx(float(weights[first]), abs=4 * (0.25 / 40_000) ** 0.5)
-    after = order[order[:, 0] == 0]
-    assert float((after[:, 1] == 1).double().mean()) == pytest.approx(0.6, abs=0.015)
 
 
 @pytest.mark.parametrize("words", [2, 3, 9])
@@ -183,23 +193,44 @@ def test_sets_have_one_word_to_all_but_one_alike_often(words):
         assert row[is_chosen].min() > row[~is_chosen].max()
 
 
-def test_the_effects_are_those_of_least_squares():
+@pytest.mark.parametrize("words", [7, 70])
+def test_the_effects_are_those_of_least_squares(words):
+    """Also with more words than sets, where a smaller system is solved."""
     generator = torch.Generator().manual_seed(0)
-    chosen = torch.rand(50, 7, generator=generator) < 0.5
-    truth = torch.randn(7, generator=generator, dtype=torch.float64)
-    sides = 2 * chosen.double() - 1
-    exact = effects_of_words(chosen, sides @ truth, ridge=1e-9)
-    assert torch.allclose(exact, truth, atol=1e-8)
-    noisy = torch.randn(50, generator=generator, dtype=torch.float64)
-    padded = np.vstack([sides.numpy(), np.sqrt(0.1) * np.eye(7)])
-    expected = np.linalg.lstsq(padded, np.r_[noisy.numpy(), np.zeros(7)], rcond=None)[0]
-    assert effects_of_words(chosen, noisy).numpy() == pytest.approx(expected, abs=1e-10)
+    kept = torch.rand(50, words, generator=generator) < 0.5
+    sides = 2 * kept.double() - 1
+    change = torch.randn(50, 3, generator=generator, dtype=torch.float64)
+    padded = np.vstack([sides.numpy(), np.eye(words)])
+    zeros = np.zeros((words, 3))
+    expected = np.linalg.lstsq(padded, np.vstack([change.numpy(), zeros]), rcond=None)[0]
+    assert effects_of_words(sides, change).numpy() == pytest.approx(expected, abs=1e-10)
 
 
-def test_the_same_weights_go_where_the_effects_are():
-    weights = torch.tensor([0.1, 0.6, 0.3])
-    scores = torch.tensor([5.0, 1.0, 3.0])
-    assert rearranged(weights, scores).tolist() == pytest.approx([0.6, 0.1, 0.3])
+def test_both_halves_find_what_the_words_of_a_linear_model_do():
+    generator = torch.Generator().manual_seed(0)
+    kept = torch.rand(4000, 5, generator=generator) < 0.5
+    truth = torch.tensor([[0.3, -0.3], [0.1, -0.1], [0.0, 0.0], [-0.2, 0.2], [0.0, 0.0]])
+    truth = truth.double()
+    with_set = kept.double() @ truth
+    without_set = (~kept).double() @ truth
+    sets = KeptWords(kept, with_set, without_set)
+    for effects in (sets.effects(), sets.effects_in_own_context()):
+        assert torch.allclose(effects.first, truth, atol=2e-3)
+        assert torch.allclose(effects.second, truth, atol=2e-3)
+        assert effects.strongest == 0
+        assert effects.strength == pytest.approx(0.09, abs=2e-3)
+        assert effects.reliability > 0.99
+        # whole from a third of the strongest effect on, whatever its sign; 0 for nothing
+        assert effects.shares.tolist() == pytest.approx([1, 1, 0, 1, 0], abs=0.1)
+
+
+def test_the_square_of_nothing_is_0_on_average():
+    """The null: the square of one noisy estimate would be positive."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(2, 4000, 1, generator=generator, dtype=torch.float64)
+    squared = WordEffects(*noise).squared
+    assert abs(float(squared.mean())) < 4 * float(squared.std()) / 4000**0.5
+    assert float(noise[0].square().mean()) > 0.9
 
 
 TEXTS = 120
@@ -227,9 +258,9 @@ FOCUS = {
 }
 
 
-def placed(numbers):
-    gain, scale, bound = (numbers[name].numpy()[None] for name in PLACEMENT_METRICS)
-    return placement_of(gain, scale, bound)
+def shared(numbers):
+    excess, room, strength = (numbers[name].numpy()[None] for name in SHARE_METRICS)
+    return share_on_deciding_words(excess, room, strength)
 
 
 @pytest.fixture(scope="module")
@@ -239,56 +270,112 @@ def numbers_by_focus():
     return {kind: measured(split, Voting(votes, focus)) for kind, focus in FOCUS.items()}
 
 
-def test_right_attention_has_placement_1(numbers_by_focus):
-    numbers = numbers_by_focus["right"]
-    assert placed(numbers).low > 0.9
-    assert float(numbers["top_word_effect"].mean()) > 0.95
-    gain = float(numbers["swap_gain"].mean())
-    assert gain == pytest.approx(float(numbers["swap_best"].mean()), abs=0.1)
+@pytest.mark.parametrize("kind", FOCUS)
+def test_the_share_is_the_weight_on_the_word_that_decides_beyond_chance(numbers_by_focus, kind):
+    """What is known of this model: (weight − 1/8) / (1 − 1/8)."""
+    split, votes = words_decide(1, 5.0)
+    batch = split[range(TEXTS)]
+    attention = Voting(votes, FOCUS[kind])(batch).attention
+    weight = float((attention * (batch.ids >= 40)).sum(-1).mean())
+    known = (weight - 1 / WORDS) / (1 - 1 / WORDS)
+    share = shared(numbers_by_focus[kind])
+    assert share.value == pytest.approx(known, abs=0.06)
+    assert share.low < known < share.high
 
 
-def test_attention_on_the_first_word_has_no_placement(numbers_by_focus):
-    evidence = placed(numbers_by_focus["first"])
-    assert evidence.high < 0.4
-    assert evidence.low < 0.1
+def test_right_attention_is_a_yes_and_all_others_a_no(numbers_by_focus):
+    ends = {kind: shared(numbers) for kind, numbers in numbers_by_focus.items()}
+    assert ends["right"].low > 0.4
+    assert max(ends[kind].high for kind in ("first", "avoids", "even")) < 0.4
 
 
-def test_attention_that_avoids_the_word_has_a_negative_placement(numbers_by_focus):
-    assert placed(numbers_by_focus["avoids"]).high < 0
-
-
-def test_even_attention_is_not_asked_where_it_lies(numbers_by_focus):
-    assert "too even" in placed(numbers_by_focus["even"]).unasked
+def test_the_top_word_is_the_strongest(numbers_by_focus):
+    assert float(numbers_by_focus["right"]["top_word_effect"].mean()) > 0.95
+    assert float(numbers_by_focus["first"]["top_word_effect"].mean()) < 0.3
 
 
 @pytest.mark.parametrize("kind", FOCUS)
-def test_the_effects_are_those_of_the_word_that_decides_whatever_attention_does(
-    numbers_by_focus, kind
-):
+def test_what_words_do_is_the_same_whatever_attention_does(numbers_by_focus, kind):
     numbers = numbers_by_focus[kind]
+    of_right = numbers_by_focus["right"]["word_share"]
+    assert torch.equal(numbers["word_share"].nan_to_num(), of_right.nan_to_num())
     split, _ = words_decide(1, 5.0)
     batch = split[range(TEXTS)]
     is_deciding = batch.ids >= 40
-    assert numbers["swap_bound"].mean() > 0.9  # the donor decides for the other class
-    # half of the time the donor's word that decides stands against it; a filler may take its place
-    assert 0.4 < float(numbers["word_effect"][is_deciding].mean()) < 0.8
-    of_fillers = numbers["word_effect"][batch.content & ~is_deciding]
-    assert float(of_fillers.abs().mean()) < 0.15
+    assert float(numbers["word_share"][is_deciding].mean()) > 0.95
+    assert float(numbers["word_share"][batch.content & ~is_deciding].abs().mean()) < 0.1
+    assert (numbers["swap_passes"] == 400).all()
 
 
 def test_redundant_words_are_found_though_none_is_needed():
     """Three words, each of which is enough: leaving one out does nothing."""
     split, votes = words_decide(3, 20.0)
-    assert placed(measured(split, Voting(votes, FOCUS["right"]))).low > 0.8
+    assert shared(measured(split, Voting(votes, FOCUS["right"]))).low > 0.5
 
 
-def test_the_own_weights_in_random_order_gain_nothing():
+def test_the_temperature_of_the_model_changes_nothing():
+    split, votes = words_decide(1, 5.0)
+    warm = measured(split, Voting(votes, FOCUS["right"]))
+    hot = measured(split, Voting(votes / 50, FOCUS["right"]))
+    for name in SHARE_METRICS:
+        assert torch.allclose(warm[name], hot[name], atol=1e-4), name
+
+
+def test_the_own_weights_in_random_order_have_no_share():
     """The null: by symmetry 0, within four standard errors."""
     split, votes = words_decide(1, 5.0)
     noise = torch.rand(TEXTS, WORDS + 2, generator=torch.Generator().manual_seed(3)) ** 6
-    model = Voting(votes, lambda batch: noise[batch.example_id])
-    gain = measured(split, model, passes=1600, reach=False)["swap_gain"]
-    assert abs(float(gain.mean())) < 4 * float(gain.std()) / TEXTS**0.5
+    excess = measured(split, Voting(votes, lambda batch: noise[batch.example_id]))["swap_excess"]
+    assert abs(float(excess.mean())) < 4 * float(excess.std()) / TEXTS**0.5
+
+
+def test_a_class_that_is_known_by_what_it_lacks_has_no_weight():
+    """Class 1 has a marker, class 0 none: attention on the first word of a text is on nothing."""
+    split, _ = words_decide(1, 5.0)
+    votes = torch.full((64,), 0.0)
+    votes[41] = 10.0
+    bias = -5.0
+
+    class Absence(Voting):
+        def forward(self, batch):
+            outputs = super().forward(batch)
+            return replace(outputs, logits=outputs.logits + torch.tensor([0.0, bias]))
+
+    numbers = measured(split, Absence(votes, FOCUS["first"]))
+    strength = numbers["swap_strength"]
+    is_absent = torch.arange(TEXTS) % 2 == 0
+    assert float(strength[is_absent].mean()) < 0.1 * float(strength[~is_absent].mean())
+    assert shared(numbers).high < 0.4
+
+
+def test_a_model_that_is_too_noisy_gets_more_passes_and_a_reliable_one_does_not():
+    draw = np.random.default_rng(0)
+    split = split_of([[*draw.integers(4, 34, 25)] for _ in range(30)])
+    many_votes = torch.from_numpy(draw.normal(size=64)).float()
+    settings = {"texts": 20, "passes": 100, "most_passes": 400}
+    votes = measured(split, Voting(many_votes, FOCUS["even"]), **settings)
+    assert (votes["swap_passes"][votes["swap_passes"].isfinite()] > 100).all()
+
+
+def test_without_any_effect_there_are_no_more_passes():
+    split, votes = words_decide(1, 5.0)
+    numbers = measured(split, Voting(votes * 0, FOCUS["even"]))
+    assert (numbers["swap_passes"] == 400).all()
+    assert "no word moves the prediction" in shared(numbers).unasked
+
+
+def test_the_most_passes_are_no_fewer_than_the_first():
+    with pytest.raises(UserError, match="most_passes=200: expected at least passes=400"):
+        Swaps(most_passes=200)
+
+
+def test_an_importance_gets_the_same_number_as_attention():
+    split, votes = words_decide(1, 5.0)
+    model = Voting(votes, FOCUS["right"])
+    numbers = measured(split, model, importances=["attention", "random"])
+    assert torch.allclose(numbers["swap_excess_attention"], numbers["swap_excess"])
+    of_chance = numbers["swap_excess_random"]
+    assert abs(float(of_chance.mean())) < 4 * float(of_chance.std()) / TEXTS**0.5
 
 
 @pytest.fixture(scope="module")
@@ -303,9 +390,8 @@ def both_ways():
         [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5],
     ]
     split = replace(split_of([*texts, *donors]), example_id=np.arange(100, 107))
-    probe = Swaps(passes=100)
+    probe = Swaps(passes=100, most_passes=100)
     probe.prepare({"test": split})
-    probe._decisions = np.arange(7) % 2  # every text has one that is decided differently
     in_one_batch = values(probe, subject_of(classifier, batch))
     in_own_batches = [
         values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)
@@ -324,5 +410,5 @@ def test_a_text_in_a_batch_of_its_own_has_the_same_numbers(both_ways, row):
 
 def test_a_text_of_one_word_has_no_number(both_ways):
     in_one_batch, _ = both_ways
-    assert in_one_batch["swap_gain"][:3].isfinite().all()
-    assert in_one_batch["swap_gain"][3].isnan()
+    assert in_one_batch["swap_excess"][:3].isfinite().all()
+    assert in_one_batch["swap_excess"][3].isnan()
