@@ -7,19 +7,12 @@ Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many c
 which one in ten tells the class, and times both probes on the same test texts, in turn, as a run
 calls them. A pass is a text that the whole model reads; leave-one-out of an LSTM computes only what
 changes. Times are of the processor. Memory is by how much the process grows while a probe works.
-
-    python -m benchmarks.word_swaps --budgets [--draws 0,1] [--rules token,third] [--encoders lstm]
-    [--texts 100]
-
-trains small models of the development rules of research/rules.py, with attention that is right or
-wrong, and asks each with more and fewer passes.
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -27,8 +20,6 @@ from threading import Event, Thread
 from time import process_time
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -37,18 +28,12 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.batch import Batch
-from attnprobe.evidence.deciding_words import LEAST_PLACEMENT, PLACEMENT_METRICS, placement_of
-from attnprobe.evidence.evidence import Evidence
 from attnprobe.models.base import Model
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.leave_one_out import LeaveOneOut
 from attnprobe.probes.swaps import Swaps
-from attnprobe.runs.composition import composing
 from attnprobe.runs.run import run
 from benchmarks.timing import processor
-from research.words.cells import settings_of
-from research.words.judging import RIGHT, WRONG
-from research.words.training import known_of_texts, trained
 
 COMMON = sorted(ENGLISH_STOP_WORDS)
 TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
@@ -175,72 +160,6 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
     return lines
 
 
-def separation(draws: str, rules: str, encoders: str, texts: int) -> pd.DataFrame:
-    """What each number of passes decides about right and wrong attentions."""
-    rows = []
-    with composing():
-        for draw, rule, encoder in product(draws.split(","), rules.split(","), encoders.split(",")):
-            for attention in ("rationale", "first_70", "common_70", "learned"):
-                rows += with_every_budget(rule, encoder, attention, int(draw), texts)
-    return pd.DataFrame(rows)
-
-
-def with_every_budget(
-    rule: str, encoder: str, attention: str, draw: int, texts: int
-) -> list[dict[str, Any]]:
-    """A row per budget.
-
-    None where the model does not solve its task, or its attention is neither right nor wrong.
-    """
-    data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
-    truth = known_of_texts(model, data)
-    mass = np.nanmean(truth["mass"])
-    chance = np.nanmean(truth["chance"])
-    rightness = (mass - chance) / (1 - chance)
-    if truth["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
-        return []
-    rows = []
-    for passes in BUDGETS:
-        evidence = placement(model, data, passes, draw)
-        rows.append(
-            {
-                "passes": passes,
-                "rightness": "right" if rightness >= RIGHT else "wrong",
-                "said": decision(evidence),
-                "value": evidence.value,
-                "width": evidence.high - evidence.low,
-                "rule": rule,
-                "encoder": encoder,
-                "attention": attention,
-            }
-        )
-    return rows
-
-
-def placement(model: Model, data: Any, passes: int, draw: int) -> Evidence:
-    """Run the swap test with so many passes on the test texts."""
-    part = data.splits["test"]
-    probe = Swaps(passes=passes)
-    probe.prepare(data.splits)
-    runner = ProbeRunner([probe], draw)
-    for start in range(0, len(part), 50):
-        batch = part[range(start, min(start + 50, len(part)))]
-        outputs = {"outputs": model.predict_step(batch)}
-        runner.on_test_batch_end(None, model, outputs, batch, start)
-    columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
-    values = [np.concatenate(columns[metric].value)[None] for metric in PLACEMENT_METRICS]
-    return placement_of(*values)
-
-
-def decision(evidence: Evidence) -> str:
-    """What the interval decides."""
-    if evidence.unasked or evidence.rare:
-        return "not asked"
-    if evidence.low > LEAST_PLACEMENT:
-        return "yes"
-    return "no" if evidence.high <= LEAST_PLACEMENT else "open"
-
-
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(
@@ -251,18 +170,8 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=24)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--budgets", action="store_true")
-    parser.add_argument("--draws", default="0,1")
-    parser.add_argument("--rules", default="token,redundant3,third,bos,majority,xor,five")
-    parser.add_argument("--encoders", default="lstm,transformer")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    if options.budgets:
-        table = separation(options.draws, options.rules, options.encoders, options.texts)
-        counted = table.groupby(["passes", "rightness", "said"]).size().unstack(fill_value=0)
-        medians = table.groupby(["passes", "rightness"])[["value", "width"]].median()
-        print(counted, medians, sep="\n")
-        return
     print(f"{processor()}, {options.threads} thread(s), {options.texts} texts, ", end="")
     print(f"medians of {options.repeats}\n")
     print("| model | words | probe | passes | ms a text | MB |\n|---|---|---|---|---|---|")

@@ -249,19 +249,24 @@ class ShareOfClass:
     Attributes:
         predicted_class: its number.
         texts: how many there are, mean of the runs.
-        decided: texts' worth of words that move the prediction: the sum of the weights.
+        weight: of these texts, mean and interval, 0 to 1: how far words of theirs decide.
         share: with its interval over texts and runs.
     """
 
     predicted_class: int
     texts: float
-    decided: float
+    weight: Evidence
     share: Evidence
+
+    @property
+    def decided(self) -> float:
+        """Texts' worth of words that move the prediction: the sum of the weights."""
+        return self.texts * self.weight.value
 
     @property
     def has_words(self) -> bool:
         """Whether words of these texts decide: if not, their class is known by what they lack."""
-        return self.decided >= LEAST_DECIDED * self.texts
+        return self.weight.value >= LEAST_DECIDED
 
     @property
     def is_asked(self) -> bool:
@@ -313,6 +318,7 @@ def _share_of_class(
     """
     is_in_any_run = is_of_class.any(0)
     part = WeightedTexts((weighted.by_run * is_of_class)[:, :, is_in_any_run])
+    weights = np.where(is_of_class, weighted.by_run[2], np.nan)[:, is_in_any_run]
 
     def share_without(left_out: np.ndarray) -> float:
         return _ratio(part.excess[~left_out].sum(), part.room[~left_out].sum())
@@ -320,7 +326,7 @@ def _share_of_class(
     return ShareOfClass(
         number,
         texts=float(is_of_class.sum() / len(is_of_class)),
-        decided=float(part.weight.sum()),
+        weight=Evidence.of_runs(weights, reach=1.0).within(0, 1),
         share=_with_interval(part, share_without),
     )
 
@@ -387,11 +393,8 @@ def _least_decided(table: pd.DataFrame) -> Evidence | None:
     parts = _classes(table)
     if not parts:
         return None
-    least = min(parts, key=lambda part: part.decided / part.texts)
-    decided = least.decided / least.texts
-    return Evidence(
-        decided, np.nan, np.nan, round(least.texts), part=f"class_{least.predicted_class}"
-    )
+    least = min(parts, key=lambda part: part.weight.value)
+    return replace(least.weight, part=f"class_{least.predicted_class}")
 
 
 def _own_share(table: pd.DataFrame) -> Evidence | None:
@@ -415,8 +418,8 @@ SHARE_CLAIM = Claim(
     statement="The weight is on the words that decide",
     measure=Measure((*SHARE_METRICS, "swap_reliability", "predicted_class", PASSES_METRIC), _share),
     quantity="share of the weight beyond chance that is on words that move the prediction, 0 to 1; "
-    "below 0 it is less than by chance",
-    threshold=LEAST_SHARE,
+    f"below 0 it is less than by chance; up to {LEAST_SHARE:g} is no relevant difference",
+    smallest=LEAST_SHARE,
     primary=True,
 )
 LOWEST_CLASS_CLAIM = Claim(

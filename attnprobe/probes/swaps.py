@@ -68,6 +68,7 @@ METRICS = (
         BEYOND_CHANCE,
         "as swap_excess, for the sizes of the importance's scores",
         higher_is_better=True,
+        only="`importances` names some",
     ),
     Metric(
         "word_share",

@@ -11,7 +11,7 @@ import torch
 from attnprobe.core.batch import Batch, Outputs
 from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.claims import Claim, put_to_test
-from attnprobe.evidence.deciding_words import PLACEMENT_METRICS
+from attnprobe.evidence.deciding_words import SHARE_METRICS
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes import agreement, known_answer, skill
 from attnprobe.probes.base import Probe, ProbeRunner
@@ -79,7 +79,7 @@ def ask(
         permuted: asked of the weights in one random order, by `swaps` alone.
 
     Returns:
-        `PLACEMENT_METRICS` by text; `others`: claim → verdict; `state_rightness`: where attention
+        `SHARE_METRICS` by text; `others`: claim → verdict; `state_rightness`: where attention
         stands between the mean state (0) and the one that knows most (1), None where that is not
         ahead.
     """
@@ -97,7 +97,7 @@ def ask(
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
 
     swaps = numbers_of_probe(runner, "swaps")
-    answers: dict[str, Any] = {name: swaps[name].tolist() for name in PLACEMENT_METRICS}
+    answers: dict[str, Any] = {name: swaps[name].tolist() for name in SHARE_METRICS}
     answers["others"] = {}
     if asks_all:
         for probe, claims in CLAIMS.items():

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnprobe.evidence.deciding_words import (
-    LEAST_PLACEMENT,
-    PLACEMENT_CLAIM,
-    PLACEMENT_METRICS,
-    placement_of,
+    LEAST_SHARE,
+    SHARE_CLAIM,
+    SHARE_METRICS,
+    share_on_deciding_words,
 )
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
@@ -31,7 +31,7 @@ FIRST_PART = Path(__file__).parent / "first_part.csv"
 rows are not kept."""
 LEAVE_ONE_OUT = "agrees_with_leave_one_out"
 RECORDED = {
-    ("erasure", PLACEMENT_CLAIM.name): "table",
+    ("erasure", SHARE_CLAIM.name): "table",
     ("agreement", LEAVE_ONE_OUT): LEAVE_ONE_OUT,
 }
 """Criterion and claim about words → the column of the answers."""
@@ -106,16 +106,16 @@ def kind_of_rightness(rightness: float) -> str:
 
 def placement(numbers: dict[str, Any]) -> Evidence:
     """Where the weight lies, from the numbers of one model by text."""
-    return placement_of(*(np.array(numbers[metric])[None] for metric in PLACEMENT_METRICS))
+    return share_on_deciding_words(*(np.array(numbers[metric])[None] for metric in SHARE_METRICS))
 
 
 def answer(evidence: Evidence) -> str:
     """Whether the weight is on the words that decide, as the tables say it."""
     if evidence.unasked or evidence.rare:
         return "not asked"
-    if evidence.low > LEAST_PLACEMENT:
+    if evidence.low > LEAST_SHARE:
         return "yes"
-    return "no" if evidence.high <= LEAST_PLACEMENT else "open"
+    return "no" if evidence.high <= LEAST_SHARE else "open"
 
 
 def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.DataFrame:

@@ -53,7 +53,7 @@ def test_every_threshold_on_the_page_is_the_codes():
         (
             "Erasure",
             f"skill above {skill.LEAST_SKILL} for states; "
-            f"placement above {deciding_words.LEAST_PLACEMENT} for words",
+            f"share above {deciding_words.LEAST_SHARE} for words",
         ),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ):

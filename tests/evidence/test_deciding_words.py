@@ -2,16 +2,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.deciding_words import (
     CLAIMS,
+    FEWEST_TEXTS,
     GUARDS,
-    LEAST_BOUND,
+    LEAST_SHARE,
     LINE,
-    PLACEMENT_CLAIM,
-    placement_of,
+    LOWEST_CLASS_CLAIM,
+    SHARE_CLAIM,
+    mean_reliability,
+    share_on_deciding_words,
+    shares_of_classes,
 )
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.judgement import judgement_on
 from attnprobe.findings.rules import judge
 from attnprobe.findings.track_record import NONE
@@ -20,72 +26,223 @@ from tests.probes.tables import table
 
 @dataclass(frozen=True)
 class Columns:
-    """The numbers of the texts of one run, around these means."""
+    """The numbers of the texts of some runs, `[runs, texts]`."""
 
-    gain: np.ndarray
-    scale: np.ndarray
-    bound: np.ndarray
+    excess: np.ndarray
+    room: np.ndarray
+    strength: np.ndarray
+
+    @property
+    def share(self):
+        return share_on_deciding_words(self.excess, self.room, self.strength)
+
+    def of_texts(self, chosen):
+        return Columns(self.excess[:, chosen], self.room[:, chosen], self.strength[:, chosen])
 
 
-def columns(gain, scale, bound, texts=60, spread=0.05):
-    draw = np.random.default_rng(0)
-    return Columns(
-        *(mean + spread * draw.standard_normal((1, texts)) for mean in (gain, scale, bound))
+def columns(share, *, texts=100, runs=1, spread=0.1, strength=0.2, seed=0):
+    """Texts whose shares lie around this one, all equally strong."""
+    draw = np.random.default_rng(seed)
+    of_text = share + spread * draw.standard_normal((1, texts))
+    noise = 0.02 * draw.standard_normal((runs, texts))
+    room = np.full((runs, texts), 0.9)
+    return Columns((of_text + noise) * room, room, np.full((runs, texts), strength))
+
+
+def test_the_share_is_the_ratio_of_sums_weighted_by_what_the_strongest_word_does():
+    """A plain loop beside it."""
+    draw = np.random.default_rng(1)
+    excess = draw.normal(0.3, 0.2, 60)
+    room = draw.uniform(0.7, 1, 60)
+    strength = draw.uniform(-0.01, 0.3, 60)
+    reference = np.mean(sorted(max(number, 0) for number in strength)[30:])
+    above = 0.0
+    below = 0.0
+    for number in range(60):
+        weight = min(max(strength[number] / reference, 0), 1)
+        above += weight * excess[number]
+        below += weight * room[number]
+    share = share_on_deciding_words(excess[None], room[None], strength[None])
+    assert share.value == pytest.approx(above / below, abs=1e-12)
+    assert share.n == 60
+
+
+def test_the_interval_over_texts_is_the_jackknifes_by_groups():
+    numbers = columns(0.5, spread=0.3)
+    share = numbers.share
+    group = np.random.default_rng(0).permutation(100) % 20
+    values = [numbers.of_texts(group != number).share.value for number in range(20)]
+    error = np.sqrt(19 / 20 * np.sum((values - np.mean(values)) ** 2))
+    half = scipy.stats.t.ppf(0.975, 19) * error
+    assert share.low == pytest.approx(share.value - half, abs=1e-12)
+    assert share.high == pytest.approx(share.value + half, abs=1e-12)
+
+
+def test_texts_that_are_all_alike_still_have_an_interval():
+    """As if two more texts were at the worst, or at the best."""
+    share = columns(0.9, texts=40, spread=0.0).share
+    assert share.low == pytest.approx((0.9 * 0.9 * 40 - 2) / (0.9 * 40 + 2), abs=0.01)
+    assert share.high == pytest.approx((0.9 * 0.9 * 40 + 2) / (0.9 * 40 + 2), abs=0.01)
+
+
+def test_runs_that_differ_widen_the_interval():
+    numbers = columns(0.6, runs=3)
+    shifted = numbers.excess + np.array([[-0.1], [0.0], [0.1]])
+    apart = share_on_deciding_words(shifted, numbers.room, numbers.strength)
+    alike = numbers.share
+    assert apart.value == pytest.approx(alike.value, abs=1e-9)
+    of_runs = scipy.stats.t.ppf(0.975, 2) * (0.1 / 0.9) / np.sqrt(3)
+    assert apart.value - apart.low == pytest.approx(
+        np.hypot(of_runs, alike.value - alike.low), rel=0.15
     )
 
 
-def placed(numbers):
-    return placement_of(numbers.gain, numbers.scale, numbers.bound)
+@pytest.mark.parametrize("share", [1.4, -1.4])
+def test_no_interval_leaves_its_scale(share):
+    evidence = columns(share).share
+    assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1
 
 
-@pytest.mark.parametrize(("passes", "cited"), [(400, True), (200, False)])
-def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, cited):
-    numbers = columns(0.55, 0.6, 0.8)
-    metrics = {
-        "swap_gain": numbers.gain[0],
-        "swap_scale": numbers.scale[0],
-        "swap_bound": numbers.bound[0],
-        "swap_passes": np.full(60, passes),
+@pytest.mark.parametrize("number_of_texts", [0, 1, 2])
+def test_few_texts_are_no_error(number_of_texts):
+    assert columns(0.5, texts=number_of_texts).share.unasked
+
+
+def test_texts_that_were_not_examined_do_not_count():
+    numbers = columns(0.5)
+    with_others = Columns(
+        *(
+            np.append(column, [[np.nan, np.nan]], axis=1)
+            for column in (numbers.excess, numbers.room, numbers.strength)
+        )
+    )
+    assert with_others.share == numbers.share
+
+
+def test_without_a_word_that_does_anything_it_is_not_asked():
+    assert "no word moves the prediction" in columns(0.9, strength=0.004).share.unasked
+
+
+def test_with_few_texts_that_words_decide_it_is_not_asked():
+    numbers = columns(0.9)
+    numbers.strength[:, 9:] = 0.0
+    numbers.strength[:, :9] = 5.0
+    reason = numbers.share.unasked
+    assert "nothing to point at" in reason
+    assert f"expected {FEWEST_TEXTS:g}" in reason
+
+
+# Classes
+
+
+def two_classes(first, second, texts=100):
+    """Half of the texts are of class 0 with the first share, half of class 1 with the second."""
+    predicted = np.arange(texts)[None] % 2
+    numbers = columns(0.0)
+    share = np.where(predicted == 1, second, first)
+    return Columns(numbers.excess + share * numbers.room, numbers.room, numbers.strength), predicted
+
+
+def test_each_class_has_its_share():
+    numbers, predicted = two_classes(0.9, 0.2)
+    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    assert [part.predicted_class for part in parts] == [0, 1]
+    assert [part.share.value for part in parts] == pytest.approx([0.9, 0.2], abs=0.05)
+    assert [part.answer for part in parts] == ["yes", "no"]
+    assert [part.texts for part in parts] == [50, 50]
+
+
+def test_a_class_without_words_of_its_own_says_so():
+    numbers, predicted = two_classes(0.9, 0.0)
+    numbers.strength[predicted == 1] = 0.002
+    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    assert [part.answer for part in parts] == ["yes", "decided by no word of its own"]
+
+
+def test_a_small_class_is_not_asked():
+    numbers, predicted = two_classes(0.9, 0.0, texts=100)
+    predicted = np.where(np.arange(100) < 8, 1, 0)[None]
+    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    assert parts[1].answer == "too few texts"
+
+
+def judged(numbers, **metrics):
+    """The judgement on the line of the card, and those on its details."""
+    texts = numbers.excess.shape[1]
+    stored = {
+        "swap_excess": numbers.excess[0],
+        "swap_room": numbers.room[0],
+        "swap_strength": numbers.strength[0],
+        "swap_reliability": np.full(texts, 0.97),
+        "swap_passes": np.full(texts, 400),
+        "predicted_class": np.arange(texts) % 2,
     }
-    (finding,) = put_to_test((PLACEMENT_CLAIM,), table("swaps", metrics))
-    line = judgement_on(PLACEMENT_CLAIM, judge([finding], encoder="lstm"))
-    assert line.verdict == "meets"
-    assert line.ticked is cited
-    assert (line.track_record != NONE) is cited
+    findings = put_to_test((SHARE_CLAIM, LOWEST_CLASS_CLAIM), table("swaps", stored | metrics))
+    return judge(findings, encoder="lstm")
 
 
-def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
-    numbers = columns(0.3, 0.6, 0.8)
-    numbers.bound[0, :10] = 0.05
-    numbers.gain[0, :10] = -1.0  # nothing to point at
-    numbers.gain[0, 10] = np.nan
-    counts = (numbers.bound > LEAST_BOUND) & ~np.isnan(numbers.gain)
-    evidence = placed(numbers)
-    gain = numbers.gain[counts] / numbers.bound[counts]
-    scale = numbers.scale[counts] / numbers.bound[counts]
-    assert evidence.value == pytest.approx(gain.sum() / scale.sum(), abs=1e-12)
-    assert evidence.n == counts.sum()
-    assert evidence.low < 0.5 < evidence.high
+def test_a_yes_takes_every_class_with_words():
+    numbers, _ = two_classes(1.0, 0.2)
+    judgements = judged(numbers)
+    line = judgement_on(SHARE_CLAIM, judgements)
+    lowest = judgement_on(LOWEST_CLASS_CLAIM, judgements)
+    assert line.low > LEAST_SHARE
+    assert line.verdict is Verdict.CANNOT_DECIDE
+    assert line.reason == f"in class_1 the share is {lowest.value:.2f}"
+    assert lowest.part == "class_1"
+    assert lowest.verdict is Verdict.FAILS
 
 
 @pytest.mark.parametrize(
-    ("means", "reason"),
+    ("share", "reliability", "verdict"),
     [
-        ((0.3, 0.6, 0.05), "nothing to point at"),
-        ((0.0, 0.01, 0.8), "too even"),
-        ((0.5, 0.01, 0.8), "too even"),
+        (0.2, 0.97, Verdict.NO_DIFFERENCE),
+        (0.2, 0.8, Verdict.CANNOT_DECIDE),
+        (0.8, 0.8, Verdict.MEETS),
     ],
 )
-def test_placement_is_not_asked_where_nothing_could_be_gained(means, reason):
-    assert reason in placed(columns(*means)).unasked
+def test_effects_that_are_not_reliable_give_no_no(share, reliability, verdict):
+    """Noise makes the share smaller, so that a yes stays one."""
+    judgements = judged(columns(share), swap_reliability=np.full(100, reliability))
+    assert judgement_on(SHARE_CLAIM, judgements).verdict is verdict
 
 
-@pytest.mark.parametrize("gain", [0.9, -0.9])
-def test_placement_stays_on_its_scale(gain):
-    evidence = placed(columns(gain, 0.4, 0.8))
-    assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1
+def test_reliability_is_that_of_the_texts_that_count():
+    strength = np.array([[0.2, 0.2, 0.0, 0.0]])
+    reliability = np.array([[0.9, 1.0, -1.0, -1.0]])
+    assert mean_reliability(reliability, strength) == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("passes", [100, 200, 401])
+def test_other_numbers_of_passes_cite_no_record(passes):
+    line = judgement_on(SHARE_CLAIM, judged(columns(0.8), swap_passes=np.full(100, passes)))
+    assert line.verdict is Verdict.MEETS
+    assert not line.ticked
+    assert line.track_record == NONE
 
 
 def test_a_guard_is_a_claim_on_the_line_that_it_guards():
     assert {guard.claim.place for guard in GUARDS} == {LINE}
     assert {guard.claim for guard in GUARDS} < set(CLAIMS)
+
+
+# Does the interval hold the truth?
+
+
+@pytest.mark.parametrize(
+    ("share", "spread", "texts", "runs"),
+    [(0.5, 0.3, 100, 1), (0.5, 0.3, 30, 1), (0.9, 0.05, 50, 1), (0.5, 0.3, 60, 3), (0, 0.5, 60, 1)],
+)
+def test_the_interval_holds_the_truth(share, spread, texts, runs):
+    """Of 300 samples, 93 % or more but for three standard errors."""
+    held = 0
+    for seed in range(300):
+        evidence = columns(share, spread=spread, texts=texts, runs=runs, seed=seed).share
+        held += evidence.low <= share <= evidence.high
+    assert held / 300 > 0.93 - 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_a_share_at_the_threshold_is_rarely_a_yes():
+    """The null: of texts with the least share 2.5 % may be a yes, but for three standard errors."""
+    yes = sum(columns(LEAST_SHARE, seed=seed).share.low > LEAST_SHARE for seed in range(400))
+    assert yes / 400 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 400)

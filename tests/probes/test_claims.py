@@ -49,6 +49,22 @@ def skilled(statistic, x):
     }
 
 
+def on_deciding_words(name, share):
+    """So much of the weight beyond chance is on words that move the prediction."""
+    even = np.zeros(COUNT)
+    return {
+        f"{name}_excess": 0.9 * share + even,
+        f"{name}_room": 0.9 + even,
+        f"{name}_strength": 0.2 + even,
+    }
+
+
+def beside_another_class(metrics, others):
+    """The texts of class 1, and as many of class 0."""
+    both = {name: np.concatenate([values, others[name]]) for name, values in metrics.items()}
+    return both | {"predicted_class": np.repeat([1.0, 0.0], COUNT)}
+
+
 def beyond_chance(metric):
     """Chance is 0.2: a tenth of what is beyond it, and x."""
     return lambda x: {metric: 0.28 + x, "rationale_share": 0.2 + 0 * x}
@@ -95,25 +111,17 @@ CASES = {
     ("skill", "top_state_flips"): lambda x: skilled("state_flip", x),
     ("skill", "top_word_flips"): lambda x: skilled("word_flip", x),
     ("skill", "weights_follow_words"): lambda x: skilled("word_mass", x + 0.05),
-    ("swaps", "weight_is_on_deciding_words"): lambda x: {
-        "swap_gain": 0.45 * (0.4 + x),
-        "swap_scale": 0.45 + 0 * x,
-        "swap_bound": 0.9 + 0 * x,
-    },
-    ("swaps", "weight_reaches"): lambda x: {
-        "swap_gain": 0.45 * (0.5 + x),
-        "swap_best": 0.45 + 0 * x,
-        "swap_bound": 0.9 + 0 * x,
-    },
-    ("swaps", "most_texts_are_pointed_at"): lambda x: {
-        "swap_gain": 0.25 + x,
-        "swap_scale": 0.5 + 0 * x,
-        "swap_bound": 0.9 + 0 * x,
-    },
-    ("swaps", "every_class_has_such_words"): lambda x: {
-        "swap_bound": np.where(x > 0, 0.9, 0.05),
-        "predicted_class": 0 * x,
-    },
+    ("swaps", "weight_is_on_deciding_words"): lambda x: on_deciding_words("swap", 0.4 + x),
+    ("swaps", "weight_is_on_deciding_words_in_every_class"): lambda x: beside_another_class(
+        on_deciding_words("swap", 0.4 + x), on_deciding_words("swap", 0.9)
+    ),
+    ("swaps", "weight_is_on_deciding_words_in_own_context"): lambda x: on_deciding_words(
+        "own", 0.4 + x
+    ),
+    ("swaps", "every_class_has_such_words"): lambda x: beside_another_class(
+        on_deciding_words("swap", 0.5) | {"swap_strength": 0.2 * (0.25 + x)},
+        on_deciding_words("swap", 0.5),
+    ),
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
     ("readouts", "states_by_weight_tell_more"): read_out("states"),
@@ -180,19 +188,23 @@ def test_a_claim_holds_fails_or_stays_undecided(probe, name, centre, verdict):
     assert finding.evidence.n == COUNT
 
 
-@pytest.mark.parametrize(("bare", "value"), [(0.05, 0.0), (0.9, 1.0)])
-def test_the_class_with_the_fewest_words_that_decide_counts(bare, value):
-    decided = np.arange(COUNT) % 4 // 3  # a class of a quarter of the texts
-    metrics = {"swap_bound": np.where(decided == 1, bare, 0.9), "predicted_class": 1.0 * decided}
+@pytest.mark.parametrize(("strength", "value"), [(0.0, 0.0), (0.2, 1.0)])
+def test_the_class_in_which_words_decide_least_counts(strength, value):
+    decided = np.arange(COUNT) % 4 == 1
+    metrics = on_deciding_words("swap", 0.5) | {
+        "swap_strength": np.where(decided, strength, 0.2),
+        "predicted_class": 1.0 * decided,
+    }
     evidence = finding_of("swaps", metrics, "every_class_has_such_words").evidence
-    assert evidence.value == value
-    assert bare > 0.1 or evidence.n == COUNT // 4
+    assert evidence.value == pytest.approx(value)
+    assert strength or evidence.part == "class_1"
 
 
 def metrics_of(probe, name):
     """The metrics of a claim's case, about as often above its threshold as below."""
     metrics = CASES[probe, name](np.linspace(-0.1, 0.1, COUNT))
-    return metrics | {"content_length": np.full(COUNT, LENGTH)}
+    texts = len(next(iter(metrics.values())))
+    return metrics | {"content_length": np.full(texts, LENGTH)}
 
 
 NOT_NEEDED = ("content_length", "removed_fraction_ignored", "tau_ceiling")

@@ -77,7 +77,7 @@ def test_a_rule_labels_its_texts_and_their_counterfactuals(rule):
 
 def write_model(folder, number, rightness, gain, **facts):
     draw = np.random.default_rng(number)
-    means = {"swap_gain": gain, "swap_scale": 0.5, "swap_bound": 0.9}
+    means = {"swap_excess": gain, "swap_room": 0.5, "swap_strength": 0.2}
     numbers = {
         metric: (mean + 0.02 * draw.standard_normal(50)).tolist() for metric, mean in means.items()
     }
@@ -130,21 +130,6 @@ def test_the_interval_over_rules_is_that_of_rules():
     assert over_rules(rules, rules == "d") == (0, 0)
     half = pd.Series([True, False] * 25)  # alike in every rule: models differ, rules do not
     assert over_rules(rules, half) == (50, 50)
-
-
-def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
-    write_model(tmp_path, 0, 0.95, 0.5)
-    known = pq.read_table(CALIBRATION)
-    path = tmp_path / "calibration.parquet"
-    pq.write_table(known, path)
-    record(judged(tmp_path), path)
-    claim = "weight_is_on_deciding_words"
-    before = known.to_pandas().set_index("claim")
-    after = pd.read_parquet(path).set_index("claim")
-    counts = after.loc[[claim], ["encoder", "rightness", "models", "meets"]]
-    assert counts.to_numpy().tolist() == [["lstm", "right", 1 + 36, 1 + 35]]  # and the first part
-    pd.testing.assert_frame_equal(before.drop(index=claim), after.drop(index=claim))
-    assert pq.read_table(path).schema.equals(known.schema)
 
 
 def test_layers_of_own_transformers_are_one_kind_and_a_checkpoint_is_its_family(tmp_path):
