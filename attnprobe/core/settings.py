@@ -153,6 +153,28 @@ class Section(metaclass=Checked):
         return cls
 
 
+class Choice(Section):
+    """A section whose `name` chooses one of several classes, the direct subclasses of one base."""
+
+    chosen_by: ClassVar[str]
+
+    @classmethod
+    def kind_of(cls, settings: Mapping[str, Any]) -> type[Section]:
+        """The class that `name` chooses.
+
+        Raises:
+            UserError: there is no choice of this name.
+        """
+        kinds = {kind.chosen_by: kind for kind in cls.__subclasses__()}
+        name = settings.get("name")
+        if not isinstance(name, str) or name not in kinds:
+            raise UserError(
+                f"{cls.settings_place}.name={shown(name)}: expected {listed(kinds)}"
+                f"{nearest(str(name), kinds)}"
+            )
+        return kinds[name]
+
+
 class Deferred(partial):
     """The class of a part and its arguments, checked; the data or the model add what is missing."""
 

@@ -5,7 +5,6 @@ A limit stands on the field that it limits. `attnprobe.runs.validation.configure
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
@@ -13,6 +12,7 @@ from annotated_types import Ge, Le
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import (
     Checked,
+    Choice,
     Count,
     Name,
     Part,
@@ -25,8 +25,6 @@ from attnprobe.core.settings import (
     Whole,
     check_arguments,
     check_value,
-    listed,
-    nearest,
     shown,
 )
 from attnprobe.data.module import TextDataModule
@@ -36,6 +34,7 @@ from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.base import Probe
+from attnprobe.runs.trackers import Tracker
 
 
 @dataclass(frozen=True)
@@ -169,109 +168,6 @@ class Trainer(Section):
             "precision": precision,
             **further,
         }
-
-
-class Choice(Section):
-    """A section whose `name` chooses one of several classes, the direct subclasses of one base."""
-
-    chosen_by: ClassVar[str]
-
-    @classmethod
-    def kind_of(cls, settings: Mapping[str, Any]) -> type[Section]:
-        """The class that `name` chooses.
-
-        Raises:
-            UserError: there is no choice of this name.
-        """
-        kinds = {kind.chosen_by: kind for kind in cls.__subclasses__()}
-        name = settings.get("name")
-        if not isinstance(name, str) or name not in kinds:
-            raise UserError(
-                f"{cls.settings_place}.name={shown(name)}: expected {listed(kinds)}"
-                f"{nearest(str(name), kinds)}"
-            )
-        return kinds[name]
-
-
-@dataclass(frozen=True)
-class Tracker(Choice):
-    """Where training curves go.
-
-    Attributes:
-        package: the module that it needs, which the extra named like the tracker installs; empty
-            where nothing further is needed.
-    """
-
-    settings_place: ClassVar[str] = "logger"
-    package: ClassVar[str] = ""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        if self.package and find_spec(self.package) is None:
-            extra = self.chosen_by
-            raise UserError(f"logger={extra} needs pip install 'attnprobe[{extra}]'")
-
-
-@dataclass(frozen=True)
-class NoTracker(Tracker):
-    """Nowhere but into the run directory's tables."""
-
-    chosen_by: ClassVar[str] = "none"
-
-
-@dataclass(frozen=True)
-class CsvTracker(Tracker):
-    """Into a CSV file in the run directory."""
-
-    chosen_by: ClassVar[str] = "csv"
-
-
-@dataclass(frozen=True)
-class TensorBoardTracker(Tracker):
-    """Into TensorBoard's event files in the run directory."""
-
-    chosen_by: ClassVar[str] = "tensorboard"
-    package: ClassVar[str] = "tensorboard"
-
-
-@dataclass(frozen=True)
-class MlflowTracker(Tracker):
-    """To MLflow.
-
-    Attributes:
-        project: the experiment's name there.
-        tracking_uri: a server; None: a database below `output`.
-    """
-
-    chosen_by: ClassVar[str] = "mlflow"
-    package: ClassVar[str] = "mlflow"
-
-    project: str
-    tracking_uri: str | None
-
-
-@dataclass(frozen=True)
-class WandbTracker(Tracker):
-    """To Weights & Biases: curves while training; tables, figures and files at the end.
-
-    Attributes:
-        group: None: the environment's WANDB_RUN_GROUP, else the experiment's name.
-        log_text: False: no words of the data leave the machine.
-        log_model: False: the checkpoint stays here.
-        examples: rows of the table with heat maps.
-    """
-
-    chosen_by: ClassVar[str] = "wandb"
-    package: ClassVar[str] = "wandb"
-
-    project: str | None
-    entity: str | None
-    group: str | None
-    mode: Literal["online", "offline", "disabled", "shared"]
-    log_text: bool
-    log_model: bool
-    examples: Whole
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from lightning import Callback, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
-from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
@@ -49,12 +49,12 @@ from attnprobe.runs.collecting import (
     whole_rows,
     write_results,
 )
-from attnprobe.runs.configuration import WandbTracker
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
-from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tracked
+from attnprobe.runs.trackers import TrackedRun
+from attnprobe.runs.training import Progress, fit, listen
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
@@ -111,11 +111,12 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
         if own_directory is None:
             return directory
         try:
-            with tracked(settings, own_directory) as logger:
+            tracked = TrackedRun(settings.identity("all"), settings.config, own_directory)
+            with parts.logger.opened(tracked) as logger:
                 carry_out(settings, own_directory, probes, importances, logger, sweep)
                 with suppress(DamagedRun):  # another probe's table: whoever reads it learns of it
                     kept_findings([read_run(directory)], directory)
-                _log_to_wandb(settings, directory, logger)
+                parts.logger.log_results(logger, directory)
         except BaseException:
             # what is trained is kept for the next try; anything less is removed
             if not own_directory.is_trained:
@@ -146,21 +147,6 @@ def _refuse_several_tasks() -> None:
         f"expected --ntasks=1. For several devices ask for them with --gpus-per-node, "
         f"and set trainer.devices, which starts their processes"
     )
-
-
-def _log_to_wandb(settings: Settings, directory: Path, logger: Logger | None) -> None:
-    """Log the results where the logger is W&B's."""
-    tracker = settings.parts.logger
-    if isinstance(logger, WandbLogger) and isinstance(tracker, WandbTracker):
-        from attnprobe.report.tracking import log_results
-
-        log_results(
-            logger.experiment,
-            directory,
-            log_text=tracker.log_text,
-            log_model=tracker.log_model,
-            examples=tracker.examples,
-        )
 
 
 def carry_out(
@@ -394,9 +380,8 @@ def _fit(
 ) -> tuple[int, list[dict[str, float]]]:
     """`fit` a classifier by a run's settings."""
     parts = settings.parts
-    shows_text = isinstance(parts.logger, WandbTracker) and parts.logger.log_text
-    if isinstance(logger, NamedWandbLogger) and shows_text:
-        logger.classes = data.classes
+    if logger is not None:
+        parts.logger.name_classes(logger, data.classes)
     forecast = Forecast(data.splits["train"], batch_size=data.settings.batch_size)
     return fit(
         classifier,

@@ -1,4 +1,4 @@
-"""Fitting a classifier by its recipe, what ends it early, and where its curves go."""
+"""Fitting a classifier by its recipe, what ends it early, and its pass over other texts."""
 
 import logging
 import math
@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,7 @@ import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
-from lightning.pytorch.loggers import (
-    CSVLogger,
-    Logger,
-    MLFlowLogger,
-    TensorBoardLogger,
-    WandbLogger,
-)
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -32,15 +26,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
-from attnprobe.results.directory import CURVES, TRACKING, UNTESTED
-from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.configuration import (
-    CsvTracker,
-    MlflowTracker,
-    TensorBoardTracker,
-    WandbTracker,
-)
-from attnprobe.runs.settings import Settings
+from attnprobe.results.directory import UNTESTED
 
 
 class TrainingCurve(Callback):
@@ -325,71 +311,6 @@ def listen(
         else:
             loaders = [data.loader(name) for name in UNTESTED if name in data.splits]
             trainer.predict(classifier, loaders, return_predictions=False)
-
-
-class NamedWandbLogger(WandbLogger):
-    """W&B's logger, with curves of a class under the class's name.
-
-    Attributes:
-        classes: names of the classes; empty: their numbers stay.
-    """
-
-    classes: Sequence[str] = ()
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the metrics under the names that W&B shows."""
-        from attnprobe.report.tracking import curve
-
-        named = {curve(name, self.classes): value for name, value in metrics.items()}
-        super().log_metrics(named, step)
-
-
-@contextmanager
-def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
-    """Hold the configured logger open as long as the run; None where there is none."""
-    tracker = settings.parts.logger
-    if isinstance(tracker, CsvTracker | TensorBoardTracker):
-        kind = CSVLogger if isinstance(tracker, CsvTracker) else TensorBoardLogger
-        yield kind(directory.folder(""), name="", version=directory.folder(CURVES).name)
-    elif isinstance(tracker, MlflowTracker):
-        yield _mlflow_logger(settings, tracker)
-    elif isinstance(tracker, WandbTracker):
-        # wandb takes half a second to import, which other runs need not wait for
-        from attnprobe.report.tracking import open_run
-
-        mode: Any = tracker.mode  # wandb checks what its variable says
-        if mode == "online":  # wandb's own variable decides where nobody made the setting
-            mode = os.environ.get("WANDB_MODE", "online")
-        directory.checked(TRACKING)
-        run = open_run(
-            settings.identity("all"),
-            list(settings.config["probe"]),
-            settings.config,
-            directory.path,
-            project=tracker.project,
-            entity=tracker.entity,
-            mode=mode,
-            group=tracker.group,
-            resumed=directory.is_trained,
-        )
-        try:
-            yield NamedWandbLogger(experiment=run)
-        finally:
-            run.finish()  # otherwise the next run of this process would continue this one
-    else:
-        yield None
-
-
-def _mlflow_logger(settings: Settings, tracker: MlflowTracker) -> MLFlowLogger:
-    """MLflow's logger, in a database of the output folder where no server is configured."""
-    output = Path(settings.config["output"]).absolute()
-    return MLFlowLogger(
-        experiment_name=tracker.project,
-        run_name=settings.run_id,
-        # a database, because MLflow 3 refuses plain files
-        tracking_uri=tracker.tracking_uri or f"sqlite:///{output / 'mlflow.db'}",
-        artifact_location=None if tracker.tracking_uri else (output / "mlruns").as_uri(),
-    )
 
 
 class Progress(TQDMProgressBar):

@@ -6,7 +6,7 @@ import torch
 
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.settings import Settings
-from attnprobe.runs.training import tracked
+from attnprobe.runs.trackers import TrackedRun
 from tests.runs.test_training import fitted
 from tests.small_runs import small_run
 from tests.toys import recipe, toy_classifier
@@ -23,7 +23,8 @@ def toy_training(tmp_path, *overrides):
     directory.mark()
     classifier = toy_classifier().train()
     classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy")
-    with tracked(settings, directory) as logger:
+    run = TrackedRun(settings.identity("all"), settings.config, directory)
+    with settings.parts.logger.opened(run) as logger:
         _, curve = fitted(classifier, tmp_path, 2, logger=logger)
     yield directory, curve
 
