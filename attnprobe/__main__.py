@@ -6,6 +6,7 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -20,6 +21,9 @@ from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, w
 from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
+
+if TYPE_CHECKING:
+    from attnprobe.runs.settings import Settings
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Variable of the environment: 1 where a user wants to see tracebacks, or beside `CATCHES`."""
@@ -150,7 +154,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if sweep or config.study is not None:
         refuse_several_devices(config.trainer)
     if config.study is not None:
-        _carry_out_study(config, overrides, began)
+        _carry_out_study(settings, overrides, began)
         return None
     from attnprobe.runs.launching import objective
     from attnprobe.runs.run import examine
@@ -178,7 +182,7 @@ def _published_before(config: DictConfig) -> bool:
     return False
 
 
-def _carry_out_study(config: DictConfig, overrides: list[str], began: float) -> None:
+def _carry_out_study(settings: "Settings", overrides: list[str], began: float) -> None:
     """Carry out a study and show it; `began`: when the command did, by `time.perf_counter`."""
     from attnprobe.report.publish import publish_study
     from attnprobe.runs.launching import options_of
@@ -186,9 +190,11 @@ def _carry_out_study(config: DictConfig, overrides: list[str], began: float) -> 
 
     plans: list[Plan] = []
     options = options_of(HydraConfig.get())
-    directory = carry_out_study(overrides, composed, options=options, on_plan=plans.append)
+    directory = carry_out_study(
+        overrides, composed, settings=settings, options=options, on_plan=plans.append
+    )
     RESULTS.append(directory)
-    publish_study(directory, verbose=config.verbose)
+    publish_study(directory, verbose=settings.config["verbose"])
     for plan in plans:
         line = plan.beside(time.perf_counter() - began)
         if line:

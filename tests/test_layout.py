@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hydra.utils import get_class
+from omegaconf import OmegaConf
 
 import attnprobe
+from attnprobe.core.settings import arguments
 from attnprobe.importance.base import classes
 from tests import law
 
@@ -82,6 +85,23 @@ def test_the_public_names_are_there():
 @pytest.mark.parametrize("place", ["attnprobe/probes/{}.py", "tests/probes/test_{}.py"])
 def test_a_probe_has_one_stem_everywhere(path, place):
     assert (PACKAGE.parent / place.format(path.stem)).exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*sorted((CONF / "probe").glob("*.yaml")), *sorted((CONF / "importance").glob("*.yaml"))],
+    ids=lambda path: f"{path.parent.name}.{path.stem}",
+)
+def test_a_class_has_the_same_defaults_in_python_and_on_the_command_line(path):
+    settings = OmegaConf.to_container(OmegaConf.load(path))
+    parameters = arguments(get_class(settings.pop("_target_")))
+    for name, value in settings.items():
+        # which importances a probe takes is one choice for all probes of a command line
+        is_reference = isinstance(value, str) and value.startswith("${")
+        if is_reference or name == "importances":
+            continue
+        default = parameters[name].default
+        assert json.loads(json.dumps(default)) == value, name
 
 
 def test_one_module_knows_the_names_of_a_runs_files():

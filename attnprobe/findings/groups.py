@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
+from attnprobe.findings.attention_mass import AttentionMass
 from attnprobe.findings.quality import Quality, quality_of
-from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
+from attnprobe.results.directory import Places, RunDirectory, sound_runs, warn_of
 from attnprobe.results.files import DamagedRun
 from attnprobe.results.fingerprint import flattened
 from attnprobe.results.numbers import Numbers
@@ -19,8 +20,6 @@ DOT = " · "
 EXAMINED = "test"
 MOST_DIFFERENCES = 3
 """Settings that a group's note names at most."""
-MOSTLY = 0.5
-"""Share of the attention from which a reader is told where it is."""
 OF_THE_SEED = ("seed", "teacher")
 """Settings that differ between the seeds of one model: each seed has its own teacher."""
 
@@ -68,38 +67,8 @@ class Run:
 
     @property
     def attention_on(self) -> str:
-        """Where the attention is, if a reader must know it before a heat map; mostly empty.
-
-        It is said of a pair of texts, where most of the attention is on no word of the text, and
-        where most of the rest is on its first word.
-        """
-        recorded = self.manifest.get("attention_on")
-        if not isinstance(recorded, dict):
-            recorded = {}
-        shares = {name: share for name, share in recorded.items() if isinstance(share, float)}
-        elsewhere = shares.get("special_mass", 0.0)
-        on_words = 1 - elsewhere
-        sentences = []
-        if elsewhere >= MOSTLY:
-            start = shares.get("start_mass", 0.0)
-            sentences.append(
-                f"on average {elsewhere:.0%} of the attention is on no word of the text "
-                f"({start:.0%} on the first piece that the model reads): the weights that are "
-                "shown share out the rest"
-            )
-        if on_words > 0:
-            first_word = shares.get("first_word_mass", 0.0) / on_words
-            if first_word >= MOSTLY:
-                sentences.append(
-                    f"{first_word:.0%} of what is on words is on the first one, which may take it "
-                    "whatever it is"
-                )
-            if "second_mass" in shares:
-                second_text = shares["second_mass"] / on_words
-                sentences.append(
-                    f"{second_text:.0%} of what is on words is on the second text of the pair"
-                )
-        return "; ".join(sentences)
+        """Where the attention is, if a reader must know it before a heat map; mostly empty."""
+        return AttentionMass.recorded_in(self.manifest).in_words
 
 
 @dataclass(frozen=True)
@@ -151,7 +120,7 @@ class Group:
         return ""
 
 
-def read_runs(places: Any) -> list[Run]:
+def read_runs(places: Places) -> list[Run]:
     """Every sound finished run at or below some places; a warning names the others.
 
     Args:
@@ -169,7 +138,7 @@ def read_runs(places: Any) -> list[Run]:
     return runs
 
 
-def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
+def read_sound_runs(places: Places) -> tuple[list[Run], list[DamagedRun]]:
     """As `read_runs`: the sound runs, and what is wrong with those that were left out."""
     runs: list[Run] = []
 

@@ -1,8 +1,10 @@
 """The runs of a study side by side: numbers text by text, F1, and whether seeds attend alike."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -179,24 +181,42 @@ Attentions = Sequence[Float[np.ndarray, " words"]]
 """The weights of each text."""
 
 
-def compare_attentions(first: Attentions, second: Attentions) -> Float[np.ndarray, "texts 4"]:
-    """Compare two runs' attentions text by text.
+@dataclass(frozen=True)
+class Likeness:
+    """How alike two attentions to a text are, of one text or of many.
 
-    Returns:
-        Four columns per text: the JSD in nats; the mean JSD of the first attention and all orders
-        of the second's weights (exactly: each weight meets every other one equally often); whether
-        the top word is the same; and how likely that is by chance.
+    Attributes:
+        jsd: of the two, in nats.
+        jsd_of_shuffle: mean JSD of the first and all orders of the second's weights, in nats.
+        same_top: whether the top word is the same, 0 or 1.
+        same_top_by_chance: how likely that is where the top word is any, 0 to 1.
     """
-    rows = []
-    for p, q in zip(first, second, strict=True):
-        mean = (p[:, None] + q) / 2
-        # part of the JSD where weight i of the first meets weight j of the second
-        divergence = (rel_entr(p[:, None], mean) + rel_entr(q, mean)) / 2
-        jsd = divergence.diagonal().sum()
-        jsd_of_shuffle = divergence.sum() / len(p)
-        same_top = float(p.argmax() == q.argmax())
-        rows.append([jsd, jsd_of_shuffle, same_top, 1 / len(p)])
-    return np.array(rows, np.float64).reshape(-1, 4)
+
+    jsd: Any
+    jsd_of_shuffle: Any
+    same_top: Any
+    same_top_by_chance: Any
+
+    @classmethod
+    def of_columns(cls, columns: Float[np.ndarray, "*any 4"]) -> "Likeness":
+        """The columns that `compare_pairs` gives, by their names."""
+        return cls(*np.moveaxis(columns, -1, 0))
+
+
+def compare_attentions(p: Float[np.ndarray, " words"], q: Float[np.ndarray, " words"]) -> Likeness:
+    """Compare two attentions to one text.
+
+    The mean over all orders is exact: each weight of p meets every weight of q equally often.
+    """
+    mean = (p[:, None] + q) / 2
+    # part of the JSD where weight i of the first meets weight j of the second
+    divergence = (rel_entr(p[:, None], mean) + rel_entr(q, mean)) / 2
+    return Likeness(
+        jsd=divergence.diagonal().sum(),
+        jsd_of_shuffle=divergence.sum() / len(p),
+        same_top=float(p.argmax() == q.argmax()),
+        same_top_by_chance=1 / len(p),
+    )
 
 
 def compare_pairs_of_runs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
@@ -212,13 +232,21 @@ def compare_pairs_of_runs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs 
 def compare_pairs(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
     """`compare_attentions` for every pair of runs, each run being the base of every other one.
 
-    The diagonal is 0.
+    Returns:
+        The fields of `Likeness` as columns (`Likeness.of_columns`); 0 on the diagonal.
     """
     result = np.zeros((len(runs), len(runs), len(runs[0]), 4))
     for first, second in combinations(range(len(runs)), 2):
-        result[first, second] = compare_attentions(runs[second], runs[first])
+        for text, (p, q) in enumerate(zip(runs[second], runs[first], strict=True)):
+            result[first, second, text] = astuple(compare_attentions(p, q))
         result[second, first] = result[first, second]
     return result
+
+
+def mean_likeness(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Likeness:
+    """The mean over all texts and pairs of different runs; `pairs`: of `compare_pairs`."""
+    different = ~np.eye(len(pairs), dtype=bool)
+    return Likeness.of_columns(pairs[different].mean((0, 1)))
 
 
 def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
@@ -233,9 +261,10 @@ def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
     """
 
     def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
-        return 1 - sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
+        summed = Likeness.of_columns(sums)
+        return 1 - summed.jsd / np.where(summed.jsd_of_shuffle > 0, summed.jsd_of_shuffle, np.nan)
 
-    shuffled = pairs[~np.eye(len(pairs), dtype=bool)][..., 1].mean()
+    shuffled = mean_likeness(pairs).jsd_of_shuffle
     reason = "attention is so even that a shuffle changes nothing" if shuffled < LEAST else ""
     return Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2], unasked=reason)
 

@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -18,6 +17,7 @@ from attnprobe.findings.judgement import ACROSS, Card, Findings, Judgement
 from attnprobe.findings.mechanisms import encoder_of, mechanism_of
 from attnprobe.findings.rules import judge
 from attnprobe.findings.studies.base import StudyReading
+from attnprobe.results.directory import Places
 from attnprobe.results.numbers import Numbers
 
 CLASS_NUMBER = re.compile(r"\bclass_(\d+)\b")
@@ -25,13 +25,15 @@ CLASS_NUMBER = re.compile(r"\bclass_(\d+)\b")
 
 
 def findings(
-    runs: Any, studies: Sequence[StudyReading] = (), *, tell: Callable[[str], None] = lambda _: None
+    runs: Places | Iterable[Run],
+    studies: Sequence[StudyReading] = (),
+    *,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
     """Put every claim about these runs to the test.
 
     Args:
-        runs: read runs (`attnprobe.findings.groups.read_runs`); or where they are: directories, or
-            glob patterns.
+        runs: where they are, or runs that are read already (`attnprobe.findings.groups.read_runs`).
         studies: what studies found of some of them, such as necessity and stability; these are rows
             like others.
         tell: called with a line about every step.
@@ -44,10 +46,19 @@ def findings(
     Raises:
         UserError: no finished run there.
     """
-    is_one_place = isinstance(runs, str | os.PathLike)
-    if is_one_place or not all(isinstance(run, Run) for run in runs):
-        runs = read_runs(runs)
-    return decide(list(runs), studies, tell=tell).table()
+    return decide(_read(runs), studies, tell=tell).table()
+
+
+def _read(runs: Places | Iterable[Run]) -> list[Run]:
+    """The runs that are read already, and those at the places among them."""
+    if isinstance(runs, str | os.PathLike):
+        return read_runs(runs)
+    entries = list(runs)
+    already_read = [entry for entry in entries if isinstance(entry, Run)]
+    places = [entry for entry in entries if not isinstance(entry, Run)]
+    if already_read and not places:
+        return already_read
+    return [*already_read, *read_runs(places)]
 
 
 def decide(

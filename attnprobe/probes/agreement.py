@@ -72,7 +72,7 @@ class Agreement(Probe):
     of_words = True
     buffers_per_sample = 8  # noise, weights, and both measures
     samples: Annotated[int, Ge(2)] = 9
-    share: Annotated[Number, Gt(0), Le(1)] = 1.0
+    share: Annotated[Number, Gt(0), Le(1)] = 0.25
     removals: bool = True
 
     @property

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from attnprobe.core.errors import UserError
@@ -11,6 +10,7 @@ from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import (
     CONFIG,
     MANIFEST,
+    Places,
     RunDirectory,
     directories_with,
     find_runs,
@@ -32,9 +32,7 @@ SHA256SUMS           sha256sum --check SHA256SUMS finds out whether anything was
 """
 
 
-def write_archive(
-    places: str | os.PathLike | Iterable[str | os.PathLike], page: Path, archive: Path
-) -> Path:
+def write_archive(places: Places, page: Path, archive: Path) -> Path:
     """Put a report and what it was made of into one zip.
 
     Texts of examples are in it only as far as the page shows them.

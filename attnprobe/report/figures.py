@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from attnprobe.evidence.reading import Drawing, Reading, readings
 from attnprobe.findings.groups import Group
 from attnprobe.plots.style import class_names, paper_style, rendered, save
-from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.directory import Places, RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import named
 from attnprobe.results.writer import OwnFolder
@@ -31,7 +31,7 @@ PIXELS = 120
 
 
 def draw_figures(
-    run_dirs: str | os.PathLike | Iterable[str | os.PathLike],
+    run_dirs: Places,
     directory: str | os.PathLike,
     *,
     words: bool = True,

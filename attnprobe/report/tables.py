@@ -15,6 +15,7 @@ from attnprobe.findings.headlines import compare
 from attnprobe.findings.judgement import Findings, table_of
 from attnprobe.findings.table import decide
 from attnprobe.probes.words import FEWEST_TEXTS, PROBE, STEPS, word_table
+from attnprobe.results.directory import Places
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder
@@ -56,9 +57,7 @@ COMPARED = [
 ]
 
 
-def write_tables(
-    run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike
-) -> list[Path]:
+def write_tables(run_dirs: Places, directory: str | os.PathLike) -> list[Path]:
     """Write every table that the results allow, as `<name>.csv` and `<name>.tex`.
 
     The probes' own (`Reading.tables`) and those of `CAPTIONS`.

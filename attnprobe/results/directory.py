@@ -34,6 +34,10 @@ import pyarrow.parquet as pq
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import DamagedRun, Record, damaged, is_record, read_sealed, record_of
 
+Places = str | os.PathLike | Iterable[str | os.PathLike]
+"""Where finished runs are: a run's directory, one above several runs, a glob pattern, or a list of
+these."""
+
 WHOLE_SPLIT = -1
 """`example_id` of a number that is about the whole split (accuracy, a count) and not about one
 example."""
@@ -324,7 +328,7 @@ class DamagedRunWarning(UserWarning):
 
 
 def find_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
+    places: Places,
     check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> list[Path]:
     """As `sound_runs`; what is left out is named in a `DamagedRunWarning`."""
@@ -334,7 +338,7 @@ def find_runs(
 
 
 def sound_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
+    places: Places,
     check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> tuple[list[Path], list[DamagedRun]]:
     """All sound finished runs at or below some places.
@@ -381,9 +385,7 @@ def warn_of(skipped: Sequence[DamagedRun]) -> None:
         warnings.warn(f"{count} left out:{lines}", DamagedRunWarning, stacklevel=3)
 
 
-def directories_with(
-    file: str, places: str | os.PathLike | Iterable[str | os.PathLike]
-) -> list[Path]:
+def directories_with(file: str, places: Places) -> list[Path]:
     """Every directory at or below some places that holds a file of this name, sorted.
 
     Args:
@@ -400,7 +402,7 @@ def directories_with(
 
 
 def _listed(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
+    places: Places,
 ) -> list[str | os.PathLike]:
     """One place or several, as a list."""
     return [places] if isinstance(places, (str, os.PathLike)) else list(places)

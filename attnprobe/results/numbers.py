@@ -3,7 +3,6 @@
 A few metrics of one probe at a time, never all tables at once.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -12,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnprobe.results.directory import RunDirectory, find_runs, table_file
+from attnprobe.results.directory import Places, RunDirectory, find_runs, table_file
 from attnprobe.results.pivot import ASKED, REPEATS
 from attnprobe.results.table import (
     IMPORTANCES,
@@ -184,7 +183,7 @@ def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:
     return Numbers(tuple(tables), dict(results.attrs))
 
 
-def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Numbers:
+def read_numbers(places: Places) -> Numbers:
     """The numbers of all sound finished runs at or below the places; a warning names the others.
 
     Raises:

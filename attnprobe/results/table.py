@@ -19,6 +19,7 @@ from attnprobe.results.directory import (
     SITE,
     SITED,
     UNTESTED,
+    Places,
     RunDirectory,
     find_runs,
 )
@@ -196,7 +197,7 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
 
 
 def read_results(
-    directory_or_glob: str | os.PathLike | Iterable[str | os.PathLike],
+    directory_or_glob: Places,
     probe: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """The long tables of one run or many as one DataFrame.

@@ -3,6 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
 from attnprobe.exact import farthest_attention, smallest_flipping_set
+from attnprobe.findings.attention_mass import AttentionMass
 from attnprobe.models.base import Model
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.performance import PERFORMANCE, TRAINING
@@ -31,10 +33,8 @@ from attnprobe.results.playground import write_playground
 from attnprobe.results.table import Rows
 from attnprobe.results.writer import OwnRunDirectory
 
-MASSES = ("special_mass", "start_mass", "first_word_mass", "second_mass")
-"""Shares of the site's attention: on no word of the text (special tokens, a prompt, a text that is
-not attended to), on the first piece that the model reads, on the text's first word, and on the
-words of a pair's second text."""
+MASSES = tuple(field.name for field in fields(AttentionMass))
+"""Shares of the site's attention, as columns of the examples' table."""
 ROW_GROUP = 1024
 """Rows of the examples' file that are assembled at a time."""
 PLAYED_TEXTS = 12

@@ -276,6 +276,12 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
 
 def _refuse_beside_run(config: DictConfig, groups: Mapping[str, str]) -> None:
     """Refuse what may not stand beside `run=PATH`; `groups`: override → the group that it sets."""
+    if config.study is not None:
+        raise UserError(
+            f"run={config.run} with experiment={config.experiment}, a study of several runs, which "
+            f"it trains itself: leave one of the two out. Further tests of that run: "
+            f"run={config.run} 'probe=[…]'"
+        )
     free = tuple(f"data.{name}=" for name in UNIMPORTANT)
     allowed = {*RESUMED, "experiment", "teacher"}
     refused = [

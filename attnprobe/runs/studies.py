@@ -34,8 +34,7 @@ from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
-from attnprobe.runs.settings import Settings, check_references
-from attnprobe.runs.validation import built_study
+from attnprobe.runs.settings import Settings, constructible
 
 PLAN = "plan.json"
 NOT_INHERITED = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
@@ -47,6 +46,7 @@ def carry_out_study(
     overrides: Sequence[str],
     compose: Compose,
     *,
+    settings: Settings | None = None,
     options: Sequence[str] = (),
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Path:
@@ -55,6 +55,7 @@ def carry_out_study(
     Args:
         overrides: the study's command line.
         compose: makes a configuration of a command line.
+        settings: that command line's, where they are constructed already.
         options: Hydra's own options there (`launching.options_of`), for members that are jobs.
         on_plan: is called with the plan before the first member begins.
 
@@ -62,15 +63,20 @@ def carry_out_study(
         the study's directory, whose study.json lists the members.
 
     Raises:
-        UserError: if a setting cannot be used, or a member failed; finished members are kept for
-            the next try.
+        UserError: if a setting or a file cannot be used, or a member failed; finished members are
+            kept for the next try.
     """
     config = compose(overrides)
-    check_references(OmegaConf.to_container(config))
-    settings = OmegaConf.to_container(config.study, resolve=True)
-    study: Study = built_study(OmegaConf.to_container(config.study, resolve=True))
+    if settings is None:
+        settings = constructible(config, overrides)
+    study = settings.parts.study
+    if not isinstance(study, Study):
+        raise UserError(
+            f"experiment={config.experiment} is no study of several runs: expected such as "
+            f"+experiment=audit, or attnprobe.runs.run.run for a single run"
+        )
     base = Settings.of(compose(changed(overrides, [])))
-    name = f"{study.name}-{fingerprint([settings, base.training])}"
+    name = f"{study.name}-{fingerprint([settings.config['study'], base.training])}"
     directory = Path(config.output) / str(config.data.name) / name
     logs = Path(config.output) / "logs" / name
     places = _places(config, overrides, logs)
@@ -91,7 +97,7 @@ def carry_out_study(
         "study": study.name,
         "data": config.data.name,
         "model": config.model.name,
-        "settings": settings,
+        "settings": settings.config["study"],
         "plan": plan.words,
         "asked": "" if asks_again else settings_fingerprint(config),
         "inputs": records_of({str(path): path for path in base.input_files().values()}),

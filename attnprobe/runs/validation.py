@@ -109,7 +109,9 @@ def configured(content: Mapping[str, Any]) -> Configuration:
     for name in ("probe", "importance"):
         parts[name] = built_value(name, content[name], parameters[name].annotation)
     if content["study"] is not None:
-        parts["study"] = built_study(content["study"])
+        from attnprobe.findings.studies.base import Study
+
+        parts["study"] = built_part("study", content["study"], Study)
     if is_whole(model):
         parts["model"] = built_model(model)
     return construct(Configuration, parts)
@@ -155,13 +157,6 @@ def built_model(model: Mapping[str, Any]) -> Any:
     from attnprobe.models.trained import TrainedModel
 
     return built_part("model", model, TrainedModel, deferred=True)
-
-
-def built_study(study: Any) -> Any:
-    """The `Study` of these settings."""
-    from attnprobe.findings.studies.base import Study
-
-    return built_part("study", study, Study)
 
 
 def built_section(place: str, settings: Mapping[str, Any], section: type[Section]) -> Any:

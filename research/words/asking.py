@@ -87,7 +87,7 @@ def ask(
     probes[0].prepare(data.splits)
     asks_all = not (permuted or model.reader)
     if asks_all:
-        probes += [skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()]
+        probes += [skill.Skill(), agreement.Agreement(share=1.0), known_answer.KnownAnswer()]
     runner = ProbeRunner(probes, seed)
     draw = np.random.default_rng(seed)
     for number, batch in enumerate(batches(data)):

@@ -84,15 +84,17 @@ def test_seeds_are_compared_with_every_order_of_the_others_weights():
     generator = np.random.default_rng(0)
     p = generator.dirichlet(np.ones(4))
     q = generator.dirichlet(np.ones(4))
-    jsd, shuffled, same_top, chance = compare_attentions([p], [q])[0]
-    assert jsd == pytest.approx(jensenshannon(p, q) ** 2)
+    likeness = compare_attentions(p, q)
+    assert likeness.jsd == pytest.approx(jensenshannon(p, q) ** 2)
     orders = [jensenshannon(p, q[list(order)]) ** 2 for order in permutations(range(4))]
-    assert shuffled == pytest.approx(np.mean(orders))
-    assert (same_top, chance) == (float(p.argmax() == q.argmax()), 0.25)
+    assert likeness.jsd_of_shuffle == pytest.approx(np.mean(orders))
+    assert likeness.same_top == float(p.argmax() == q.argmax())
+    assert likeness.same_top_by_chance == 0.25
 
 
 def test_the_same_attention_is_no_distance_away():
-    assert compare_attentions([np.array([0.0, 1.0])], [np.array([0.0, 1.0])])[0, 0] == 0
+    attention = np.array([0.0, 1.0])
+    assert compare_attentions(attention, attention).jsd == 0
 
 
 def test_an_even_attention_has_nothing_to_shuffle(tmp_path):

@@ -84,7 +84,7 @@ def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_
     meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
     subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
 
-    numbers = values(Agreement(removals=False), subject)
+    numbers = values(Agreement(share=1.0, removals=False), subject)
     means = {name: value.double().mean() for name, value in numbers.items()}
     tau = means["tau_gradient_own"]
     null = means["tau_gradient_null"]

@@ -12,7 +12,7 @@ from attnprobe.importance.gradients import IntegratedGradients
 from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
-from attnprobe.runs import configuration
+from attnprobe.runs import trackers
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.validation import configured
 from tests.small_runs import composed
@@ -154,7 +154,7 @@ def command_lines():
 @pytest.mark.parametrize("overrides", list(command_lines()), ids=" ".join)
 def test_every_choice_of_conf_passes(overrides, monkeypatch):
     # what each logger needs may be installed or not
-    monkeypatch.setattr(configuration, "find_spec", lambda name: name)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: name)
     configured(resolved(composed(*overrides)))
 
 
@@ -270,6 +270,6 @@ def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
 
 
 def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
-    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
         configured(resolved(composed("logger=wandb")))

@@ -10,7 +10,7 @@ import importlib
 import os
 import pkgutil
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -24,7 +24,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
-from attnprobe.results.directory import RunDirectory, directories_with
+from attnprobe.results.directory import Places, RunDirectory, directories_with
 from attnprobe.results.files import DamagedRun, damaged, read_sealed, records_of
 from attnprobe.results.fingerprint import fingerprint
 
@@ -284,7 +284,7 @@ def _reader_of(study: str, path: Path) -> Callable[[Path, dict[str, Any]], Study
 
 
 def find_studies(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
+    places: Places,
 ) -> tuple[list[StudyReading], list[UserError]]:
     """Read every finished study at or below these directories or glob patterns.
 

@@ -37,6 +37,7 @@ from attnprobe.report.page.sections import (
     shown_card,
 )
 from attnprobe.report.tables import all_tables, word_tables, write_paper
+from attnprobe.results.directory import Places
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder, own_target
@@ -109,7 +110,7 @@ TITLE = "May this attention be read?"
 
 @answering_disk()
 def write_report(
-    places: Any,
+    places: Places,
     output: Path,
     *,
     title: str = TITLE,

@@ -212,6 +212,10 @@ def test_a_named_run_keeps_its_settings(finished):
             ["on_finished=replace"],
             "would remove that model and all its tables: on_finished=remeasure",
         ),
+        (
+            ["+experiment=audit"],
+            r"experiment=audit, a study of several runs, .* leave one of the two out.* 'probe=",
+        ),
     ],
 )
 def test_a_named_run_takes_no_settings_that_would_change_it(finished, overrides, message):

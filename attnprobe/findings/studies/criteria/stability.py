@@ -10,7 +10,7 @@ import pandas as pd
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
-from attnprobe.findings.members import CLAIM, compare_pairs_of_runs, stability
+from attnprobe.findings.members import CLAIM, compare_pairs_of_runs, mean_likeness, stability
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import AttentionDistances
 from attnprobe.findings.studies.criteria.members import Members
@@ -98,14 +98,13 @@ def add_likeness_of_seeds(reading: StudyReading, runs: Sequence[Path]) -> None:
     """Add whether any two of the runs attend to the same words of the same texts."""
     pairs = compare_pairs_of_runs(runs)
     evidence = stability(pairs)
-    different = ~np.eye(len(pairs), dtype=bool)
-    jsd, shuffled, same_top, same_top_by_chance = pairs[different].mean((0, 1))
+    likeness = mean_likeness(pairs)
     words = (
-        f"{SEEDS_ATTEND_ALIKE.of(evidence, CLAIM.smallest)}. Any two of {len(pairs)} are {jsd:.3f} "
-        f"nats of JSD apart, and {shuffled:.3f} if the one's weights are shuffled. On a scale from "
-        f"0, a shuffle, to 1, the same attention, this is {cite(evidence)}. The most attended word "
-        f"is the same in {100 * same_top:.0f} % of the texts "
-        f"({100 * same_top_by_chance:.0f} % by chance)."
+        f"{SEEDS_ATTEND_ALIKE.of(evidence, CLAIM.smallest)}. Any two of {len(pairs)} are "
+        f"{likeness.jsd:.3f} nats of JSD apart, and {likeness.jsd_of_shuffle:.3f} if the one's "
+        f"weights are shuffled. On a scale from 0, a shuffle, to 1, the same attention, this is "
+        f"{cite(evidence)}. The most attended word is the same in {100 * likeness.same_top:.0f} % "
+        f"of the texts ({100 * likeness.same_top_by_chance:.0f} % by chance)."
     )
     reading.add(CLAIM, evidence, words)
 

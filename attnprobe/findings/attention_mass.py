@@ -1,0 +1,62 @@
+"""Where a model's attention is, which a reader must sometimes know before looking at a heat map."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MOSTLY = 0.5
+"""Share of the attention from which a reader is told where it is."""
+
+
+@dataclass(frozen=True)
+class AttentionMass:
+    """Shares of the attention, means over a split, 0 to 1.
+
+    Attributes:
+        special_mass: on no word of the text (special tokens, a prompt, a text that is not attended
+            to).
+        start_mass: on the first piece that the model reads.
+        first_word_mass: on the text's first word.
+        second_mass: on the words of a pair's second text; None where there is one text.
+    """
+
+    special_mass: float = 0.0
+    start_mass: float = 0.0
+    first_word_mass: float = 0.0
+    second_mass: float | None = None
+
+    @classmethod
+    def recorded_in(cls, manifest: Mapping[str, Any]) -> "AttentionMass":
+        """What a run's manifest says; a share that it does not have is 0."""
+        recorded = manifest.get("attention_on")
+        if not isinstance(recorded, dict):
+            return cls()
+        shares = {name: recorded.get(name) for name in cls.__dataclass_fields__}
+        return cls(**{name: share for name, share in shares.items() if isinstance(share, float)})
+
+    @property
+    def in_words(self) -> str:
+        """Clauses for a reader; empty where a heat map shows what there is to see.
+
+        They are about a pair of texts, about attention that is mostly on no word of the text, and
+        about attention to words that is mostly on the first one.
+        """
+        on_words = 1 - self.special_mass
+        clauses = []
+        if self.special_mass >= MOSTLY:
+            clauses.append(
+                f"on average {self.special_mass:.0%} of the attention is on no word of the text "
+                f"({self.start_mass:.0%} on the first piece that the model reads): the weights "
+                f"that are shown share out the rest"
+            )
+        if on_words > 0 and self.first_word_mass / on_words >= MOSTLY:
+            clauses.append(
+                f"{self.first_word_mass / on_words:.0%} of what is on words is on the first one, "
+                f"which may take it whatever it is"
+            )
+        if on_words > 0 and self.second_mass is not None:
+            clauses.append(
+                f"{self.second_mass / on_words:.0%} of what is on words is on the second text of "
+                f"the pair"
+            )
+        return "; ".join(clauses)
