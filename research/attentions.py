@@ -29,9 +29,9 @@ class PlacedAttention(FocusedAttention):
             first word that does not decide (`other`), on such words among the first three
             (`first_three`), among the cues that do not decide (`overridden`) or where cues stand
             (`region`; both are columns of `data.per_word`), in texts without such words on the
-            first that does not decide. Right in every other text (`half`), in texts where one word
-            decides (`one`), or where several do, each of which is enough (`more`); else on the
-            first word.
+            first that does not decide. On the words that decide in a random half of the texts
+            (`half`), in texts where one does (`one`), or where several do, each of which is enough
+            (`more`); else on the first word.
     """
 
     where: str = "half"
@@ -58,7 +58,7 @@ class PlacedAttention(FocusedAttention):
 
         count = batch.rationale.sum(-1, keepdim=True)
         is_right = {
-            "half": (batch.example_id % 2 == 0).unsqueeze(-1),
+            "half": noise(batch.example_id.unsqueeze(-1)) > 0,  # a coin that knows no label
             "one": count == 1,
             "more": count > 1,
         }

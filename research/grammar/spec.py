@@ -252,6 +252,8 @@ class RuleSpec:
     def train_size(self) -> int:
         """Training texts from which most models learn it."""
         size = 2000 if KINDS[self.kind].is_hard else 1000
+        if self.minority < 0.1:
+            return 3 * size
         return 2 * size if self.minority < 0.25 else size
 
     @property
