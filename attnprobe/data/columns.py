@@ -257,6 +257,13 @@ class Columns(metaclass=Checked):
             )
 
     @property
+    def names(self) -> list[str]:
+        """The columns, or paths of values within them, that the settings name."""
+        optional = [getattr(self, setting) for setting in OPTIONAL]
+        named = [self.text, self.label, *optional, *self.per_word.values(), *self.filters]
+        return [name for name in dict.fromkeys(named) if name is not None]
+
+    @property
     def restricted(self) -> bool:
         """Whether rows may say which classes they can be answered with."""
         return self.candidates is not None or self.candidates_pattern is not None

@@ -1,19 +1,30 @@
-"""How a table in a text file is written: its encoding and its separator, given or guessed."""
+"""How a table in a text file is written: encoding, separator and quoting, given or guessed."""
 
 import codecs
-import csv
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from annotated_types import Predicate
 from charset_normalizer import from_bytes
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
+from attnprobe.data.delimited import (
+    ESCAPES,
+    UNENDED,
+    Dialect,
+    Malformed,
+    Quoting,
+    Row,
+    enclosed_by_backslash,
+    lines_of,
+    rows_of,
+    width_of,
+)
 
 BEGINNING = 1 << 16
 """Characters of a file that show its separator, and bytes of its lines beyond ASCII that show its
@@ -21,6 +32,12 @@ encoding."""
 NEARLY_ALL = 0.9
 """Share of the rows that show the separator: a damaged row must not hide it, so that the reader can
 name the row's line."""
+QUOTING_NOTES = {
+    "backslash": r"cells are in quotation marks, and \" stands for one within them",
+    "none": "quotation marks are part of the texts",
+    "escapes": r"backslashes begin escapes, \t a tab, \n a line end, \N an empty cell",
+}
+"""What is said of a way of quoting that was guessed; the usual one is not mentioned."""
 SEPARATOR_NAMES = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars (|)"}
 ENCODINGS = (
     "cp1252",
@@ -66,6 +83,8 @@ class Reading(metaclass=Checked):
         encoding: of a .csv or .tsv file, such as `cp1252`.
         decimal: `,` or `.`, which comes before a number's decimals in a .csv or .tsv file.
         sheet: name of an .xlsx file's sheet; None: the first.
+        quoting: what quotation marks and backslashes are in a .csv or .tsv file
+            (`attnprobe.data.delimited.Quoting`).
     """
 
     settings_place: ClassVar[str] = "data"
@@ -84,21 +103,7 @@ class Reading(metaclass=Checked):
     ) = None
     decimal: Literal[",", "."] | None = None
     sheet: str | None = None
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How one .csv or .tsv file is written.
-
-    Attributes:
-        encoding: the name that Python has for it.
-        separator: the character between cells.
-        skipped: lines before the header.
-    """
-
-    encoding: str
-    separator: str
-    skipped: int = 0
+    quoting: Quoting | None = None
 
 
 def dialect_of(
@@ -117,9 +122,8 @@ def dialect_of(
         UserError: the file is not in the given encoding, or no encoding can be guessed.
     """
     encoding = how.encoding or encoding_of(path, content, tell)
-    # a mark that says UTF-8 is no part of the text
-    codec = "utf-8-sig" if encoding == "utf-8" else encoding
-    text = io.TextIOWrapper(io.BytesIO(content), codec, newline="")
+    dialect = Dialect(encoding, how.separator or separators[0], quoting=how.quoting or "doubled")
+    text = io.TextIOWrapper(io.BytesIO(content), dialect.codec, newline="")
     try:
         beginning = text.read(BEGINNING)
     except UnicodeError as error:
@@ -129,17 +133,24 @@ def dialect_of(
 
     separator_line = re.match(r'"?sep=(.)"?;*\r?\n', beginning)  # Excel's way to name it
     if separator_line:
-        return Dialect(encoding, how.separator or separator_line[1], skipped=1)
-    if how.separator is not None:
-        return Dialect(encoding, how.separator)
-
-    separator = separator_of(beginning, separators, whole=len(beginning) < BEGINNING)
-    if separator != separators[0]:
-        tell(
-            f"{path.name}: cells are separated by {SEPARATOR_NAMES[separator]} (a guess; "
-            f"data.separator=… says otherwise)"
-        )
-    return Dialect(encoding, separator)
+        separator = how.separator or separator_line[1]
+        dialect = replace(dialect, separator=separator, skipped=1)
+    elif how.separator is None:
+        separator = separator_of(beginning, separators, whole=len(beginning) < BEGINNING)
+        dialect = replace(dialect, separator=separator)
+        if separator != separators[0]:
+            tell(
+                f"{path.name}: cells are separated by {SEPARATOR_NAMES[separator]} (a guess; "
+                f"data.separator=… says otherwise)"
+            )
+    if how.quoting is None:
+        dialect = replace(dialect, quoting=quoting_of(content, dialect))
+        if dialect.quoting in QUOTING_NOTES:
+            tell(
+                f"{path.name}: {QUOTING_NOTES[dialect.quoting]} (a guess; data.quoting=… says "
+                f"otherwise)"
+            )
+    return dialect
 
 
 def separator_of(text: str, candidates: str, *, whole: bool) -> str:
@@ -156,26 +167,162 @@ def separator_of(text: str, candidates: str, *, whole: bool) -> str:
     >>> separator_of("id;text\\n1;fine, really\\n2;bad\\n", ",;", whole=True)
     ';'
     """
-    cells = {candidate: _cells(text, candidate, whole=whole) for candidate in candidates}
+    content = text.encode("utf-8", "replace")
+    cells: dict[str, int] = {}
+    for candidate in candidates:
+        dialects = [Dialect("utf-8", candidate, quoting=quoting) for quoting in get_args(Quoting)]
+        cells[candidate] = max(_cells(content, dialect, whole=whole) for dialect in dialects)
     likeliest = candidates[0]
     most = max(candidates, key=lambda candidate: cells[candidate])
     return likeliest if cells[likeliest] > 1 or cells[most] < 2 else most
 
 
-def _cells(text: str, separator: str, *, whole: bool) -> int:
-    """Cells of the header where nearly all rows have as many, else 0."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+def _cells(content: bytes, dialect: Dialect, *, whole: bool) -> int:
+    """Cells of the header where nearly all rows fit it, else 0."""
+    rows = []
     try:
-        rows = [row for row in lines if row]
-    except csv.Error:
-        return 0
-    if not whole:
-        rows = rows[:-1]
+        for row in rows_of(content, dialect):
+            rows.append(row)
+    except Malformed as error:
+        if whole or error.reason != UNENDED:
+            return 0
+    else:
+        if not whole:
+            rows.pop()
     if not rows:
         return 0
-    width = len(rows[0])
-    fitting = sum(len(row) == width for row in rows)
-    return width if fitting >= NEARLY_ALL * len(rows) else 0
+    header = rows[0]
+    width = width_of(header, rows[1] if len(rows) > 1 else None)
+    fitting = 1 + sum(len(row.cells) == width for row in rows[1:])
+    return len(header.cells) if fitting >= NEARLY_ALL * len(rows) else 0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a file's rows fit a dialect.
+
+    Attributes:
+        reads: whether it can be read in it at all.
+        misfits: rows that have not as many cells as the header.
+        rows: all rows but the header.
+        joined: line ends within cells.
+        most_joined: those of one row, at most.
+    """
+
+    reads: bool
+    misfits: int
+    rows: int
+    joined: int
+    most_joined: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row has as many cells as the header."""
+        return self.reads and self.misfits == 0
+
+
+def fit_of(content: bytes, dialect: Dialect) -> Fit:
+    """Read all rows of a file, and count."""
+    misfits = count = joined = most_joined = 0
+    reads = True
+    width = 0
+    rows = rows_of(content, dialect)
+    try:
+        header = next(rows, Row(1, 1, []))
+        for row in rows:
+            width = width or width_of(header, row)
+            count += 1
+            misfits += len(row.cells) != width
+            joined += row.lines - 1
+            most_joined = max(most_joined, row.lines - 1)
+    except Malformed:
+        reads = False
+    return Fit(reads, misfits, count, joined, most_joined)
+
+
+def quoting_of(content: bytes, dialect: Dialect) -> Quoting:
+    """Guess what quotation marks and backslashes are, from all rows of the file.
+
+    A cell in marks that holds whole rows is none: there the marks are text. What can be read in
+    several ways is read as spreadsheets write it.
+
+    Args:
+        content: the bytes of the file.
+        dialect: all that is known of it.
+    """
+    has_marks = b'"' in content
+    has_backslashes = b"\\" in content
+    if not has_marks and not has_backslashes:
+        return "doubled"
+    if not has_marks:
+        return "escapes" if _is_escaped(content, dialect) else "doubled"
+
+    doubled = fit_of(content, dialect)
+    backslash = none = None
+    if has_backslashes:
+        backslash = fit_of(content, replace(dialect, quoting="backslash"))
+    is_backslash = backslash is not None and backslash.is_exact
+    if doubled.is_exact:
+        if is_backslash and _escapes_itself(content, dialect):
+            return "backslash"
+        none = fit_of(content, replace(dialect, quoting="none"))
+        if not none.is_exact:
+            fewer = backslash is not None and backslash.joined < doubled.joined
+            return "backslash" if is_backslash and fewer else "doubled"
+        holds_rows = doubled.most_joined > 1 or (doubled.joined and dialect.separator == "\t")
+        if not holds_rows and not _are_marks_text(content, dialect):
+            return "doubled"
+        return "escapes" if _is_escaped(content, dialect) else "none"
+
+    if is_backslash:
+        return "backslash"
+    none = fit_of(content, replace(dialect, quoting="none"))
+    if none.is_exact or (not doubled.reads and none.misfits <= (1 - NEARLY_ALL) * none.rows):
+        return "escapes" if _is_escaped(content, dialect) else "none"
+    return "escapes" if _is_escaped(content, dialect) else "doubled"
+
+
+def _escapes_itself(content: bytes, dialect: Dialect) -> bool:
+    """Whether backslashes are in cells in marks, and each escapes another or a mark."""
+    text = "".join(lines_of(content, dialect))
+    cells = enclosed_by_backslash(dialect.separator).finditer(text)
+    runs = [run for cell in cells for run in re.findall(r"\\+.?", cell[2], re.DOTALL)]
+    return bool(runs) and all(run.count("\\") % 2 == 0 or run.endswith('"') for run in runs)
+
+
+def _are_marks_text(content: bytes, dialect: Dialect) -> bool:
+    """Whether cells hold marks as a writer that encloses cells never leaves them.
+
+    It encloses a cell that holds a mark. Both readings of the file have the same rows.
+    """
+    has_bare = False
+    rows = rows_of(content, dialect)
+    bare_rows = rows_of(content, replace(dialect, quoting="none"))
+    for row, bare_row in zip(rows, bare_rows, strict=True):
+        for cell, bare_cell in zip(row.cells, bare_row.cells, strict=True):
+            if '"' in cell:
+                if cell != bare_cell:  # a doubled mark
+                    return False
+                has_bare = True
+    return has_bare
+
+
+def _is_escaped(content: bytes, dialect: Dialect) -> bool:
+    """Whether backslashes begin escapes, as in PostgreSQL's and MySQL's dumps.
+
+    Each begins one that they write; and one at least is a missing cell, an escaped backslash,
+    separator or line end. Between commas, where such dumps are rare, the backslash alone is none.
+    """
+    text = "".join(lines_of(content, dialect))
+    separator = dialect.separator
+    escapes = set(re.findall(r"\\(.?)", text, re.DOTALL))
+    known = {*ESCAPES, "N", "\\", separator, "\n", "\r"}
+    edge = re.escape(separator)
+    has_null = re.search(rf"(^|{edge})\\N(?={edge}|\r?$)", text, re.MULTILINE) is not None
+    decisive = {separator, "\n"} if separator == "," else {separator, "\n", "\\"}
+    if not escapes <= known or not (has_null or escapes & decisive):
+        return False
+    return fit_of(content, replace(dialect, quoting="escapes")).is_exact
 
 
 def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:

@@ -4,25 +4,24 @@ Whatever is wrong with a file is one `UserError`.
 """
 
 import gzip
-import io
 import json
 import os
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import datasets
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.dialect import Reading, Tell, dialect_of
+from attnprobe.data.arrow_types import plain_table
+from attnprobe.data.cells import asked_for, read_cells
+from attnprobe.data.dialect import Reading, Tell
 
 SPLITS = ("train", "validation", "test")
 DATA_DIR = "ATTNPROBE_DATA_DIR"
@@ -35,8 +34,6 @@ READABLE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx")
 ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .xlsx"
 SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|"}
 """Candidates for the separator by the file's ending, the likeliest first."""
-# a sign, digits with or without points between groups of three, a comma, decimals
-DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
 
 
 def ending_of(path: Path) -> str:
@@ -119,8 +116,6 @@ MOST_GROWTH = 100
 ANY_GROWTH = 64 << 20
 """A packed file may unpack to `MOST_GROWTH` times its size, and to `ANY_GROWTH` bytes in any case:
 text shrinks to a tenth or so, and to a thousandth only where somebody made it for that."""
-MOST_CELLS = 20_000_000
-"""Rows × columns of a sheet. A single cell in its far corner makes 17 billion of them."""
 
 
 def check_unpacked(path: Path, size: int) -> None:
@@ -162,7 +157,10 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read_file(
-    path: Path, how: Reading | None = None, tell: Tell = lambda _: None
+    path: Path,
+    how: Reading | None = None,
+    tell: Tell = lambda _: None,
+    columns: Collection[str] | None = None,
 ) -> datasets.Dataset:
     """Read one file into memory.
 
@@ -174,6 +172,8 @@ def read_file(
         path: the file.
         how: separator, encoding, decimal mark and sheet where they are given.
         tell: takes one sentence about each guess.
+        columns: those to read, or the paths of values in them (`attnprobe.data.rows.column`); None,
+            or where one of them is missing: all.
 
     Raises:
         UserError: the file is missing, empty or malformed, or its ending is unknown; the message
@@ -182,7 +182,7 @@ def read_file(
     ending = ending_of(path)
     _check_ending(path, ending)
     try:
-        rows = _read_rows(path, ending, how or Reading(), tell)
+        rows = _read_rows(path, ending, how or Reading(), tell, columns)
     except UserError:
         raise
     except MemoryError:
@@ -226,20 +226,24 @@ def _check_ending(path: Path, ending: str) -> None:
         )
 
 
-def _read_rows(path: Path, ending: str, how: Reading, tell: Tell) -> datasets.Dataset:
+def _read_rows(
+    path: Path, ending: str, how: Reading, tell: Tell, columns: Collection[str] | None
+) -> datasets.Dataset:
     with opened(path) as file:
         if path.stat().st_size == 0:
             raise UserError(f"{path} is empty: expected at least one row")
         if ending == ".parquet":
-            return _read_parquet(path)
+            return _read_parquet(path, columns)
         if ending == ".xlsx":
-            return _read_sheet(path, how, tell)
+            return _read_sheet(path, how, tell, columns)
         if ending in SEPARATORS:
-            return _read_cells(path, file.read(), how, tell)
-        return _read_json(path, file.read().decode("utf-8-sig"))
+            content = file.read()
+            table = read_cells(path, content, SEPARATORS[ending], how, tell, columns)
+            return datasets.Dataset(table)
+        return _read_json(path, file.read().decode("utf-8-sig"), columns)
 
 
-def _read_parquet(path: Path) -> datasets.Dataset:
+def _read_parquet(path: Path, columns: Collection[str] | None) -> datasets.Dataset:
     """The rows of a parquet file whose size does not hide a far larger table."""
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -249,12 +253,13 @@ def _read_parquet(path: Path) -> datasets.Dataset:
         raise UserError(
             f"{path} has {metadata.num_rows:,} rows in {size:,} bytes: expected rows of text"
         )
-    table = pq.read_table(path)
+    names = asked_for(pq.read_schema(path).names, columns)
+    table = pq.read_table(path, columns=names)
     table.validate(full=True)
-    return datasets.Dataset(table)
+    return datasets.Dataset(plain_table(path, table, columns))
 
 
-def _read_json(path: Path, text: str) -> datasets.Dataset:
+def _read_json(path: Path, text: str, asked: Collection[str] | None) -> datasets.Dataset:
     """Objects, one a line or in one list; or one list of texts, which become the column `text`."""
     may_be_texts = False
     try:
@@ -274,7 +279,7 @@ def _read_json(path: Path, text: str) -> datasets.Dataset:
             f"{path} cannot be read: entry {first + 1} is not a JSON object: "
             f"{str(entries[first])[:60]!r}"
         )
-    names = dict.fromkeys(name for entry in entries for name in entry)
+    names = asked_for(list(dict.fromkeys(name for entry in entries for name in entry)), asked)
     columns = {name: [entry.get(name) for entry in entries] for name in names}
     return datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
 
@@ -305,92 +310,18 @@ def _parsed_lines(path: Path, text: str) -> list[Any]:
     return entries
 
 
-def _read_cells(path: Path, content: bytes, how: Reading, tell: Tell) -> datasets.Dataset:
-    """The rows of a .csv or .tsv file, decimal commas as points."""
-    dialect = dialect_of(path, content, SEPARATORS[ending_of(path)], how, tell)
-    frame = pd.read_csv(
-        io.BytesIO(content),
-        sep=dialect.separator,
-        encoding=dialect.encoding,
-        skiprows=dialect.skipped,
-        dtype=str,
-        keep_default_na=False,
-        na_values=[""],
-    )
-    # pandas would take the first column for an index
-    if len(frame) and not isinstance(frame.index, pd.RangeIndex):
-        raise UserError(f"{path} cannot be read: line 2 has more cells than the header line")
-    table = _table_of(frame)
-    if how.decimal == "," or (how.decimal is None and dialect.separator != ","):
-        table = _with_decimal_points(path, table, tell)
-    return datasets.Dataset(table)
-
-
-def _with_decimal_points(path: Path, table: pa.Table, tell: Tell) -> pa.Table:
-    """`4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
-    changed = []
-    for place, name in enumerate(table.column_names):
-        cells = table.column(place)
-        has_commas = pc.any(pc.match_substring(cells, ",")).as_py()
-        if has_commas and pc.all(pc.match_substring_regex(cells, DECIMAL_COMMA)).as_py():
-            digits = pc.replace_substring(pc.utf8_trim_whitespace(cells), ".", "")
-            table = table.set_column(place, name, pc.replace_substring(digits, ",", "."))
-            changed.append(name)
-    if changed:
-        tell(
-            f"{path.name}: decimal commas in {', '.join(changed)} are read as points, 4,5 as 4.5 "
-            f"(data.decimal=. leaves them)"
-        )
-    return table
-
-
-def _table_of(frame: pd.DataFrame) -> pa.Table:
-    """A table of texts, in which only an empty cell is null."""
-    frame.columns = [str(name) for name in frame.columns]
-    schema = pa.schema([(name, pa.string()) for name in frame.columns])
-    return pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata(None)
-
-
-def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
+def _read_sheet(
+    path: Path, how: Reading, tell: Tell, columns: Collection[str] | None
+) -> datasets.Dataset:
     """The rows of one sheet of an .xlsx file."""
+    from attnprobe.data.sheets import read_sheet  # openpyxl may be missing
+
     try:
         with zipfile.ZipFile(path) as archive:
             check_unpacked(path, sum(member.file_size for member in archive.infolist()))
-        with pd.ExcelFile(path, "openpyxl") as book:
-            names = [str(name) for name in book.sheet_names]
-            sheet = how.sheet or names[0]
-            if sheet not in names:
-                raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
-            _check_extent(path, sheet, book.book[sheet])
-            frame = pd.read_excel(
-                book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""]
-            )
+        return datasets.Dataset(read_sheet(path, how, tell, columns))
     except UserError:
         raise
     except Exception as error:  # openpyxl lets through whatever a damaged archive or XML raises
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"{path} cannot be read as .xlsx: {reason}") from None
-    if how.sheet is None and len(names) > 1:
-        tell(
-            f"{path.name}: read its first sheet, {sheet!r} of {', '.join(names)} "
-            f"(data.sheet=… takes another)"
-        )
-    return datasets.Dataset(_table_of(frame))
-
-
-def _check_extent(path: Path, sheet: str, cells: Any) -> None:
-    """Refuse a sheet with a cell far from all others: read as a table it would have no end."""
-    height = 0
-    width = 0
-    cells.reset_dimensions()  # what a file says of its size need not be true
-    for number, row in enumerate(cells.iter_rows(values_only=True), 1):
-        places = [place for place, value in enumerate(row, 1) if value is not None]
-        if places:
-            height = number
-            width = max(width, places[-1])
-        if height * width > MOST_CELLS:
-            raise UserError(
-                f"{path}, sheet {sheet}: a cell in row {height:,} and one in column {width:,} make "
-                f"more than {MOST_CELLS:,} cells: delete what is far from the table, or save it as "
-                f"CSV UTF-8"
-            )

@@ -28,7 +28,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.sources import FileSource, Source
+from attnprobe.data.sources import FileSource, Source, Splits
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 
@@ -82,7 +82,7 @@ class TextDataModule(metaclass=Checked):
         """Load and encode all splits, once."""
         if self.splits:
             return
-        prepared = prepare(self.settings, self.source.load())
+        prepared = prepare(self.settings, self._loaded())
         self.notes = self.source.notes
         self.checks = prepared.checks
         self.counts = prepared.counts
@@ -91,6 +91,11 @@ class TextDataModule(metaclass=Checked):
         self.splits = prepared.splits
         # the texts as they were read are no longer needed; Arrow would keep their memory for itself
         pa.default_memory_pool().release_unused()
+
+    def _loaded(self) -> Splits:
+        """The source's rows, with the columns that the settings name."""
+        self.source.columns = self.settings.names
+        return self.source.load()
 
     @property
     def section(self) -> dict[str, Any]:
@@ -183,7 +188,7 @@ class TextDataModule(metaclass=Checked):
         """
         self.input_files()
         if isinstance(self.source, FileSource):
-            loaded = self.source.load()
+            loaded = self._loaded()
             self.settings.check_splits(loaded)
             for table in loaded.values():
                 Reader(self.settings, self.settings.rules).check_columns(table)

@@ -14,7 +14,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.data import filters
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.classes import class_numbers, class_weights, vocabulary_of
-from attnprobe.data.columns import OPTIONAL
 from attnprobe.data.data_warnings import Check, check_data
 from attnprobe.data.examples import Examples, Lexicon, Ragged
 from attnprobe.data.local_files import SPLITS
@@ -266,12 +265,8 @@ def read_splits(settings: DataSettings, loaded: Splits) -> TokenisedSplits:
 
 def _pooled(settings: DataSettings, loaded: Splits) -> datasets.Dataset:
     """The rows of all splits, with the columns that are read: others may differ in type."""
-    optional = [getattr(settings, name) for name in OPTIONAL]
-    paths = [settings.text, settings.label, *optional, *settings.per_word.values()]
-    columns: set[str] = set()
-    for path in filter(None, [*paths, *settings.filters]):
-        columns |= {path, path.split(".")[0]}  # a column, or a value within one
-
+    roots = {path.split(".")[0] for path in settings.names}
+    columns = roots | set(settings.names)  # a column, or a value within one
     parts = []
     for split in SPLITS:
         if split in loaded:

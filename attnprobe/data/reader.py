@@ -338,6 +338,11 @@ class Reader:
             hint = ""
             if isinstance(text, list):
                 hint = "; a list of sentences is read with data.sentences=column"
+            elif isinstance(text, dict) and text:
+                path = f"data.{column}={getattr(self.columns, column)}.{next(iter(text))}"
+                hint = f"; a value within it is named by its path, such as {path}"
+            elif isinstance(text, bytes):
+                hint = "; these bytes are no UTF-8: save the column as text"
             raise UserError(f"{setting}: expected text, {where} has {str(text)[:60]}{hint}")
         return str(text)
 

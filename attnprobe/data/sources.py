@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Positive, Seed, Size
 from attnprobe.data import rows
+from attnprobe.data.delimited import Quoting
 from attnprobe.data.dialect import Reading
 from attnprobe.data.local_files import DATA_DIR, SPLITS, files_of, read_file
 from attnprobe.data.testbed import (
@@ -43,11 +44,14 @@ class Source(metaclass=Checked):
 
     Attributes:
         notes: what `load` had to guess, one sentence each.
+        columns: those that are asked for, or the paths of values in them; a source need not read
+            others. None: all. Whoever loads says so.
     """
 
     settings_place: ClassVar[str] = "data.source"
 
     notes: tuple[str, ...] = ()
+    columns: Collection[str] | None = None
 
     @abstractmethod
     def load(self) -> Splits:
@@ -74,6 +78,7 @@ class FileSource(Source):
         encoding: the encoding of a .csv or .tsv file.
         decimal: the decimal mark of a .csv or .tsv file.
         sheet: the sheet of an .xlsx file.
+        quoting: what quotation marks and backslashes are in a .csv or .tsv file.
     """
 
     def __init__(
@@ -83,9 +88,10 @@ class FileSource(Source):
         encoding: str | None = None,
         decimal: Literal[",", "."] | None = None,
         sheet: str | None = None,
+        quoting: Quoting | None = None,
     ):
         self.path = path
-        self.how = Reading(separator, encoding, decimal, sheet)
+        self.how = Reading(separator, encoding, decimal, sheet, quoting)
 
     def files(self) -> dict[str, Path]:
         """The file of each split."""
@@ -95,7 +101,8 @@ class FileSource(Source):
         """Read the files again every time."""
         notes: list[str] = []
         splits = {
-            split: read_file(path, self.how, notes.append) for split, path in self.files().items()
+            split: read_file(path, self.how, notes.append, self.columns)
+            for split, path in self.files().items()
         }
         self.notes = tuple(notes)
         return splits
@@ -236,6 +243,7 @@ class FirstAvailable(Source):
         files = self.files()
         if files:
             local = FileSource({split: str(path) for split, path in files.items()})
+            local.columns = self.columns
             splits = local.load()
             self.notes = local.notes
             return splits

@@ -137,7 +137,7 @@ def test_unusable_files(tmp_path, monkeypatch, name, content, message):
     ],
 )
 def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
-    monkeypatch.setattr("attnprobe.data.local_files.MOST_CELLS", 20_000)
+    monkeypatch.setattr("attnprobe.data.sheets.MOST_CELLS", 20_000)
     path = tmp_path / "rows.xlsx"
     pd.DataFrame(ROWS).to_excel(path, index=False)
     with zipfile.ZipFile(path) as archive:

@@ -1,0 +1,176 @@
+"""The table in a .csv or .tsv file: the columns that are asked for, all cells as text."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.delimited import NULL, Dialect, Malformed, Row, rows_of, width_of
+from attnprobe.data.dialect import Reading, Tell, dialect_of
+
+CHUNK = 10_000
+"""Rows that are held as Python's objects at a time."""
+# a sign, digits with or without points between groups of three, a comma, decimals
+DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
+
+
+def asked_for(names: Sequence[str], columns: Collection[str] | None) -> list[str]:
+    """Which columns of a file are to be read.
+
+    Args:
+        names: the file's columns.
+        columns: those that settings name, or values within one (`doc.body`); None: all.
+
+    Returns:
+        Their names; all names where a column is missing, so that the message can list them.
+    """
+    if columns is None:
+        return list(names)
+    chosen = set()
+    for column in columns:
+        root = column.split(".")[0]
+        if column in names:
+            chosen.add(column)
+        elif root in names:
+            chosen.add(root)
+        else:
+            return list(names)
+    return [name for name in names if name in chosen]
+
+
+def read_cells(
+    path: Path,
+    content: bytes,
+    separators: str,
+    how: Reading,
+    tell: Tell,
+    columns: Collection[str] | None = None,
+) -> pa.Table:
+    """Read the rows of a .csv or .tsv file, decimal commas as points.
+
+    Args:
+        path: the file, for messages.
+        content: its bytes, unpacked.
+        separators: candidates for the separator, the likeliest first.
+        how: what is given, and need not be guessed.
+        tell: takes a sentence about each guess, and about line ends and missing cells.
+        columns: those that are read; None: all.
+
+    Raises:
+        UserError: the file is not in the given encoding, or a row is malformed.
+    """
+    dialect = dialect_of(path, content, separators, how, tell)
+    try:
+        table = _read(path, rows_of(content, dialect), dialect, tell, columns)
+    except Malformed as error:
+        raise UserError(
+            f"{path} cannot be read: {error}; cells are separated by {dialect.separator!r}, and "
+            f"data.quoting={dialect.quoting} (doubled, backslash, none, escapes) and "
+            f"data.separator=… may say otherwise. Else correct that line"
+        ) from None
+    if how.decimal == "," or (how.decimal is None and dialect.separator != ","):
+        table = _with_decimal_points(path, table, tell)
+    return table
+
+
+def _read(
+    path: Path,
+    rows: Iterator[Row],
+    dialect: Dialect,
+    tell: Tell,
+    columns: Collection[str] | None,
+) -> pa.Table:
+    header = next(rows, None)
+    if header is None:
+        return pa.table({})
+    first = next(rows, None)
+    width = width_of(header, first)
+    row_names = width - len(header.cells)
+    names = distinct(header.cells)
+    places = {name: names.index(name) + row_names for name in asked_for(names, columns)}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in places}
+    count = joined = 0
+    short_lines: list[int] = []
+
+    remaining = chain([] if first is None else [first], rows)
+    while chunk := list(islice(remaining, CHUNK)):
+        for row in chunk:
+            count += 1
+            joined += row.lines - 1
+            if row_names and row.cells[0] != str(count):
+                raise Malformed(row.line, "has more cells than the header line")
+            if len(row.cells) < width:
+                row.cells.extend([""] * (width - len(row.cells)))
+                short_lines.append(row.line)
+            elif len(row.cells) > width:
+                _cut(row, width)
+        for name, place in places.items():
+            chunks[name].append(_texts([row.cells[place] for row in chunk], dialect))
+
+    if row_names:
+        tell(f"{path.name}: the first cell of every row is its number, and no column")
+    if joined:
+        tell(
+            f"{path.name}: {count:,} rows from {count + joined:,} lines: {joined:,} line ends are "
+            f"within cells"
+        )
+    if short_lines:
+        tell(
+            f"{path.name}: rows with fewer cells than the header: {len(short_lines):,} (line "
+            f"{short_lines[0]} is the first); what they lack is empty"
+        )
+    return pa.table({name: pa.chunked_array(parts, pa.string()) for name, parts in chunks.items()})
+
+
+def _cut(row: Row, width: int) -> None:
+    """Cut what a row has more than the others.
+
+    Raises:
+        Malformed: it is not empty.
+    """
+    if any(row.cells[width:]):
+        raise Malformed(
+            row.line,
+            f"has more cells than the header line: expected {width}, saw {len(row.cells)}",
+        )
+    del row.cells[width:]
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names of the columns; one that is empty gets its place, one that is there a number."""
+    distinct: list[str] = []
+    for place, written in enumerate(names):
+        name = written or f"Unnamed: {place}"
+        number = 1
+        while name in distinct:
+            name = f"{written}.{number}"
+            number += 1
+        distinct.append(name)
+    return distinct
+
+
+def _texts(cells: list[str], dialect: Dialect) -> pa.Array:
+    texts = pa.array(cells, pa.string())
+    empty = [""] if dialect.quoting == "none" else ["", NULL]
+    return pc.if_else(pc.is_in(texts, pa.array(empty)), None, texts)
+
+
+def _with_decimal_points(path: Path, table: pa.Table, tell: Tell) -> pa.Table:
+    """`4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
+    changed = []
+    for place, name in enumerate(table.column_names):
+        cells = table.column(place)
+        has_commas = pc.any(pc.match_substring(cells, ",")).as_py()
+        if has_commas and pc.all(pc.match_substring_regex(cells, DECIMAL_COMMA)).as_py():
+            digits = pc.replace_substring(pc.utf8_trim_whitespace(cells), ".", "")
+            table = table.set_column(place, name, pc.replace_substring(digits, ",", "."))
+            changed.append(name)
+    if changed:
+        tell(
+            f"{path.name}: decimal commas in {', '.join(changed)} are read as points, 4,5 as 4.5 "
+            f"(data.decimal=. leaves them)"
+        )
+    return table
