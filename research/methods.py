@@ -22,11 +22,10 @@ from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
 from attnprobe.report.studies.drawing import draw
 from attnprobe.results.table import IMPORTANCES, read_results
-from research.calibration import study
-from research.calibration.records import FOLLOWS, SOLVED, facts_of_run
-from research.calibration.study import DATA, check_names, is_learnable
+from research import planted
+from research.planted import DATA, FOLLOWS, SOLVED, check_names, facts_of_run, is_learnable
 
-ENCODERS = study.ENCODERS | {
+ENCODERS = planted.ENCODERS | {
     "transformer": (
         "model=transformer",
         "model.width=32",
@@ -34,7 +33,7 @@ ENCODERS = study.ENCODERS | {
         "training.epochs=15",
     )
 }
-"""Those of the calibration, and a transformer, which takes smaller steps and more of them."""
+"""Those of `research.planted`, and a transformer, which takes smaller steps and more of them."""
 AT_A_LOSS = 0.65
 """Where no text has its reason changed: accuracy (of two even classes) without the words that
 decide, up to which a model goes by them."""
@@ -51,7 +50,7 @@ class Methods(Study):
 
     Attributes:
         encoders: of `ENCODERS`.
-        data: of the calibration's `DATA`.
+        data: of `DATA`.
         settings: overrides that all members share.
         importances: the methods.
     """

@@ -86,7 +86,7 @@ def is_same_default(value, default):
     return json.dumps(value) == json.dumps(default)
 
 
-STUDY_NAMES = ("wiegreffe", "audit", "calibration", "methods", "sanity", "questions")
+STUDY_NAMES = ("wiegreffe", "audit", "methods", "sanity", "questions")
 STUDIES = [stem for stem in stems("experiment") if stem.startswith(STUDY_NAMES)]
 """Experiments of several runs, which tests/findings/studies carries out."""
 

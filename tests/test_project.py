@@ -80,7 +80,6 @@ def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(buil
     assert settings - names == {
         "attnprobe/conf/data/grammar.yaml",
         "attnprobe/conf/data/rules.yaml",
-        "attnprobe/conf/experiment/calibration.yaml",
         "attnprobe/conf/experiment/methods.yaml",
         "attnprobe/conf/experiment/questions.yaml",
         "attnprobe/conf/experiment/sanity.yaml",

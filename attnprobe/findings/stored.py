@@ -16,9 +16,9 @@ from attnprobe.findings.groups import Run, grouped, read_runs
 from attnprobe.findings.judgement import Card, Findings
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import decide, group_of
-from attnprobe.findings.track_record import CALIBRATION
+from attnprobe.findings.track_record import digest_of_record
 from attnprobe.results.directory import FINDINGS
-from attnprobe.results.files import DERIVED, is_derived, record_of, write_table
+from attnprobe.results.files import DERIVED, is_derived, write_table
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnFolder
 
@@ -112,11 +112,10 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
 
     That is the claims, the track record, the runs' content, and what the studies found.
     """
-    record = record_of(CALIBRATION)["sha256"] if CALIBRATION.exists() else ""
     contents = [[run.run_id, run.manifest["files"], run.manifest.get("training")] for run in runs]
     run_ids = {run.directory.resolve(): run.run_id for run in runs}
     studied = [_identity_of_study(study, run_ids) for study in studies]
-    return fingerprint([VERSION, list(_claims()), record, contents, studied])
+    return fingerprint([VERSION, list(_claims()), digest_of_record(), contents, studied])
 
 
 def _claims() -> Iterator[dict[str, Any]]:

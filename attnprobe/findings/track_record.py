@@ -1,33 +1,44 @@
 """How often a verdict was right on models whose attention is known to be right or wrong.
 
-`calibration.parquet` is what `+experiment=calibration` found, a row per criterion, level, encoder,
-claim and `rightness`: how many trained models the claim decided (`models`), and how many of them by
-"meets". Only the record of the very claim that decides is cited.
+`calibration.parquet` has a row per trained model: what is known of its attention (`truth`), the
+chip that this package gave it, and its answer to every claim (`research.words`). All rates of the
+project are of these rows, by `rates`: those that verdicts cite, README's, and those of docs/.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy
 
-from attnprobe.evidence.statistics import clopper_pearson
-from attnprobe.evidence.verdicts import Verdict
+from attnprobe.evidence.statistics import CONFIDENCE, Interval, clopper_pearson
+from attnprobe.evidence.verdicts import Answer, Chip, Verdict
+from attnprobe.findings.lines import WORDS
 from attnprobe.findings.members import CLAIM as SEEDS_ATTEND_ALIKE
+from attnprobe.results.files import record_of
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
-COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "claim"]
 NONE = "No track record exists for this kind of model and measurement."
 POWER = 0.9
 """Share of right attentions of which a test should say yes."""
 FALSE_ALARMS = 0.05
 """Share of wrong attentions of which a test may say yes."""
-ONE_CHECKPOINT = {"bert": "MiniLM fine-tuned on planted words"}
+FALSE_NOES = 0.1
+"""Share of right attentions of which a test may say no."""
+ONE_CHECKPOINT = {"bert": "MiniLM fine-tuned on the same rules"}
 """Families of pretrained models of which one checkpoint was measured: its record is cited, and
 no verdict depends on it."""
 FEWEST_KINDS = 2
 """Kinds of model that have to agree, at least, before something is inferred of another one."""
+WITHOUT_CONTEXT = "average"
+"""The encoder whose states are its words, so that what is known of words is known of states."""
 
 AUDITS = Path(__file__).parent / "audits.csv"
 """How often audits of some seeds said yes of a claim about trained models, by the true effect
@@ -36,16 +47,249 @@ POWER_OF_SEEDS = 0.8
 """Share of the audits that have to say yes for so many seeds to be said to show an effect."""
 
 
+# What was said of every model
+
+CHIP = "chip"
+"""The claim under which the chip stands among the answers."""
+YES = "yes"
+NO = "no"
+OPEN = "open"
+UNASKED = "not asked"
+ANSWERS = (YES, NO, OPEN, UNASKED)
+"""What a model may be told; a denominator has all of them."""
+OF_VERDICT = {
+    Verdict.MEETS: YES,
+    Verdict.FAILS: NO,
+    Verdict.NO_DIFFERENCE: NO,
+    Verdict.CANNOT_DECIDE: OPEN,
+    Verdict.TOO_RARE: OPEN,
+    Verdict.NOT_INFORMATIVE: UNASKED,
+    Verdict.NOT_MEANINGFUL: UNASKED,
+    Verdict.NOT_TESTED: UNASKED,
+}
+OF_CHIP = {Chip.READ: YES, Chip.CARE: YES, Chip.NO: NO, Chip.POOR: UNASKED}
+"""Chip → answer; *Not shown* is open, or not asked, as the line of words says."""
+ABOUT_MODEL = (
+    "rule",
+    "kind",
+    "encoder",
+    "family",
+    "attention",
+    "standing",
+    "draw",
+    "mode",
+    "rightness",
+    "truth",
+)
+"""Columns of a model that its answers carry along."""
+ABOUT_ANSWER = ("criterion", "level", "claim", "answer")
+
+_USES_RECORD: ContextVar[bool] = ContextVar("uses_record", default=True)
+
+
+@contextmanager
+def without_record() -> Iterator[None]:
+    """Within it nothing is known of how often a verdict is right: the record itself is made so."""
+    token = _USES_RECORD.set(False)
+    try:
+        yield
+    finally:
+        _USES_RECORD.reset(token)
+
+
+def digest_of_record() -> str:
+    """Stands for the content of the record that verdicts go by; empty where there is none."""
+    if not _USES_RECORD.get() or not CALIBRATION.exists():
+        return ""
+    return record_of(CALIBRATION)["sha256"]
+
+
+def calibration() -> pd.DataFrame:
+    """The answers of the shipped models (`answers_of`); no row within `without_record`."""
+    if _USES_RECORD.get() and CALIBRATION.exists():
+        return _shipped_answers()
+    return pd.DataFrame(columns=[*ABOUT_MODEL, *ABOUT_ANSWER])
+
+
+@cache
+def _shipped_answers() -> pd.DataFrame:
+    return answers_of(pq.read_table(CALIBRATION))
+
+
+def answers_of(models: pa.Table) -> pd.DataFrame:
+    """What was said of each model.
+
+    Args:
+        models: a row per model, whose `answers` are a list of a struct per claim.
+
+    Returns:
+        A row per model and claim, and one per model for its chip (`CHIP`). Its `answer` is of
+        `ANSWERS`; its other columns are `ABOUT_MODEL` and the rest of `ABOUT_ANSWER`.
+    """
+    table = models.select([*ABOUT_MODEL, "chip"]).to_pandas()
+    lists = models["answers"].combine_chunks()
+    said = pa.Table.from_struct_array(lists.flatten()).to_pandas()
+    said["model"] = lists.value_parent_indices().to_numpy()
+    said["answer"] = said["verdict"].map({str(verdict): OF_VERDICT[verdict] for verdict in Verdict})
+
+    is_word = (
+        said["primary"] & (said["criterion"] == WORDS.criterion) & (said["level"] == WORDS.level)
+    )
+    word_answers = said[is_word].set_index("model")["answer"]
+    chips = pd.DataFrame({"model": table.index, "claim": CHIP, "criterion": "", "level": ""})
+    chips["answer"] = [
+        _answer_of_chip(chip, word_answers.get(model, UNASKED))
+        for model, chip in table["chip"].items()
+    ]
+    columns = ["model", *ABOUT_ANSWER]
+    answers = pd.concat([chips[columns], said[columns]], ignore_index=True)
+    return answers.join(table.drop(columns="chip"), on="model").drop(columns="model")
+
+
+def _answer_of_chip(chip: str, word_answer: str) -> str:
+    """What a chip says; *Not shown* is open where the answer about words is.
+
+    A model that could not be asked has none.
+    """
+    if not chip:
+        return UNASKED
+    if chip == Chip.UNSHOWN:
+        return OPEN if word_answer == OPEN else UNASKED
+    return OF_CHIP[Chip(chip)]
+
+
+# How often it is right
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often some models were told an answer.
+
+    Attributes:
+        count: models that were told so.
+        models: all that were asked, with those that got no answer.
+        rules: of the models.
+        over_models: share of the models, 0 to 1, with its exact 95 % interval.
+        over_rules: mean of the rules' shares, with its interval (`mean_of_rules`).
+    """
+
+    count: int
+    models: int
+    rules: int
+    over_models: Interval
+    over_rules: Interval
+
+    @property
+    def words(self) -> str:
+        """Such as `95 % [83, 99] of 40 models of 12 rules`, the interval over rules."""
+        _, low, high = self.over_rules
+        share = f"{100 * self.over_models.value:.0f} %"
+        interval = f"[{100 * low:.0f}, {100 * high:.0f}]"
+        return f"{share} {interval} of {self.models} models of {self.rules} rules"
+
+
+def rate(answers: pd.DataFrame, answer: str = YES) -> Rate:
+    """How often the models of these rows were told an answer; every other answer counts against it.
+
+    Args:
+        answers: a row per model, with `rule` and `answer`.
+        answer: of `ANSWERS`.
+    """
+    is_told = answers["answer"] == answer
+    shares = is_told.groupby(answers["rule"].astype(str)).mean().to_numpy()
+    count = int(is_told.sum())
+    return Rate(
+        count,
+        len(answers),
+        len(shares),
+        clopper_pearson(count, len(answers)),
+        mean_of_rules(shares),
+    )
+
+
+def mean_of_rules(shares: Sequence[float] | np.ndarray) -> Interval:
+    """The mean of the rules' shares, with a 95 % interval over rules.
+
+    Models of one rule are alike, so that rules are the units: the interval is Clopper and
+    Pearson's of as many trials as there are rules, with the sum of their shares as the number of
+    successes. Where every share is 0 or 1 it is exact. Shares in between scatter less than coin
+    flips of the same mean, so that it is rather too wide there (as a test simulates); Student's
+    interval has no width where all are 0, and is too short where few are not.
+
+    Args:
+        shares: of each rule's models, 0 to 1.
+
+    Returns:
+        Mean, low and high, 0 to 1; NaN where there is no rule.
+
+    >>> tuple(round(number, 3) for number in mean_of_rules([0] * 12))
+    (0.0, 0.0, 0.265)
+    """
+    rules = len(shares)
+    if rules == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    total = float(np.sum(shares))
+    tail = (1 - CONFIDENCE) / 2
+    low = scipy.stats.beta.ppf(tail, total, rules - total + 1) if total > 0 else 0.0
+    high = scipy.stats.beta.ppf(1 - tail, total + 1, rules - total) if total < rules else 1.0
+    return Interval(total / rules, float(low), float(high))
+
+
+def rates(answers: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
+    """How often right and wrong attentions were told what.
+
+    Args:
+        answers: of one claim in one mode, a row per model.
+        by: columns by whose values the models are grouped.
+
+    Returns:
+        A row per group and truth (`right`, `wrong`): `models`, `rules`, a count per answer, the
+        share of yes as `yes share`, `low`, `high` over models, and `rule low`, `rule high`.
+    """
+    decided = answers[answers["truth"].isin(["right", "wrong"])]
+    columns = [*by, "truth"]
+    rows = []
+    for key, group in decided.groupby(columns, observed=True):
+        row = dict(zip(columns, key, strict=True))
+        yes = rate(group)
+        row |= {"models": yes.models, "rules": yes.rules}
+        row |= {answer: int((group["answer"] == answer).sum()) for answer in ANSWERS}
+        row |= {"yes share": yes.over_models.value}
+        row |= {"low": yes.over_models.low, "high": yes.over_models.high}
+        row |= {"rule low": yes.over_rules.low, "rule high": yes.over_rules.high}
+        rows.append(row)
+    headings = ["models", "rules", *ANSWERS, "yes share", "low", "high", "rule low", "rule high"]
+    return pd.DataFrame(rows, columns=[*columns, *headings])
+
+
+def answers_to(claim: str, answers: pd.DataFrame, mode: str = "") -> pd.DataFrame:
+    """The rows about one claim.
+
+    Args:
+        claim: its name, or `CHIP`.
+        answers: see `answers_of`.
+        mode: `run` or `audit`; empty: single runs where they ask it, else audits.
+    """
+    rows = answers[answers["claim"] == claim]
+    if mode:
+        return rows[rows["mode"] == mode]
+    runs = rows[rows["mode"] == "run"]
+    return rows if runs.empty else runs
+
+
+# What verdicts cite
+
+
 @dataclass(frozen=True)
 class TrackRecord:
     """How a claim's test fared on one kind of model.
 
     Attributes:
         words: both rates, for the page.
-        yes_tells: whether a yes tells anything. It does not where the whole interval of the rate
-            on wrong attention is above `FALSE_ALARMS`.
-        no_tells: whether a no tells anything. It does not where the whole interval of the rate on
-            right attention is below `POWER`.
+        yes_tells: whether a yes tells anything. It does not where the whole interval, over rules,
+            of its rate on wrong attention is above `FALSE_ALARMS`.
+        no_tells: whether a no tells anything. It does not where the whole interval, over rules, of
+            its rate on right attention is above `FALSE_NOES`.
         shown_on: on which models that was shown.
         supports: whether both rates are known, so that a yes may have a tick.
     """
@@ -58,35 +302,11 @@ class TrackRecord:
 
     def tells(self, verdict: Verdict) -> bool:
         """Whether a verdict, a yes or a no, tells anything."""
-        return self.yes_tells if verdict is Verdict.MEETS else self.no_tells
-
-
-@dataclass(frozen=True)
-class YesRate:
-    """How many of some models a test said yes of, with its exact 95 % interval, 0 to 1."""
-
-    share: float
-    low: float
-    high: float
-    models: int
-
-    @property
-    def words(self) -> str:
-        """Such as `95 % [83, 99] of 40`."""
-        interval = f"[{100 * self.low:.0f}, {100 * self.high:.0f}]"
-        return f"{100 * self.share:.0f} % {interval} of {self.models}"
-
-
-@cache
-def calibration() -> pd.DataFrame:
-    """The shipped table; without rows where there is none."""
-    if not CALIBRATION.exists():
-        return pd.DataFrame(columns=COLUMNS)
-    return pd.read_parquet(CALIBRATION, columns=COLUMNS)
+        return self.yes_tells if verdict.answer is Answer.YES else self.no_tells
 
 
 def track_record(
-    criterion: str, level: str, encoder: str, claim: str, *, table: pd.DataFrame | None = None
+    criterion: str, level: str, encoder: str, claim: str, *, answers: pd.DataFrame | None = None
 ) -> TrackRecord:
     """How often this criterion's test said yes on right and on wrong attention.
 
@@ -95,20 +315,19 @@ def track_record(
 
     Args:
         criterion: of the claim.
-        level: of the claim. At the level of states the rate on wrong attention may be unknown,
-            since nobody knows which states decide.
+        level: of the claim. At the level of states the rate on wrong attention is known without
+            context alone, since else nobody knows which states decide.
         encoder: kind of model, such as `lstm`.
         claim: name of the claim that decides, and how it was measured where that was not as usual:
             `NAME, 200 passes`.
-        table: counts instead of the shipped ones.
+        answers: instead of those of the shipped models.
     """
-    counts = calibration() if table is None else table
-    is_asked = (
-        (counts["criterion"] == criterion) & (counts["level"] == level) & (counts["claim"] == claim)
-    )
+    all_answers = calibration() if answers is None else answers
+    rows = answers_to(claim, all_answers)
+    rows = rows[(rows["criterion"] == criterion) & (rows["level"] == level)]
     records = {}
-    for kind, rows in counts[is_asked].groupby("encoder", observed=True):
-        record = _record_of_kind(str(kind), rows, level)
+    for kind, models in rows.groupby("family", observed=True):
+        record = _record_of_kind(str(kind), models, level)
         if record is not None:
             records[str(kind)] = record
 
@@ -119,29 +338,30 @@ def track_record(
     return _inferred_record(records)
 
 
-def _record_of_kind(kind: str, counts: pd.DataFrame, level: str) -> TrackRecord | None:
+def _record_of_kind(kind: str, models: pd.DataFrame, level: str) -> TrackRecord | None:
     """The record of one kind of model; None where a rate is missing that the level needs."""
-    rates: dict[str, YesRate] = {}
-    sums = counts.groupby("rightness", observed=True)[["models", "meets"]].sum()
-    for rightness, models, meets in sums.itertuples():
-        if models:
-            rates[str(rightness)] = YesRate(*clopper_pearson(int(meets), int(models)), int(models))
-    right = rates.get("right")
-    wrong = rates.get("wrong")
-    if right is None or (wrong is None and level == "word"):
+    right = models[models["truth"] == "right"]
+    wrong = models[models["truth"] == "wrong"]
+    is_unknown = level == "state" and kind != WITHOUT_CONTEXT
+    if right.empty or (wrong.empty and not is_unknown):
         return None
 
-    if wrong is None:
-        on_wrong = ". On wrong attention it is unknown: a state may decide where its word does not"
-    else:
-        on_wrong = f", on wrong attention in {wrong.words}"
     models_of_kind = ONE_CHECKPOINT.get(kind, "models of this kind")
+    on_right = rate(right)
+    words = (
+        f"Track record on {models_of_kind}, intervals over rules: on right attention this test "
+        f"said yes in {on_right.words}"
+    )
+    no_tells = not rate(right, NO).over_rules.low > FALSE_NOES
+    if is_unknown:
+        words += ". On wrong attention it is unknown: a state may decide where its word does not."
+        return TrackRecord(words, no_tells=no_tells)
+    on_wrong = rate(wrong)
     return TrackRecord(
-        f"Track record on {models_of_kind}: on right attention this test said yes in "
-        f"{right.words}{on_wrong}.",
-        yes_tells=wrong is None or not wrong.low > FALSE_ALARMS,
-        no_tells=not right.high < POWER,
-        supports=wrong is not None,
+        f"{words}, on wrong attention in {on_wrong.words}.",
+        yes_tells=not on_wrong.over_rules.low > FALSE_ALARMS,
+        no_tells=no_tells,
+        supports=True,
     )
 
 

@@ -69,6 +69,8 @@ class Training(Section):
         epochs: at most so many; 0 takes a model as it is.
         gradient_clip: largest norm of a step's gradient; None: any.
         patience: epochs without a better one after which training stops; None: all are trained.
+        stop_at: value of the selection metric from which an epoch is good enough, and training
+            stops; None: none is.
     """
 
     settings_place: ClassVar[str] = "training"
@@ -77,6 +79,7 @@ class Training(Section):
     gradient_clip: Positive | None
     recipe: Recipe
     patience: Whole | None = None
+    stop_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -390,6 +390,7 @@ def _fit(
         epochs=parts.training.epochs,
         gradient_clip=parts.training.gradient_clip,
         patience=parts.training.patience,
+        stop_at=parts.training.stop_at,
         hardware=parts.trainer.arguments,
         callbacks=[forecast, Progress()],
         logger=logger,

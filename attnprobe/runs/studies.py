@@ -289,8 +289,8 @@ def _members_content(done: Sequence[Done], directory: Path) -> tuple[list[dict[s
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
     """A command line with some of its settings replaced, and without those of the study itself.
 
-    A replaced choice takes the choices below it along. A probe's settings stay where the changes
-    have that probe.
+    A replaced choice takes the choices below it along, and that of a part of the model also its
+    settings. A probe's settings stay where the changes have that probe.
 
     Args:
         overrides: the command line.
@@ -299,6 +299,9 @@ def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
     >>> line = ["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"]
     >>> changed(line, ["seed=2", "model=average"])
     ['data=sst', 'seed=2', 'model=average']
+    >>> line = ["model/attention=rationale", "model.attention.mass=0.7", "model.width=32"]
+    >>> changed(line, ["model/attention=uniform"])
+    ['model.width=32', 'model/attention=uniform']
     >>> line = ["probe.adversarial.steps=9", "probe.permutation.samples=9"]
     >>> changed(line, ["probe=[adversarial]"])
     ['probe.adversarial.steps=9', 'probe=[adversarial]']
@@ -316,10 +319,17 @@ def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
         is_kept_probe = parts[0] == "probe" and len(parts) > 1 and parts[1] in probes
         if parts[0] in NOT_INHERITED and not is_kept_probe:
             continue
-        if any(name == setting or name.startswith(f"{setting}/") for setting in replaced):
+        if any(_is_within(name, setting) for setting in replaced):
             continue
         inherited.append(override)
     return inherited + list(changes)
+
+
+def _is_within(name: str, setting: str) -> bool:
+    """Whether one setting is replaced with another: it is the same one, or a part of it."""
+    if name == setting or name.startswith(f"{setting}/"):
+        return True
+    return "/" in setting and name.startswith(f"{setting.replace('/', '.')}.")
 
 
 def key(override: str) -> str:

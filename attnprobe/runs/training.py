@@ -180,6 +180,7 @@ def fit(
     callbacks: list[Callback],
     logger: Logger | None,
     patience: int | None = None,
+    stop_at: float | None = None,
 ) -> tuple[int, list[dict[str, float]]]:
     """Train a classifier in place, and leave the chosen epoch's weights in it.
 
@@ -193,6 +194,7 @@ def fit(
         callbacks: that listen as well.
         logger: of the curves; None for none.
         patience: epochs without a better one that end the training; None: all epochs are trained.
+        stop_at: value of the selection metric that ends the training; None: none does.
 
     Returns:
         the chosen epoch, from 0, and every epoch's metrics, by name.
@@ -208,8 +210,11 @@ def fit(
         checkpoints, monitor=selection, mode="max", save_weights_only=True, filename="{epoch}"
     )
     listeners: list[Callback] = [best, curve]
-    if patience is not None:
-        listeners.append(EarlyStopping(selection, mode="max", patience=patience))
+    if patience is not None or stop_at is not None:
+        most = epochs if patience is None else patience
+        listeners.append(
+            EarlyStopping(selection, mode="max", patience=most, stopping_threshold=stop_at)
+        )
 
     with quiet_lightning() as shared:
         trainer = Trainer(

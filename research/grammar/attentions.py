@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from research.calibration.study import WITHOUT_CONTEXT
 from research.grammar.spec import KINDS, RuleSpec
+from research.planted import WITHOUT_CONTEXT
 
 Standing = Literal["learned", "right", "partly right", "blind", "avoiding"]
 """What an attention is by construction: it knows no label, rule or reason (`blind`), or is never on
@@ -67,7 +67,7 @@ def is_learnable(spec: RuleSpec, encoder: str, attention: str) -> bool:
 
     Args:
         spec: the rule.
-        encoder: of `research.calibration.study.ENCODERS`, or the folder of a checkpoint.
+        encoder: of `research.planted.ENCODERS`, or the folder of a checkpoint.
         attention: of `ATTENTIONS`.
     """
     kind = KINDS[spec.kind]

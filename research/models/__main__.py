@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from attnprobe.runs.composition import composing
-from research.calibration.rates import markdown
+from research.markdown import markdown
 from research.models.audits import CLAIMS, curves, stability_curves
 from research.models.cells import (
     ALIKE,

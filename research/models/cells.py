@@ -3,10 +3,11 @@
 from typing import Any
 
 from attnprobe.runs.composition import composed, resolved
-from research.calibration.study import PLANTED
-from research.words.cells import OWN
+from research.planted import PLANTED
 
 Overrides = tuple[str, ...]
+
+OWN = "model.attention._target_=research.attentions."
 
 EVEN: Overrides = ("model/attention=uniform",)
 PAIR: Overrides = ("model/attention=first", f"{OWN}PairAttention", "~model.attention.mass")

@@ -6,18 +6,100 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from jaxtyping import Float
 
+from attnprobe.data.module import TextDataModule
+from attnprobe.evidence.claims import Claim, put_to_test
 from attnprobe.findings import members
 from attnprobe.findings.members import Score, balanced_accuracy
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes import readouts
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.files import write_text
-from research.words.asking import numbers_of_probe, verdicts_of_probe
-from research.words.training import batches, trained
+from attnprobe.runs.build import untrained
+from attnprobe.runs.validation import configured
+from research.words.truth import batches
 
 Parts = Float[np.ndarray, "texts parts"]
 """What a score is made of, text by text."""
+LEAST_RATE = 0.003
+"""Learning rate of a model from scratch at least, as it sees few texts."""
+GOOD = 0.99
+"""Validation accuracy that ends the training, from the third epoch on."""
+
+
+def trained(
+    config: Any, seed: int, epochs: int = 30, patience: int = 8
+) -> tuple[TextDataModule, TrainedModel]:
+    """Train a model.
+
+    Args:
+        config: the settings of a run.
+        seed: of the weights and the order of the texts.
+        epochs: at most.
+        patience: epochs without a better validation accuracy that end the training.
+
+    Returns:
+        The data, and the model of the best epoch by validation accuracy, in eval mode.
+    """
+    torch.manual_seed(seed)
+    parts = configured(config | {"seed": seed})
+    data = parts.data
+    data.setup("fit")
+    model = untrained(parts, data)
+    assert model.recipe is not None
+    optimizer = model.recipe.optimizer(model.parameter_groups())
+    if model.reader is None:
+        for group in optimizer.param_groups:
+            group["lr"] = max(group["lr"], LEAST_RATE)
+
+    draw = np.random.default_rng(seed)
+    best_accuracy = -1.0
+    best_weights = model.state_dict()
+    epochs_since = 0
+    for epoch in range(epochs):
+        train_epoch(model, optimizer, data, draw)
+        accuracy = validation_accuracy(model.eval(), data)
+        epochs_since += 1
+        if accuracy > best_accuracy:
+            best_accuracy = accuracy
+            best_weights = {name: weight.clone() for name, weight in model.state_dict().items()}
+            epochs_since = 0
+        if epochs_since >= patience or (accuracy >= GOOD and epoch >= 2):
+            break
+    model.load_state_dict(best_weights)
+    return data, model.eval().to(model.precision)
+
+
+def train_epoch(
+    model: TrainedModel,
+    optimizer: torch.optim.Optimizer,
+    data: TextDataModule,
+    draw: np.random.Generator,
+) -> None:
+    """One pass over the training texts in a random order, 32 at a time."""
+    assert model.recipe is not None
+    model.train()
+    texts = data.splits["train"]
+    for rows in np.array_split(draw.permutation(len(texts)), -(-len(texts) // 32)):
+        batch = texts[rows.tolist()]
+        outputs = model(model.recipe.objective.given(model, batch))
+        loss = model.losses(outputs, batch)["loss"].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+
+
+@torch.no_grad()
+def validation_accuracy(model: TrainedModel, data: TextDataModule) -> float:
+    """The share of the validation texts that a model decides rightly."""
+    right: list[bool] = []
+    for batch in batches(data, "validation"):
+        right += (model(batch).logits.argmax(-1) == batch.labels).tolist()
+    return float(np.mean(right))
 
 
 def train_and_keep(
@@ -91,3 +173,21 @@ def kept_attentions(folder: Path, cell: str) -> list[list[np.ndarray]]:
         texts = json.loads(path.read_text())["weights"]
         models.append([np.array(weights) / sum(weights) for weights in texts])
     return models
+
+
+def table_of_probe(runner: ProbeRunner, probe: str) -> pd.DataFrame:
+    """What a probe measured, as a long table."""
+    identity: dict[str, Any] = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "")
+    return runner.rows[probe].table(identity | {"seed": 0, "probe": probe}).to_pandas()
+
+
+def numbers_of_probe(runner: ProbeRunner, probe: str) -> dict[str, np.ndarray]:
+    """What a probe measured: metric → numbers of all texts."""
+    metrics = table_of_probe(runner, probe).groupby("metric", observed=True)
+    return {str(metric): rows["value"].to_numpy() for metric, rows in metrics}
+
+
+def verdicts_of_probe(runner: ProbeRunner, probe: str, claims: Sequence[Claim]) -> dict[str, str]:
+    """Claim → what a probe's numbers say of it."""
+    findings = put_to_test(claims, table_of_probe(runner, probe))
+    return {finding.claim.name: finding.verdict for finding in findings}

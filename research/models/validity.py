@@ -15,7 +15,7 @@ from attnprobe.runs.validation import configured
 from research.models import audits
 from research.models.cells import NEED, valid_settings
 from research.models.training import kept_attentions, kept_parts, scores_of
-from research.words.training import batches
+from research.words.truth import batches
 
 
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:

@@ -1,136 +1,130 @@
 """`python -m research.words FOLDER`: is the verdict on words right where the answer is known?
 
-Trains small models on the rules of `research.rules`, with attention that is right or wrong by
-construction or learned, and asks each with the probe `swaps`. A file per model in FOLDER: what is
-cut short goes on with the same command."""
+Trains small models on rules whose deciding words are known, with attention that is right or wrong,
+and asks each as a run or an audit of a user is asked. A file per model in FOLDER: what is cut short
+goes on with the same command, and `--part 1/2` and `--part 2/2` share a folder.
+
+    python -m research.words rows/run --commit HASH --count 40
+    python -m research.words rows/audit --commit HASH --count 40 --mode audit --sample 150
+    python -m research.words rows/run rows/audit --docs
+
+The last command writes the shipped table, and from it what README and docs/ say."""
 
 import argparse
-import json
+import tempfile
 import warnings
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import torch
 
-from attnprobe.results.files import write_text
+from attnprobe.core.errors import UserError
+from attnprobe.findings.track_record import CALIBRATION
 from attnprobe.runs.composition import composing
-from research.calibration.rates import markdown
-from research.rules import BLIND, RULES
-from research.words.asking import CLAIMS, facts_of_model
-from research.words.cells import is_possible
-from research.words.judging import judged, record, table
+from research.grammar import RuleSpec, development_rules, drawn_rules
+from research.markdown import markdown
+from research.words.asking import row_of_cell
+from research.words.cells import ENCODERS, Cell, Grid, sample_of
+from research.words.docs import write_pages
+from research.words.rows import path_of, rows_of, ship, table_of, write_row
+from research.words.tables import tables_of
 
 
-def main() -> None:
-    """Train and ask, or read."""
-    options = parser().parse_args()
-    if options.table:
-        show(options)
-    else:
-        train(options)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train and ask, or tell."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.docs or options.table:
+            tell(options)
+        else:
+            ask(options)
+    except UserError as error:
+        raise SystemExit(f"attnprobe: {error}") from None
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    command_line = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
-    command_line.add_argument(
-        "folder", type=Path, help="of the models; with --table also a file that --keep wrote"
+    command_line = argparse.ArgumentParser(
+        prog="python -m research.words",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command_line.add_argument(
-        "--rules",
-        default=",".join(BLIND),
-        help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …",
+    command_line.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    rules = command_line.add_argument_group("rules (without any: those of development)")
+    rules.add_argument("--rules", help="names, separated by commas")
+    rules.add_argument("--commit", help="hash that rules are drawn from, and a sample")
+    rules.add_argument("--count", type=int, default=40, help="drawn rules")
+    rules.add_argument("--half", default="first", help="first, or second: for later looks")
+
+    cells = command_line.add_argument_group("models")
+    cells.add_argument(
+        "--encoders", default=",".join(ENCODERS), help="names, or folders of checkpoints"
     )
-    command_line.add_argument(
-        "--encoders", default="lstm,cnn,average,transformer", help="or the folder of a checkpoint"
-    )
-    command_line.add_argument(
-        "--attentions", default="rationale,first_70,learned,common_70,last_70"
-    )
-    command_line.add_argument(
-        "--draws", default="100,101,102,103,104", help="of texts, weights and everything random"
-    )
-    command_line.add_argument("--texts", type=int, default=100)
-    command_line.add_argument(
-        "--null", action="store_true", help="also each model's own weights in random order"
-    )
-    command_line.add_argument(
-        "--table", action="store_true", help="train nothing: the tables of what is there"
-    )
-    command_line.add_argument(
-        "--record", type=Path, help="with --table: the shipped calibration.parquet, told of it"
-    )
-    command_line.add_argument(
-        "--keep", type=Path, help="with --table: a parquet file of a row per model, added to"
-    )
+    cells.add_argument("--attentions", default="", help="names; all that an encoder may have")
+    cells.add_argument("--draws", default="100,101,102,103,104")
+    cells.add_argument("--mode", default="run", help="run, or audit")
+    cells.add_argument("--sample", type=int, help="only so many models, drawn by --commit")
+    cells.add_argument("--part", default="1/1", help="such as 1/2: every second of the models")
+    cells.add_argument("--keep", type=Path, help="folder in which the runs stay")
+
+    told = command_line.add_argument_group("what is there already")
+    told.add_argument("--table", action="store_true", help="print the tables")
+    told.add_argument("--docs", action="store_true", help="ship the rows; write README and docs/")
     return command_line
 
 
-def train(options: argparse.Namespace) -> None:
+def ask(options: argparse.Namespace) -> None:
     """Train the models that are not there yet, and ask them."""
+    (folder,) = options.folders
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    cells = product(
-        options.draws.split(","),
-        options.rules.split(","),
+    cells = cells_of(options)
+    left = [cell for cell in cells if not path_of(cell, folder).exists()]
+    print(f"{len(cells)} models, {len(left)} of them left", flush=True)
+    with composing(), tempfile.TemporaryDirectory() as scratch:
+        for cell in left:
+            output = options.keep or Path(scratch)
+            row = row_of_cell(cell, output, keeps_runs=options.keep is not None)
+            write_row(row | {"commit": options.commit or ""}, path_of(cell, folder))
+            print(f"{cell.name}: {row['truth']}; {row['chip']}. {row['sentence']}", flush=True)
+
+
+def cells_of(options: argparse.Namespace) -> list[Cell]:
+    """The models of a command line, in the order in which they are asked."""
+    grid = Grid(
+        rules_of(options),
         options.encoders.split(","),
-        options.attentions.split(","),
+        [name for name in options.attentions.split(",") if name],
+        [int(draw) for draw in options.draws.split(",")],
+        options.mode,
     )
-    with composing():
-        for draw, rule, encoder, attention in cells:
-            path = options.folder / f"{rule}-{Path(encoder).name}-{attention}-{draw}.json"
-            if path.exists() or not is_possible(rule, encoder, attention):
-                continue
-            facts = facts_of_model(
-                rule, encoder, attention, int(draw), options.texts, null=options.null
-            )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(json.dumps(facts), path)
-            print(
-                f"{path.stem}: accuracy {facts['accuracy']:.2f}, "
-                f"rightness {facts['rightness']:.2f}",
-                flush=True,
-            )
+    cells = list(grid.cells())
+    if options.sample is not None:
+        cells = sample_of(cells, options.sample, options.commit or "")
+    number, _, parts = options.part.partition("/")
+    return cells[int(number) - 1 :: int(parts)]
 
 
-def show(options: argparse.Namespace) -> None:
-    """Print the tables of the models that are there; keep their rows, and tell the record."""
-    is_file = options.folder.is_file()
-    models = pd.read_parquet(options.folder) if is_file else judged(options.folder)
-    if options.keep is not None:
-        models = kept(models, options.keep)
-    if options.record is not None:
-        record(models, options.record)
-
-    models["all"] = "all"
-    for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"]):
-        print_table("table", table(models, by))
-    for claims in CLAIMS.values():
-        for claim in claims:
-            if claim.primary and claim.name in models:
-                is_about_states = claim.name == "top_state_decides" and "state kind" in models
-                rows = models.assign(kind=models["state kind"]) if is_about_states else models
-                print_table(claim.name, table(rows, ["encoder"], claim.name))
-    counts = [
-        models[column].value_counts().to_dict() if column in models else ""
-        for column in ("kind", "null")
-    ]
-    print(*counts)
+def rules_of(options: argparse.Namespace) -> list[RuleSpec]:
+    """The rules of a command line."""
+    if options.rules:
+        return [RuleSpec.named(name) for name in options.rules.split(",")]
+    if options.commit:
+        return drawn_rules(options.commit, options.count, options.half)
+    return development_rules()
 
 
-def kept(models: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """These models and those of the file, which is written anew; of one model the newer row."""
-    if path.exists():
-        models = pd.concat([pd.read_parquet(path), models], ignore_index=True)
-        models = models.drop_duplicates(["rule", "encoder", "attention", "draw"], keep="last")
-    models.to_parquet(path, index=False)
-    return models
-
-
-def print_table(claim: str, rows: pd.DataFrame) -> None:
-    """A claim's name, and its table in Markdown."""
-    print(claim, markdown(rows), sep="\n\n", end="\n\n")
+def tell(options: argparse.Namespace) -> None:
+    """Print the tables, or ship the rows and write the pages."""
+    table = table_of(rows_of(options.folders))
+    if options.docs:
+        ship(table, CALIBRATION)
+        write_pages(table)
+        print(f"{CALIBRATION}: {table.num_rows} models, {CALIBRATION.stat().st_size:,} bytes")
+        return
+    for name, rows in tables_of(table).items():
+        print(f"{name}\n\n{markdown(pd.DataFrame(rows))}\n")
 
 
 if __name__ == "__main__":

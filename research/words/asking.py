@@ -1,147 +1,156 @@
-"""What the tests of attention say of a model whose answer is known."""
+"""One model trained and asked by the code of a user's run, and what is kept of it."""
 
-from collections.abc import Sequence
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from io import StringIO
+from math import isnan
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import torch
+from attnprobe.core.errors import UserError
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.judgement import Card, Judgement
+from attnprobe.findings.mechanisms import encoder_of
+from attnprobe.findings.stored import card_of_run, card_of_study
+from attnprobe.findings.studies.base import STUDY, read_study
+from attnprobe.findings.track_record import without_record
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.composition import composed
+from attnprobe.runs.run import run
+from attnprobe.runs.studies import carry_out_study
+from research.words.cells import Cell
+from research.words.truth import facts_of_run
 
-from attnprobe.core.batch import Batch, Outputs
-from attnprobe.data.module import TextDataModule
-from attnprobe.evidence.claims import Claim, put_to_test
-from attnprobe.evidence.deciding_words import SHARE_METRICS
-from attnprobe.models.trained import TrainedModel
-from attnprobe.probes import agreement, known_answer, skill
-from attnprobe.probes.base import Probe, ProbeRunner
-from attnprobe.probes.swaps import Swaps
-from research.words.cells import settings_of
-from research.words.training import batches, known_of_texts, trained
-
-CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
-"""Probe → the claims that are asked beside swaps."""
-SOLVED = 0.9
-"""Accuracy that counts."""
-LEAST_LEAD = 0.1
-"""By how much the state that knows most must be ahead of the mean one, as a share of what it knows,
-for states to be right or wrong."""
+FAILED = "failed"
+"""The `truth` of a model that could not be trained or asked; `sentence` says why."""
 
 
-def facts_of_model(
-    rule: str, encoder: str, attention: str, draw: int, texts: int, *, null: bool = False
-) -> dict[str, Any]:
-    """Train a model of `cells`, and ask it.
+@dataclass(frozen=True)
+class Asked:
+    """What the product says of a model.
+
+    Attributes:
+        card: all of it.
+        directories: of its runs; the card is about the model of the first one.
+    """
+
+    card: Card
+    directories: list[Path]
+
+
+def row_of_cell(cell: Cell, scratch: Path, *, keeps_runs: bool = False) -> dict[str, Any]:
+    """Train a model, ask it, and remove its runs.
+
+    It is asked without a track record, which would otherwise be a record of itself.
 
     Args:
-        rule: of the texts.
-        encoder: its name, or the folder of a checkpoint.
-        attention: its name.
-        draw: of texts, weights and everything random.
-        texts: in the test split.
-        null: its own weights in random order are asked, too.
+        cell: the model.
+        scratch: folder of its runs.
+        keeps_runs: the runs stay there.
 
     Returns:
-        Everything that is known of it; `table`, and `null`, with what the probes say, where it
-        solved its task.
+        What a row of a folder holds (`research.words.rows`); of a model that cannot be trained the
+        `truth` is `FAILED`.
     """
-    data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
-    columns = known_of_texts(model, data)
-    mass = np.nanmean(columns["mass"])
-    chance = np.nanmean(columns["chance"])
-    facts: dict[str, Any] = {
-        "rule": rule,
-        "encoder": Path(encoder).name,
-        "attention": attention,
-        "draw": draw,
-        "accuracy": float(columns["right"].mean()),
-        "rightness": float((mass - chance) / (1 - chance)),
+    folder = scratch / cell.name
+    row = identity(cell)
+    began = perf_counter()
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
+            asked = audited(cell, folder) if cell.mode == "audit" else asked_once(cell, folder)
+        seconds = perf_counter() - began
+        row |= known(asked.directories[0], cell)
+        row |= costs(asked.directories, seconds)
+        row |= said(asked.card)
+    except UserError as error:
+        row |= {"truth": FAILED, "chip": "", "sentence": str(error), "answers": []}
+    finally:
+        if not keeps_runs:
+            shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+def asked_once(cell: Cell, output: Path) -> Asked:
+    """One run, as `attnprobe run` makes it."""
+    directory = run(composed(cell.command_line(output)), sweep=True)
+    return Asked(card_of_run(read_run(directory)), [directory])
+
+
+def audited(cell: Cell, output: Path) -> Asked:
+    """A whole study, as `attnprobe audit` makes it."""
+    directory = carry_out_study(cell.command_line(output), composed)
+    reading = read_study(directory)
+    members = read_sealed(directory / STUDY)["members"]
+    base = reading.runs[0].resolve()
+    directories = [(directory / member["directory"]).resolve() for member in members]
+    further = [each for each in directories if each != base]
+    return Asked(card_of_study(reading), [base, *further])
+
+
+def identity(cell: Cell) -> dict[str, Any]:
+    """Which model it is."""
+    return {
+        "rule": cell.rule.name,
+        "kind": cell.rule.kind,
+        "spec": asdict(cell.rule),
+        "encoder": cell.encoder_name,
+        "attention": cell.attention,
+        "standing": cell.built.standing,
+        "draw": cell.draw,
+        "mode": cell.mode,
     }
-    for name in ("follows", "flips", "off_text"):
-        is_known = np.isfinite(columns[name]).any()
-        facts[name] = float(np.nanmean(columns[name])) if is_known else None
-    if facts["accuracy"] >= SOLVED:
-        facts["table"] = ask(model, data, draw)
-        if null:
-            facts["null"] = ask(model, data, draw, permuted=True)
-    return facts
 
 
-def ask(
-    model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False
-) -> dict[str, Any]:
-    """Measure a model with `swaps`, and with the other probes where it is trained from scratch.
+def known(directory: Path, cell: Cell) -> dict[str, Any]:
+    """What is known of a run's model, and what the track record calls its encoder."""
+    facts = facts_of_run(directory)
+    avoids_reason = cell.built.standing in ("blind", "avoiding")
+    return {
+        "family": encoder_of(RunDirectory(directory).manifest()),
+        **asdict(facts),
+        "truth": facts.truth(avoids_reason=avoids_reason),
+    }
+
+
+def costs(directories: list[Path], seconds: float) -> dict[str, Any]:
+    """Seconds of all trainings and of everything else, and passes of a text.
 
     Args:
-        model: that solved its task.
-        data: whose test texts it is asked about.
-        seed: of the probes.
-        permuted: asked of the weights in one random order, by `swaps` alone.
-
-    Returns:
-        `SHARE_METRICS` by text; `others`: claim → verdict; `state_rightness`: where attention
-        stands between the mean state (0) and the one that knows most (1), None where that is not
-        ahead.
+        directories: of the runs.
+        seconds: that all took.
     """
-    probes: list[Probe] = [Swaps()]
-    probes[0].prepare(data.splits)
-    asks_all = not (permuted or model.reader)
-    if asks_all:
-        probes += [skill.Skill(), agreement.Agreement(share=1.0), known_answer.KnownAnswer()]
-    runner = ProbeRunner(probes, seed)
-    draw = np.random.default_rng(seed)
-    for number, batch in enumerate(batches(data)):
-        outputs = model.predict_step(batch)
-        if permuted:
-            permute_attention(outputs, batch, draw)
-        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
-
-    swaps = numbers_of_probe(runner, "swaps")
-    answers: dict[str, Any] = {name: swaps[name].tolist() for name in SHARE_METRICS}
-    answers["others"] = {}
-    if asks_all:
-        for probe, claims in CLAIMS.items():
-            answers["others"] |= verdicts_of_probe(runner, probe, claims)
-        states = numbers_of_probe(runner, "known_answer")
-        if "state_change_own" in states:
-            answers["state_rightness"] = state_rightness(states)
-    return answers
+    manifests = [RunDirectory(directory).manifest() for directory in directories]
+    training = sum(manifest["seconds"]["until_trained"] for manifest in manifests)
+    settings = [(table or {}).get("settings") or {} for table in manifests[0]["tables"].values()]
+    passes = [probe.get("passes", 0) for probe in settings]
+    return {
+        "training_seconds": round(training, 1),
+        "asking_seconds": round(seconds - training, 1),
+        "passes": max(passes, default=0),
+    }
 
 
-def permute_attention(outputs: Outputs, batch: Batch, draw: np.random.Generator) -> None:
-    """Put each text's weights in a random order, in place."""
-    for row, content in enumerate(batch.content):
-        weights = outputs.attention[row, content]
-        order = torch.from_numpy(draw.permutation(len(weights)))
-        outputs.attention[row, content] = weights[order]
+def said(card: Card) -> dict[str, Any]:
+    """What the product says: chip, sentence, and its answer to every claim that was tested."""
+    answers = [answer_of(judgement) for judgement in card.judgements if judgement.is_tested]
+    return {"chip": str(card.chip), "sentence": card.sentence, "answers": answers}
 
 
-def state_rightness(states: dict[str, np.ndarray]) -> float | None:
-    """Where attention stands between the mean state (0) and the one that knows most (1).
-
-    None where that is not ahead.
-    """
-    attended = np.nanmean(states["state_change_own"])
-    null = np.nanmean(states["state_change_null"])
-    best = np.nanmean(states["state_change_best"])
-    if not best - null > LEAST_LEAD * best:
-        return None
-    return float((attended - null) / (best - null))
-
-
-def table_of_probe(runner: ProbeRunner, probe: str) -> pd.DataFrame:
-    """What a probe measured, as a long table."""
-    identity: dict[str, Any] = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "")
-    return runner.rows[probe].table(identity | {"seed": 0, "probe": probe}).to_pandas()
-
-
-def numbers_of_probe(runner: ProbeRunner, probe: str) -> dict[str, np.ndarray]:
-    """What a probe measured: metric → numbers of all texts."""
-    metrics = table_of_probe(runner, probe).groupby("metric", observed=True)
-    return {str(metric): rows["value"].to_numpy() for metric, rows in metrics}
-
-
-def verdicts_of_probe(runner: ProbeRunner, probe: str, claims: Sequence[Claim]) -> dict[str, str]:
-    """Claim → what a probe's numbers say of it."""
-    findings = put_to_test(claims, table_of_probe(runner, probe))
-    return {finding.claim.name: finding.verdict for finding in findings}
+def answer_of(judgement: Judgement) -> dict[str, Any]:
+    """One claim's answer; numbers that are not known are None."""
+    numbers = {name: getattr(judgement, name) for name in ("value", "low", "high", "p")}
+    return {
+        "claim": judgement.claim,
+        "criterion": judgement.criterion,
+        "level": judgement.level,
+        "primary": judgement.primary,
+        "verdict": str(judgement.verdict),
+        "interval_verdict": str(judgement.interval_verdict),
+        "answer": str(judgement.answer),
+        **{name: None if isnan(number) else number for name, number in numbers.items()},
+        "n": judgement.n,
+        "reason": judgement.reason,
+    }

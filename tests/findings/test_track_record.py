@@ -7,7 +7,12 @@ from attnprobe.findings import track_record as records
 from attnprobe.findings.lines import NECESSITY, WORDS
 from attnprobe.findings.mechanisms import encoder_of
 from attnprobe.findings.rules import judge
-from attnprobe.findings.track_record import AUDITS, NONE, record_of_seeds, track_record
+from attnprobe.findings.track_record import (
+    AUDITS,
+    NONE,
+    record_of_seeds,
+    track_record,
+)
 from tests.findings.cards import ABOVE, ACROSS, BELOW, finding
 from tests.findings.counts import counts
 
@@ -21,25 +26,32 @@ def line_of(finding, place=WORDS.place, **settings):
 
 
 def test_a_verdict_carries_its_track_record():
-    assert track_record("erasure", "word", "lstm", "c", table=KNOWN).words == (
-        "Track record on models of this kind: on right attention this test said yes in 95 % "
-        "[83, 99] of 40, on wrong attention in 5 % [1, 14] of 60."
+    assert track_record("erasure", "word", "lstm", "c", answers=KNOWN).words == (
+        "Track record on models of this kind, intervals over rules: on right attention this test "
+        "said yes in 95 % [83, 99] of 40 models of 40 rules, on wrong attention in 5 % [1, 14] of "
+        "60 models of 60 rules."
     )
 
 
 @pytest.mark.parametrize(
-    ("encoder", "claim", "table"),
-    [("cnn", "c", KNOWN), ("lstm", "another", KNOWN), ("lstm", "c", KNOWN.iloc[:1])],
+    ("encoder", "claim", "answers"),
+    [("cnn", "c", KNOWN), ("lstm", "another", KNOWN), ("lstm", "c", KNOWN.iloc[:40])],
     ids=["another kind of model", "another claim", "no rate on wrong attention"],
 )
-def test_where_nothing_was_measured_it_says_so(encoder, claim, table):
-    assert track_record("erasure", "word", encoder, claim, table=table).words == NONE
+def test_where_nothing_was_measured_it_says_so(encoder, claim, answers):
+    assert track_record("erasure", "word", encoder, claim, answers=answers).words == NONE
 
 
-def test_of_states_the_rate_on_wrong_attention_may_be_unknown():
-    table = counts((40, 38), None, "state")
-    record = track_record("erasure", "state", "lstm", "c", table=table)
-    assert "95 % [83, 99] of 40. On wrong attention it is unknown" in record.words
+def test_of_states_in_context_the_rate_on_wrong_attention_is_unknown():
+    answers = counts((40, 38), (60, 0), "state")
+    record = track_record("erasure", "state", "lstm", "c", answers=answers)
+    assert "40 models of 40 rules. On wrong attention it is unknown" in record.words
+    assert not record.supports
+
+
+def test_without_context_a_state_is_its_word():
+    answers = counts((40, 38), (60, 0), "state", encoder="average")
+    assert track_record("erasure", "state", "average", "c", answers=answers).supports
 
 
 def test_where_nothing_was_decided_no_record_is_cited():
@@ -148,13 +160,6 @@ def test_in_the_shipped_audits_more_seeds_show_smaller_gains_and_hardly_any_yes_
     assert ("a nearness below" in record_of_seeds(claim)) == (claim == "seeds_attend_alike")
 
 
-@pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "transformer"])
-def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model(encoder):
-    exclusivity = track_record("exclusivity", "state", encoder, "no_other_attention_exists")
-    assert not exclusivity.no_tells
-    assert track_record("erasure", "word", encoder, "weights_follow_words").no_tells
-
-
 def line_of_minilm(heads):
     """The line of words of a MiniLM, asked of its last layer's heads."""
     facts = {"family": "bert", "site": f"layer -1, heads {heads}, pooled"}
@@ -163,12 +168,28 @@ def line_of_minilm(heads):
     return line_of(placement, encoder=encoder)
 
 
+@pytest.fixture
+def minilm_record(monkeypatch):
+    """The test of words has a track record on MiniLM alone."""
+    answers = counts((40, 38), (60, 0), encoder="bert").assign(claim=SHARE_CLAIM.name)
+    monkeypatch.setattr(records, "calibration", lambda: answers)
+
+
+@pytest.mark.usefixtures("minilm_record")
+def test_the_verdict_of_a_minilm_audit_cites_the_record_of_minilm():
+    record = line_of_minilm("all").track_record
+    assert record.startswith("Track record on MiniLM fine-tuned on the same rules")
+    assert "of 40 models of 40 rules" in record
+
+
+@pytest.mark.usefixtures("minilm_record")
 def test_nothing_goes_by_the_record_of_one_checkpoint():
     line = line_of_minilm("all")
     assert line.verdict == Verdict.MEETS
     assert not line.ticked
 
 
+@pytest.mark.usefixtures("minilm_record")
 def test_of_one_head_nothing_was_measured():
     assert line_of_minilm("3").track_record == NONE
 
@@ -176,4 +197,4 @@ def test_of_one_head_nothing_was_measured():
 @pytest.mark.parametrize(("encoder", "tells"), [("bert", True), ("lstm", False)])
 def test_a_loose_test_of_one_checkpoint_does_not_take_the_yes_away(encoder, tells):
     loose = counts((40, 38), (60, 30), encoder=encoder)
-    assert track_record("erasure", "word", encoder, "c", table=loose).yes_tells is tells
+    assert track_record("erasure", "word", encoder, "c", answers=loose).yes_tells is tells

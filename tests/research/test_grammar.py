@@ -15,7 +15,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
 from attnprobe.runs.validation import configured
-from research.calibration.study import ENCODERS
 from research.grammar import (
     ATTENTIONS,
     DEVELOPMENT,
@@ -25,6 +24,7 @@ from research.grammar import (
     drawn_rules,
     is_learnable,
 )
+from research.planted import ENCODERS
 
 RULES = [*development_rules(), *drawn_rules("a commit", 60, "first")]
 IDS = [rule.name for rule in RULES]

@@ -24,7 +24,15 @@ HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
 
 
 def fitted(
-    classifier, folder, epochs, *, gradient_clip=None, callbacks=(), logger=None, patience=None
+    classifier,
+    folder,
+    epochs,
+    *,
+    gradient_clip=None,
+    callbacks=(),
+    logger=None,
+    patience=None,
+    stop_at=None,
 ):
     """Train on a toy batch; the chosen epoch and each epoch's metrics."""
     return fit(
@@ -37,6 +45,7 @@ def fitted(
         callbacks=list(callbacks),
         logger=logger,
         patience=patience,
+        stop_at=stop_at,
     )
 
 
@@ -86,6 +95,20 @@ def test_skipped_epochs_are_chosen_only_among_themselves(
     monkeypatch.setattr(classifier.validation_performance, "compute", compute)
     chosen, curve = fitted(classifier, tmp_path, len(values), gradient_clip=1.0, patience=patience)
     assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
+
+
+@pytest.mark.parametrize(("stop_at", "epochs"), [(None, 4), (0.6, 2), (0.95, 4)])
+def test_an_epoch_that_is_good_enough_ends_the_training(stop_at, epochs, tmp_path, monkeypatch):
+    classifier = toy_classifier().train()
+    classifier.recipe = recipe(skip_epochs=0)
+    scripted = iter([0.5, 0.7, 0.6, 0.9])
+
+    def compute():
+        return {"f1": torch.zeros(2), "roc_auc": torch.tensor(next(scripted))}
+
+    monkeypatch.setattr(classifier.validation_performance, "compute", compute)
+    chosen, curve = fitted(classifier, tmp_path, 4, stop_at=stop_at)
+    assert (chosen, len(curve)) == (epochs - 1, epochs)
 
 
 class FillRecorder(Callback):

@@ -32,7 +32,6 @@ STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
 
 RESEARCH = {
-    "calibration": "research.calibration.study",
     "methods": "research.methods",
     "questions": "research.questions",
     "sanity": "research.sanity",

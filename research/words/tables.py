@@ -1,0 +1,150 @@
+"""The tables of docs/results/calibration.md, from the shipped rows."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnprobe.findings.track_record import (
+    ANSWERS,
+    CHIP,
+    YES,
+    Rate,
+    answers_of,
+    answers_to,
+    rate,
+    rates,
+)
+
+MODES = {"run": "the chip of one run", "audit": "that of an audit of three seeds"}
+"""How a model is asked → what README calls its chip."""
+DECIDED = ("right", "wrong")
+TRUTHS = (*DECIDED, "between", "unsolved", "failed")
+BINS = (-np.inf, 0.05, 0.2, 0.4, 0.6, 0.8, np.inf)
+"""Ends of the intervals of rightness that the curve is drawn over, the lower ones included."""
+NONE = "–"
+
+
+def percent(share: float, low: float, high: float) -> str:
+    """Such as `95 % [83, 99]`."""
+    return f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def rates_table(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """What right and wrong attentions were told, by these columns (`rates`), in words.
+
+    Args:
+        answers: of one claim, a row per model.
+        by: columns; empty: all models together.
+    """
+    numbers = rates(answers, by)
+    table = numbers[[*by, "truth", "models", "rules", *ANSWERS]].copy()
+    for units, prefix in (("rules", "rule "), ("models", "")):
+        ends = numbers[["yes share", f"{prefix}low", f"{prefix}high"]]
+        table[f"yes, over {units}"] = [percent(*row) for row in ends.itertuples(index=False)]
+    return table
+
+
+def counts_table(models: pd.DataFrame) -> pd.DataFrame:
+    """How many models of each truth there are, by how they are asked and by encoder."""
+    counts = models.groupby(["mode", "encoder", "truth"], observed=True).size()
+    table = counts.unstack(fill_value=0).reindex(columns=list(TRUTHS), fill_value=0)
+    table["all"] = table.sum(axis=1)
+    return table.reset_index()
+
+
+def curve_table(answers: pd.DataFrame) -> pd.DataFrame:
+    """What was told of attentions of every rightness, of models that solve their rule."""
+    solved = answers[answers["truth"].isin([*DECIDED, "between"])]
+    rows = []
+    for low, high in pairwise(BINS):
+        group = solved[(solved["rightness"] >= low) & (solved["rightness"] < high)]
+        if group.empty:
+            continue
+        name = f"{low:g} to {high:g}"
+        if np.isinf(low):
+            name = f"below {high:g}"
+        elif np.isinf(high):
+            name = f"{low:g} and more"
+        counts = [int((group["answer"] == answer).sum()) for answer in ANSWERS]
+        yes = rate(group)
+        over_rules = percent(yes.over_models.value, yes.over_rules.low, yes.over_rules.high)
+        rows.append((name, len(group), *counts, over_rules))
+    return pd.DataFrame(rows, columns=["rightness", "models", *ANSWERS, "yes, interval over rules"])
+
+
+def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
+    """What every claim says of right and of wrong attention, those of a card's lines first.
+
+    Args:
+        answers: of all claims (`answers_of`).
+    """
+    claims = answers[answers["claim"] != CHIP]
+    claims = claims.drop_duplicates("claim").sort_values(["criterion", "level"], kind="stable")
+    rows = []
+    for row in claims.itertuples():
+        asked = answers_to(str(row.claim), answers)
+        right = asked[asked["truth"] == "right"]
+        wrong = asked[asked["truth"] == "wrong"]
+        cells = [NONE if group.empty else rate(group).words for group in (right, wrong)]
+        name = str(row.claim).replace("_", " ")
+        rows.append((f"{row.criterion}, {row.level}", name, *cells))
+    return pd.DataFrame(rows, columns=["question", "claim", "yes on right", "yes on wrong"])
+
+
+def seconds_table(models: pd.DataFrame) -> pd.DataFrame:
+    """What training and asking took, medians of the models."""
+    grouped = models.groupby(["mode", "encoder"], observed=True)
+    medians = grouped[["training_seconds", "asking_seconds", "passes"]].median().reset_index()
+    table = medians[["mode", "encoder"]].copy()
+    table["training, s"] = medians["training_seconds"].map("{:.1f}".format)
+    table["asking, s"] = medians["asking_seconds"].map("{:.1f}".format)
+    table["passes of a text"] = medians["passes"].map("{:.0f}".format)
+    return table
+
+
+def tables_of(table: pa.Table) -> dict[str, pd.DataFrame]:
+    """Name → table, of the shipped rows."""
+    models = table.drop_columns("answers").to_pandas()
+    answers = answers_of(table)
+    tables = {
+        "models": counts_table(models),
+        "old tests": worth_table(answers),
+        "seconds": seconds_table(models),
+    }
+    for mode in MODES:
+        chips = answers_to(CHIP, answers, mode)
+        tables[f"chip, {mode}"] = rates_table(chips, [])
+        for column in ("encoder", "kind", "standing", "attention"):
+            tables[f"chip by {column}, {mode}"] = rates_table(chips, [column])
+        tables[f"curve, {mode}"] = curve_table(chips)
+    return tables
+
+
+def headline(table: pa.Table) -> str:
+    """README's sentence: how often the chip is right, of single runs and of audits."""
+    answers = answers_of(table)
+    sentences = []
+    for mode, name in MODES.items():
+        chips = answers_to(CHIP, answers, mode)
+        right = rate(chips[chips["truth"] == "right"], YES)
+        wrong = rate(chips[chips["truth"] == "wrong"], YES)
+        if right.models and wrong.models:
+            sentences.append(
+                f"{name} said yes to {share_of(right)} right attentions and to {share_of(wrong)} "
+                f"wrong ones"
+            )
+    if not sentences:
+        return "How often the chip is right has not been measured for this version."
+    return (
+        f"On models whose attention is known, {'; '.join(sentences)} (intervals over rules; open "
+        "answers count against a yes)."
+    )
+
+
+def share_of(yes: Rate) -> str:
+    """Such as `95 % [83, 99] of 40`, the interval over rules."""
+    share = percent(yes.over_models.value, yes.over_rules.low, yes.over_rules.high)
+    return f"{share} of {yes.models:,}"

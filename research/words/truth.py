@@ -1,0 +1,181 @@
+"""What is known of a trained model without any test of attention."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attnprobe.core.batch import Batch
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.trained import TrainedModel
+from attnprobe.results.directory import WEIGHTS, RunDirectory
+from attnprobe.results.saved_settings import read_settings
+from attnprobe.runs.build import untrained
+from attnprobe.runs.validation import configured
+
+SOLVED = 0.9
+"""Accuracy, balanced over the classes, from which a model has learnt its rule."""
+FOLLOWS = 0.9
+"""Share of the texts with their reason changed whose decision follows, from which a model goes by
+the reason."""
+RIGHT = 0.8
+"""Rightness from which an attention is right."""
+WRONG = 0.05
+"""Rightness up to which any attention is wrong."""
+WRONG_BLIND = 0.4
+"""Rightness below which an attention is wrong that knows nothing of the reason, or avoids it."""
+
+Truth = Literal["right", "wrong", "between", "unsolved"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model, from its test texts.
+
+    Attributes:
+        accuracy: share of right decisions, 0 to 1.
+        balanced_accuracy: mean over the classes of this share.
+        follows: share of the texts with their reason changed whose decision follows; NaN where no
+            text has such a version.
+        mass: attention on the words that decide, 0 to 1, mean over the texts that have some.
+        chance: the same for equal weights.
+        rightness: (mass − chance) / (1 − chance); NaN where no word decides any text.
+        class_rightness: the same per class of the labels.
+        texts: test texts in which some word decides.
+    """
+
+    accuracy: float
+    balanced_accuracy: float
+    follows: float
+    mass: float
+    chance: float
+    rightness: float
+    class_rightness: tuple[float, ...]
+    texts: int
+
+    def truth(self, *, avoids_reason: bool) -> Truth:
+        """Whether the attention is right.
+
+        Args:
+            avoids_reason: the attention knows nothing of the reason, or avoids it.
+        """
+        is_solved = self.balanced_accuracy >= SOLVED and not self.follows < FOLLOWS
+        if not is_solved or np.isnan(self.rightness):
+            return "unsolved"
+        if self.rightness >= RIGHT:
+            return "right"
+        if self.rightness <= WRONG or (avoids_reason and self.rightness < WRONG_BLIND):
+            return "wrong"
+        return "between"
+
+
+def facts_of_run(directory: Path) -> Facts:
+    """What is known of a finished run's model."""
+    parts = configured(read_settings(directory))
+    data = parts.data
+    data.setup("test")
+    model = untrained(parts, data)
+    model.load_state_dict(load_file(RunDirectory(directory) / WEIGHTS))
+    return facts_of_model(model.eval().to(model.precision), data)
+
+
+def facts_of_model(model: TrainedModel, data: TextDataModule) -> Facts:
+    """What is known of a model in eval mode."""
+    columns = known_of_texts(model, data)
+    labels = columns["label"]
+    classes = np.unique(labels)
+    recalls = [columns["right"][labels == label].mean() for label in classes]
+    return Facts(
+        accuracy=float(columns["right"].mean()),
+        balanced_accuracy=float(np.mean(recalls)),
+        follows=mean(columns["follows"]),
+        mass=mean(columns["mass"]),
+        chance=mean(columns["chance"]),
+        rightness=rightness(columns["mass"], columns["chance"]),
+        class_rightness=tuple(
+            rightness(columns["mass"][labels == label], columns["chance"][labels == label])
+            for label in range(model.classes)
+        ),
+        texts=int(np.isfinite(columns["mass"]).sum()),
+    )
+
+
+def mean(values: np.ndarray) -> float:
+    """The mean of what is known; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def rightness(mass: np.ndarray, chance: np.ndarray) -> float:
+    """0 for equal weights, 1 for all weight on the words that decide; NaN where none decides."""
+    if not mean(chance) < 1:
+        return float("nan")
+    return (mean(mass) - mean(chance)) / (1 - mean(chance))
+
+
+def batches(data: TextDataModule, split: str = "test", size: int = 50) -> Iterator[Batch]:
+    """The texts of a split, so many at a time."""
+    texts = data.splits[split]
+    for start in range(0, len(texts), size):
+        yield texts[range(start, min(start + size, len(texts)))]
+
+
+@torch.no_grad()
+def known_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.ndarray]:
+    """What is known of each test text.
+
+    Returns:
+        `label`; `right`: whether the decision is; `follows`: whether it follows a changed reason
+        (NaN for a text without such a version); `mass` on the words that decide, and its `chance`
+        (NaN where no word does).
+    """
+    columns: dict[str, list[float]] = defaultdict(list)
+    for batch in batches(data):
+        assert batch.rationale is not None
+        outputs = model(batch)
+        decision = outputs.logits.argmax(-1)
+        columns["label"] += batch.labels.tolist()
+        columns["right"] += (decision == batch.labels).double().tolist()
+
+        follows = torch.full((len(batch),), torch.nan, dtype=torch.float64)
+        if batch.counterfactual is not None:
+            has_version = (batch.counterfactual != 0).any(-1)
+            is_changed = batch.content & (batch.counterfactual != 0)
+            ids = torch.where(is_changed, batch.counterfactual, batch.ids)
+            next_label = (batch.labels + 1) % model.classes
+            is_next = decision_with(model, data, batch, ids) == next_label
+            follows = torch.where(has_version, is_next.double(), torch.nan)
+        columns["follows"] += follows.tolist()
+
+        deciding = batch.rationale & batch.content
+        defined = torch.where(deciding.any(-1), 1.0, torch.nan)
+        columns["mass"] += (defined * (outputs.attention * deciding).sum(-1)).tolist()
+        columns["chance"] += (defined * deciding.sum(-1) / batch.content.sum(-1)).tolist()
+    return {name: np.array(values) for name, values in columns.items()}
+
+
+def decision_with(
+    model: TrainedModel, data: TextDataModule, batch: Batch, ids: Int[Tensor, "batch seq"]
+) -> Int[Tensor, " batch"]:
+    """What the model decides of the same texts with other words in their places."""
+    changed = replace(batch, ids=ids)
+    if model.reader is not None:
+        texts = [
+            data.vocabulary.decode(row[content].tolist())
+            for row, content in zip(ids, batch.content, strict=True)
+        ]
+        pieces = data.pipeline.batch_of(texts)
+        changed = replace(
+            changed,
+            pieces=pieces.pieces,
+            piece_word=pieces.piece_word,
+            piece_kind=pieces.piece_kind,
+        )
+    return model(changed).logits.argmax(-1)

@@ -1,0 +1,161 @@
+"""The rates of the record, against plain counting, exact ends and simulated rules."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy
+
+from attnprobe.evidence.statistics import clopper_pearson
+from attnprobe.evidence.verdicts import Chip, Verdict
+from attnprobe.findings import track_record as records
+from attnprobe.findings.track_record import (
+    ABOUT_MODEL,
+    CHIP,
+    NO,
+    OPEN,
+    UNASKED,
+    YES,
+    answers_of,
+    answers_to,
+    calibration,
+    digest_of_record,
+    mean_of_rules,
+    rate,
+    rates,
+    without_record,
+)
+from research.words.rows import SCHEMA
+
+WORD_CLAIM = "a claim about words"
+GUARD = "a detail of it"
+
+
+def claim(verdict, *, name=WORD_CLAIM, primary=True, criterion="erasure", level="word"):
+    return {
+        "claim": name,
+        "criterion": criterion,
+        "level": level,
+        "primary": primary,
+        "verdict": str(verdict),
+    }
+
+
+def model(rule, truth, chip, verdict, *, mode="run", **facts):
+    """One model; a detail of the same line says the contrary of its primary claim."""
+    detail = claim(Verdict.FAILS, name=GUARD, primary=False)
+    row = dict.fromkeys(ABOUT_MODEL) | {"draw": 0, "rightness": 0.5}
+    row |= {"rule": rule, "kind": rule[:5], "encoder": "lstm", "truth": truth, "mode": mode}
+    return row | {"chip": str(chip), "answers": [detail, claim(verdict)]} | facts
+
+
+MODELS = [
+    model("token", "right", Chip.READ, Verdict.MEETS),
+    model("token", "right", Chip.CARE, Verdict.MEETS),
+    model("token", "right", Chip.UNSHOWN, Verdict.CANNOT_DECIDE),
+    model("vote", "right", Chip.UNSHOWN, Verdict.NOT_INFORMATIVE),
+    model("vote", "right", Chip.NO, Verdict.NO_DIFFERENCE),
+    model("token", "wrong", Chip.NO, Verdict.FAILS),
+    model("token", "wrong", Chip.CARE, Verdict.MEETS),
+    model("vote", "wrong", Chip.POOR, Verdict.NOT_MEANINGFUL),
+    model("vote", "wrong", Chip.UNSHOWN, Verdict.TOO_RARE),
+    model("vote", "between", Chip.CARE, Verdict.MEETS),
+    model("vote", "unsolved", Chip.CARE, Verdict.MEETS),
+    model("token", "right", Chip.UNSHOWN, Verdict.NOT_INFORMATIVE, mode="audit"),
+]
+
+
+@pytest.fixture
+def answers():
+    return answers_of(pa.Table.from_pylist(MODELS, schema=SCHEMA))
+
+
+def test_every_model_has_a_row_for_its_chip_and_one_for_each_claim(answers):
+    assert answers["claim"].value_counts().to_dict() == dict.fromkeys(
+        [CHIP, WORD_CLAIM, GUARD], len(MODELS)
+    )
+
+
+def test_a_chip_that_is_not_shown_is_open_or_not_asked_as_the_line_of_words_says(answers):
+    chips = answers[answers["claim"] == CHIP]
+    assert chips["answer"].tolist() == [
+        *[YES, YES, OPEN, UNASKED, NO],
+        *[NO, YES, UNASKED, OPEN],
+        *[YES, YES],
+        UNASKED,
+    ]
+    primary = answers[answers["claim"] == WORD_CLAIM]
+    assert primary["answer"].tolist() == chips["answer"].tolist()
+
+
+def test_a_rate_has_every_answer_in_its_denominator(answers):
+    chips = answers_to(CHIP, answers, "run")
+    table = rates(chips).set_index("truth")
+    assert table.loc["right", ["models", "rules", *records.ANSWERS]].tolist() == [5, 2, 2, 1, 1, 1]
+    assert table.loc["wrong", ["models", "rules", *records.ANSWERS]].tolist() == [4, 2, 1, 1, 1, 1]
+    assert table.loc["right", ["yes share", "low", "high"]].tolist() == list(clopper_pearson(2, 5))
+
+
+def test_rates_are_those_of_each_group(answers):
+    chips = answers_to(CHIP, answers, "run")
+    table = rates(chips, ["rule"]).set_index(["rule", "truth"])["yes share"]
+    assert table.to_dict() == {
+        ("token", "right"): pytest.approx(2 / 3),
+        ("token", "wrong"): 0.5,
+        ("vote", "right"): 0,
+        ("vote", "wrong"): 0,
+    }
+
+
+def test_single_runs_and_audits_are_told_apart(answers):
+    assert len(answers_to(CHIP, answers, "run")) == len(MODELS) - 1
+    assert len(answers_to(CHIP, answers, "audit")) == 1
+    assert set(answers_to(CHIP, answers)["mode"]) == {"run"}
+    audits = answers[answers["mode"] == "audit"]
+    assert set(answers_to(CHIP, audits)["mode"]) == {"audit"}
+
+
+@pytest.mark.parametrize(("yes", "rules"), [(0, 12), (0, 72), (14, 14), (3, 20)])
+def test_where_models_of_a_rule_agree_the_interval_is_the_exact_one_of_rules(yes, rules):
+    expected = scipy.stats.binomtest(yes, rules).proportion_ci(method="exact")
+    interval = mean_of_rules([1.0] * yes + [0.0] * (rules - yes))
+    assert interval.value == pytest.approx(yes / rules)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_rate_weighs_rules_alike_in_the_interval_and_models_in_the_share():
+    answers = pd.DataFrame({"rule": ["a"] * 9 + ["b"], "answer": [YES] * 9 + [NO]})
+    assert rate(answers).over_models.value == pytest.approx(0.9)
+    assert rate(answers).over_rules.value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("mean", [0.02, 0.05, 0.3, 0.9])
+@pytest.mark.parametrize("likeness", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("rules", [12, 40])
+def test_the_interval_over_rules_holds_the_truth_as_often_as_it_says(mean, likeness, rules):
+    """Rules have shares of a beta distribution, 8 models each; 2,000 calibrations."""
+    draw = np.random.default_rng(0)
+    concentration = 1 / likeness - 1
+    size = (2000, rules)
+    chances = draw.beta(mean * concentration, (1 - mean) * concentration, size)
+    shares = draw.binomial(8, chances) / 8
+    held = [interval.low <= mean <= interval.high for interval in map(mean_of_rules, shares)]
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_student_over_the_rules_shares_would_hold_it_too_seldom():
+    """Why it is not used: 2 % of the models get a yes, those of few rules."""
+    draw = np.random.default_rng(0)
+    shares = draw.binomial(8, draw.beta(0.02 * 2, 0.98 * 2, (2000, 40))) / 8
+    margin = scipy.stats.t.ppf(0.975, 39) * shares.std(1, ddof=1) / np.sqrt(40)
+    held = np.abs(shares.mean(1) - 0.02) <= margin
+    assert held.mean() < 0.9
+
+
+def test_nothing_is_known_while_the_record_is_made(monkeypatch, answers):
+    monkeypatch.setattr(records, "_shipped_answers", lambda: answers)
+    assert len(calibration()) == len(answers)
+    with without_record():
+        assert calibration().empty
+        assert digest_of_record() == ""
+    assert len(calibration()) == len(answers)
