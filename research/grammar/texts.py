@@ -1,6 +1,7 @@
 """Texts of a rule: filler words in which the cues of the rule stand."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
 from typing import Any
@@ -45,8 +46,10 @@ class GrammarSource(Source):
         self.sizes = dict(zip(SPLITS, (train, test, test), strict=True))
 
     def load(self) -> Splits:
-        """All splits."""
-        return {split: datasets.Dataset(pa.Table.from_pylist(self.rows(split))) for split in SPLITS}
+        """All splits; those that the last source of this process wrote are written once."""
+        tables = written_tables(self.spec, self.seed, tuple(self.sizes.values()))
+        splits = zip(SPLITS, tables, strict=True)
+        return {split: datasets.Dataset(table) for split, table in splits}
 
     def rows(self, split: str) -> list[dict[str, Any]]:
         """The rows of one split; only the training labels are noisy."""
@@ -58,6 +61,14 @@ class GrammarSource(Source):
                 row["label"] = (label + 1) % self.spec.classes
             rows.append(row)
         return rows
+
+
+@lru_cache(maxsize=1)
+def written_tables(spec: RuleSpec, seed: int, sizes: tuple[int, ...]) -> tuple[pa.Table, ...]:
+    """The texts of every split, of so many texts each; an audit reads the same ones six times."""
+    train, _, test = sizes
+    source = GrammarSource(spec.name, train, test, seed)
+    return tuple(pa.Table.from_pylist(source.rows(split)) for split in SPLITS)
 
 
 def labels(spec: RuleSpec, count: int) -> list[int]:

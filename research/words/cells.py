@@ -157,7 +157,7 @@ class Cell:
         texts = self.rule.test_size
         asked: tuple[str, ...] = (deciding_words.TESTED_BY,)
         if self.mode == "audit":
-            asked = ("+experiment=audit", "study.minutes=1000")
+            asked = ("+experiment=audit", "study.minutes=null")
         model = ENCODERS.get(self.encoder, ())
         training = OWN_TRAINING
         if self.is_checkpoint:

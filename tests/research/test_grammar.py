@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
@@ -482,3 +483,13 @@ def test_what_an_encoder_cannot_see_is_not_asked_of_it():
     assert not is_learnable(token, "lstm", "overridden")
     assert not is_learnable(token, "lstm", "region")
     assert is_learnable(RuleSpec("token", position="lead"), "lstm", "region")
+
+
+def test_texts_that_are_written_once_are_those_of_their_own_rule_draw_and_size():
+    for rule, seed, size in itertools.product(("token", "vote"), (0, 1), (20, 30)):
+        source = GrammarSource(rule, size, 10, seed)
+        for _ in range(2):
+            loaded = source.load()
+            assert {split: table.to_list() for split, table in loaded.items()} == {
+                split: source.rows(split) for split in loaded
+            }

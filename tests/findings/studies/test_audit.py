@@ -304,6 +304,14 @@ def planned(costs, minutes, epochs, *settings):
     return audit.plan(lambda changes: compose([*settings, *changes]), lambda _: costs)
 
 
+def test_without_a_limit_nothing_is_estimated_and_no_row_is_left_out():
+    def measure(config):
+        pytest.fail("estimated")
+
+    audit = Audit(probes=("permutation",), minutes=None)
+    assert audit.plan(compose, measure) == Plan()
+
+
 def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_named(monkeypatch):
     monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: 0.0)
     costs = Costs(
