@@ -67,8 +67,10 @@ class Facts:
             avoids_reason: the attention knows nothing of the reason, or avoids it.
         """
         is_solved = self.balanced_accuracy >= SOLVED and not self.follows < FOLLOWS
-        if not is_solved or np.isnan(self.rightness):
+        if not is_solved:
             return "unsolved"
+        if np.isnan(self.rightness):  # no word decides any text: no attention can be on such words
+            return "wrong"
         if self.rightness >= RIGHT:
             return "right"
         if self.rightness <= WRONG or (avoids_reason and self.rightness < WRONG_BLIND):

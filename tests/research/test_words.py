@@ -106,7 +106,7 @@ def test_the_runs_stay_where_they_are_to_be_kept(tmp_path):
         (0.9, False, {"balanced_accuracy": 0.89}, "unsolved"),
         (0.9, False, {"follows": 0.89}, "unsolved"),
         (0.9, False, {"follows": float("nan")}, "right"),
-        (float("nan"), False, {}, "unsolved"),
+        (float("nan"), False, {}, "wrong"),
     ],
 )
 def test_an_attention_is_right_or_wrong_by_its_mass_and_by_what_it_is(
