@@ -109,6 +109,15 @@ def toy_readout(classifier: AttentionClassifier, batch: Batch) -> tuple[Outputs,
     return outputs, classifier.readout(batch, outputs)
 
 
+def taught_by(teacher: Model, batch: Batch) -> Batch:
+    """The batch with this teacher's predictions and attention."""
+    with torch.no_grad():
+        outputs = teacher(batch)
+    batch.teacher_attention = outputs.attention
+    batch.teacher_probability = outputs.logits.softmax(-1)
+    return batch
+
+
 def predict(classifier: Model, batch: Batch) -> Tensor:
     """Class probabilities `[batch, classes]`."""
     return probabilities(classifier(batch).logits, classifier.task)

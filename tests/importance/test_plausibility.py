@@ -10,31 +10,49 @@ from attnprobe.data.columns import packed
 from attnprobe.importance import plausibility
 
 CONTENT = torch.tensor([[False, True, True, True, True, False]])
-RATIONALE = torch.tensor(
-    [[True, False, True, True, False, False]]
-)  # a mark outside content counts for nothing
+# a mark outside content counts for nothing
+RATIONALE = torch.tensor([[True, False, True, True, False, False]])
+NO_RATIONALE = torch.zeros_like(RATIONALE)
 
 
-def row(*numbers):
-    return torch.tensor([[9.0, *numbers, 9.0]])
+def measure_of(measure, *scores, rationale=RATIONALE):
+    """The measure of the four words' scores, the markers at both ends scored 9."""
+    text = torch.tensor([[9.0, *scores, 9.0]])
+    return float(measure(text, rationale, CONTENT))
 
 
-def test_the_measures_of_a_short_text_are_those_computed_by_hand():
+@pytest.mark.parametrize(
+    ("scores", "hit"),
+    [
+        pytest.param((1, 5, 2, 0), 1, id="a marked word"),
+        pytest.param((6, 5, 2, 0), 0, id="another word"),
+        pytest.param((3, 3, 3, 0), 2 / 3, id="two of three level words are marked"),
+        pytest.param((0, 0, 0, 0), 0.5, id="all are level"),
+        pytest.param((1, math.nan, 2, 0), math.nan, id="an undefined score"),
+    ],
+)
+def test_the_top_hit_of_a_short_text_by_hand(scores, hit):
+    top_hit = measure_of(plausibility.top_hit, *scores)
+    assert top_hit == pytest.approx(hit, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("scores", "rationale", "mass"),
+    [
+        pytest.param((6, 1, 2, 1), RATIONALE, 0.3, id="three tenths on marked words"),
+        pytest.param((0, 0, 0, 0), RATIONALE, math.nan, id="no mass"),
+        pytest.param((6, -1, 2, 1), RATIONALE, math.nan, id="a score below 0"),
+        pytest.param((0, 0, 0, 0), NO_RATIONALE, math.nan, id="no mass, nothing marked"),
+        pytest.param((1, 1, 1, 1), NO_RATIONALE, 0, id="nothing marked"),
+    ],
+)
+def test_the_mass_inside_the_rationale_of_a_short_text_by_hand(scores, rationale, mass):
+    inside = measure_of(plausibility.mass_inside, *scores, rationale=rationale)
+    assert inside == pytest.approx(mass, nan_ok=True)
+
+
+def test_half_of_a_short_text_is_marked():
     assert float(plausibility.covered(RATIONALE, CONTENT)) == 0.5
-    assert float(plausibility.top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
-    assert float(plausibility.top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0
-    assert float(plausibility.mass_inside(row(6, 1, 2, 1), RATIONALE, CONTENT)) == pytest.approx(
-        0.3
-    )
-    # ties count in part
-    assert float(plausibility.top_hit(row(3, 3, 3, 0), RATIONALE, CONTENT)) == pytest.approx(2 / 3)
-    assert float(plausibility.top_hit(row(0, 0, 0, 0), RATIONALE, CONTENT)) == 0.5
-    # undefined scores stay undefined
-    assert math.isnan(plausibility.top_hit(row(1, math.nan, 2, 0), RATIONALE, CONTENT))
-    assert math.isnan(plausibility.mass_inside(row(0, 0, 0, 0), RATIONALE, CONTENT))
-    assert math.isnan(plausibility.mass_inside(row(6, -1, 2, 1), RATIONALE, CONTENT))
-    assert plausibility.mass_inside(row(0, 0, 0, 0), RATIONALE & False, CONTENT).isnan().all()
-    assert plausibility.mass_inside(row(1, 1, 1, 1), RATIONALE & False, CONTENT).tolist() == [0]
 
 
 def test_average_precision_is_sklearns_ties_and_padding_included():

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -66,12 +66,34 @@ def without_context():
     return subject, numbers
 
 
+@dataclass
+class Words:
+    """The words of one text: attention, logits if it were on the word alone, and which are marked.
+
+    Its numbers are NumPy's, so that a test shares no arithmetic with the probe.
+    """
+
+    weights: np.ndarray
+    logits: np.ndarray
+    mark: np.ndarray
+
+
+def words_of(subject, row):
+    content = subject.batch.content[row]
+    columns = (
+        subject.readout.attention,
+        subject.readout.position_logits,
+        subject.batch.rationale,
+    )
+    return Words(*(column[row][content].numpy() for column in columns))
+
+
 @pytest.mark.parametrize("row", range(3))
 def test_rightness_about_words_against_numpy(row):
     subject, numbers = without_context()
-    content = subject.batch.content[row]
-    weights = subject.readout.attention[row][content].numpy()
-    mark = subject.batch.rationale[row][content].numpy()
+    words = words_of(subject, row)
+    weights = words.weights
+    mark = words.mark
     top = np.argsort(-weights)[: mark.sum()]
     chance = mark.mean()
     expected = {
@@ -87,9 +109,9 @@ def test_rightness_about_words_against_numpy(row):
 @pytest.mark.parametrize("row", range(3))
 def test_rightness_about_states_against_numpy(row):
     subject, numbers = without_context()
-    content = subject.batch.content[row]
-    weights = subject.readout.attention[row][content].numpy()
-    logits = subject.readout.position_logits[row][content].numpy()
+    words = words_of(subject, row)
+    weights = words.weights
+    logits = words.logits
     decided = int((weights @ logits).argmax())
     margin = logits[:, decided] - logits[:, 1 - decided]
     size = np.abs(weights * (margin - margin.mean()))
@@ -107,13 +129,12 @@ def test_which_states_know_the_reason_against_numpy(row):
     contradicted = text_of(subject.batch.counterfactual[row][content].tolist())
     with torch.no_grad():
         readout = classifier.readout(contradicted, classifier(contradicted))
-    logits = readout.position_logits[0, 1:-1].numpy()
-    moved = logits - subject.readout.position_logits[row][content].numpy()
+    words = words_of(subject, row)
+    moved = readout.position_logits[0, 1:-1].numpy() - words.logits
     change = moved.max(-1) - moved.min(-1)
     # without context no other state changes
-    assert ((change > 1e-9) == subject.batch.rationale[row][content].numpy()).all()
-    weights = subject.readout.attention[row][content].numpy()
-    expected = {"own": weights @ change, "null": change.mean(), "best": change.max()}
+    assert ((change > 1e-9) == words.mark).all()
+    expected = {"own": words.weights @ change, "null": change.mean(), "best": change.max()}
     for kind, value in expected.items():
         assert float(numbers[f"state_change_{kind}"][row]) == pytest.approx(value)
 

@@ -43,6 +43,12 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
     assert (len(layer.bias) < states.shape[1]) == factored
 
 
+def means_under(scores, values):
+    """The mean of the values under the softmax of their scores."""
+    weights = scores.softmax(-1)
+    return torch.einsum("tp,tpv->tv", weights, values)
+
+
 @pytest.mark.parametrize("limit", [1, 7, 10**6])
 def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limit, monkeypatch):
     monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
@@ -50,12 +56,17 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limi
     # exp of the largest overflows
     scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
-    expected = (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
+    expected = means_under(scores, values)
     for cut in (0, 4, 9):
         part = SoftmaxAccumulator(scores[:, 0].clone(), torch.zeros(3, 3).double())
-        for position in (torch.randperm(9 - cut, generator=generator) + cut).tolist():
+        positions = cut + torch.randperm(9 - cut, generator=generator)
+        for position in positions.tolist():
             text = torch.randperm(3, generator=generator)
             part.add(text, scores[text, position], values[text, position])
-        part.add(torch.tensor([1]), torch.tensor([-torch.inf]).double(), torch.ones(1, 2).double())
-        means = (scores[:, :cut].softmax(-1).unsqueeze(-1) * values[:, :cut]).sum(-2)
-        torch.testing.assert_close(part.means(scores[:, :cut].logsumexp(-1), means), expected)
+        no_weight = torch.tensor([-torch.inf]).double()
+        part.add(torch.tensor([1]), no_weight, torch.ones(1, 2).double())
+
+        first_scores = scores[:, :cut]
+        first_means = means_under(first_scores, values[:, :cut])
+        merged = part.means(first_scores.logsumexp(-1), first_means)
+        torch.testing.assert_close(merged, expected)

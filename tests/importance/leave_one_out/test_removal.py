@@ -14,9 +14,9 @@ from tests.toys import ATTENTIONS, ENCODERS, REENCODED, rows_of, toy_batch
 def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
     classifier, batch, outputs = subject(encoder, attention, question=question, padding=2)
     if question:
-        batch.candidates = torch.tensor(
-            [[True, True, False], *[[True, True, True]] * 3, [False, True, True]]
-        )
+        batch.candidates = torch.ones(5, 3, dtype=torch.bool)
+        batch.candidates[0, 2] = False
+        batch.candidates[4, 0] = False
         outputs = classifier(batch)
     quick = leave_one_out(classifier, batch, outputs, tolerance=0.0)
     slow = leave_one_out(classifier, batch, outputs, shortcut=False)
@@ -25,7 +25,8 @@ def test_every_way_equals_each_shortened_text_alone(encoder, attention, question
     for removals in (quick, slow):
         torch.testing.assert_close(removals.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
     for row, position in expected.isfinite().nonzero().tolist():
-        flips = one_by_one(classifier, batch, row, position)[0].argmax() != original[row].argmax()
+        shortened = one_by_one(classifier, batch, row, position)[0]
+        flips = shortened.argmax() != original[row].argmax()
         assert quick.flips[row, position] == slow.flips[row, position] == flips
     assert (quick.reencoded, slow.reencoded) == (encoder in REENCODED, True)
     assert quick.distance.nan_to_num().max() > 1e-3
@@ -34,7 +35,9 @@ def test_every_way_equals_each_shortened_text_alone(encoder, attention, question
         # the only word of the second text
         assert removals.distance[1].isnan().all()
         assert removals.flips[1].isnan().all()
-        assert not removals.distance[[0, 2, 3, 4]][batch.content[[0, 2, 3, 4]]].isnan().any()
+        longer = [0, 2, 3, 4]
+        removable = batch.content[longer]
+        assert not removals.distance[longer][removable].isnan().any()
 
 
 def test_multi_label_tasks_take_the_mean_over_the_labels():
@@ -106,21 +109,25 @@ def test_float32_products_that_may_be_rounded_are_not_used():
 @pytest.mark.parametrize("shortcut", [True, False])
 def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     classifier, batch, _ = subject(lengths=[12, 5, 9])
-    batch.ids[0, 3:7] = 9
-    batch.ids[0, 8:10] = 9
-    batch.ids[2, 8:10] = 7
+    first, second, third = batch.ids
+    first[3:7] = 9
+    first[8:10] = 9
+    third[8:10] = 7
     # a marker's number in the text: the marker stays when the word goes
-    batch.ids[1, 1] = batch.ids[1, 0]
-    removals = leave_one_out(classifier, batch, classifier(batch), shortcut=shortcut)
+    second[1] = second[0]
+    outputs = classifier(batch)
+    removals = leave_one_out(classifier, batch, outputs, shortcut=shortcut)
     for values in removals.distance, removals.flips:
         assert values[0, 3:7].unique().numel() == 1
         assert values[0, 8] == values[0, 9]
         assert values[2, 8] == values[2, 9]
         assert values[1, 0].isnan()
-    assert removals.distance[0, 7] != removals.distance[0, 6]
-    single_prediction = one_by_one(classifier, batch, 0, 4)[0]
-    expected = (single_prediction - classifier(batch).logits[0].softmax(-1)).abs().sum() / 2
-    torch.testing.assert_close(removals.distance[0, 4], expected, atol=1e-6, rtol=0)
+    distance = removals.distance[0]
+    assert distance[7] != distance[6]
+    original = outputs.logits[0].softmax(-1)
+    shortened = one_by_one(classifier, batch, 0, 4)[0]
+    expected = (shortened - original).abs().sum() / 2
+    torch.testing.assert_close(distance[4], expected, atol=1e-6, rtol=0)
 
 
 def test_scores_beyond_what_exp_can_hold():
