@@ -79,8 +79,9 @@ def is_learnable(spec: RuleSpec, encoder: str, attention: str) -> bool:
     is_on_reason = attention in ("learned", "uniform", "right_95", "right_60", "right_40")
     if encoder in WITHOUT_CONTEXT:
         return kind.without_context and is_on_reason
-    if encoder == "cnn" and not is_on_reason:
-        return is_near_reason(spec, attention)
+    if encoder == "cnn":
+        counts_marks = spec.kind != "parity" or spec.position == "together"
+        return counts_marks and (is_on_reason or is_near_reason(spec, attention))
     return True
 
 

@@ -480,6 +480,7 @@ def test_what_an_encoder_cannot_see_is_not_asked_of_it():
     assert not is_learnable(token, "cnn", "first")
     assert is_learnable(RuleSpec("token", position="lead"), "cnn", "first")
     assert is_learnable(recency, "cnn", "learned")
+    assert not is_learnable(RuleSpec("parity"), "cnn", "learned")
     assert not is_learnable(token, "lstm", "overridden")
     assert not is_learnable(token, "lstm", "region")
     assert is_learnable(RuleSpec("token", position="lead"), "lstm", "region")
