@@ -1,6 +1,7 @@
 """Further attentions that are wrong, or half right, by construction."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -20,6 +21,9 @@ def or_first(positions: Content, substitutes: Content) -> Content:
     return torch.where(positions.any(-1, keepdim=True), positions, first_of(substitutes))
 
 
+Where = Literal["last", "random", "other", "first_three", "overridden", "region", "half"]
+
+
 @dataclass(eq=False, repr=False)
 class PlacedAttention(FocusedAttention):
     """On a place that says nothing of the label, in all texts or in some.
@@ -29,12 +33,11 @@ class PlacedAttention(FocusedAttention):
             first word that does not decide (`other`), on such words among the first three
             (`first_three`), among the cues that do not decide (`overridden`) or where cues stand
             (`region`; both are columns of `data.per_word`), in texts without such words on the
-            first that does not decide. On the words that decide in a random half of the texts
-            (`half`), in texts where one does (`one`), or where several do, each of which is enough
-            (`more`); else on the first word.
+            first that does not decide. On the words that decide in a random `half` of the texts, on
+            the first word in the other.
     """
 
-    where: str = "half"
+    where: Where = "half"
 
     def focus(self, batch: Batch) -> Content:
         """The positions that the mass lies on."""
@@ -55,14 +58,8 @@ class PlacedAttention(FocusedAttention):
                 return or_first(silent & (place <= 3), silent)
             case "overridden" | "region":
                 return or_first(silent & (batch.extra[self.where] > 0), silent)
-
-        count = batch.rationale.sum(-1, keepdim=True)
-        is_right = {
-            "half": noise(batch.example_id.unsqueeze(-1)) > 0,  # a coin that knows no label
-            "one": count == 1,
-            "more": count > 1,
-        }
-        return torch.where(is_right[self.where], batch.rationale, first_of(content))
+        is_right = noise(batch.example_id.unsqueeze(-1)) > 0  # a coin that knows no label
+        return torch.where(is_right, batch.rationale, first_of(content))
 
 
 @dataclass(eq=False, repr=False)

@@ -151,8 +151,12 @@ def known_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.nd
             has_version = (batch.counterfactual != 0).any(-1)
             is_changed = batch.content & (batch.counterfactual != 0)
             ids = torch.where(is_changed, batch.counterfactual, batch.ids)
+            changed = replace(batch, ids=ids)
+            if "counterfactual_rationale" in batch.extra:  # an imposed attention follows the reason
+                rationale = batch.extra["counterfactual_rationale"] > 0
+                changed = replace(changed, rationale=rationale)
             next_label = (batch.labels + 1) % model.classes
-            is_next = decision_with(model, data, batch, ids) == next_label
+            is_next = decisions(model, data, changed) == next_label
             follows = torch.where(has_version, is_next.double(), torch.nan)
         columns["follows"] += follows.tolist()
 
@@ -163,21 +167,18 @@ def known_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.nd
     return {name: np.array(values) for name, values in columns.items()}
 
 
-def decision_with(
-    model: TrainedModel, data: TextDataModule, batch: Batch, ids: Int[Tensor, "batch seq"]
-) -> Int[Tensor, " batch"]:
-    """What the model decides of the same texts with other words in their places."""
-    changed = replace(batch, ids=ids)
+def decisions(model: TrainedModel, data: TextDataModule, batch: Batch) -> Int[Tensor, " batch"]:
+    """What the model decides of texts whose words (`Batch.ids`) were changed."""
     if model.reader is not None:
         texts = [
             data.vocabulary.decode(row[content].tolist())
-            for row, content in zip(ids, batch.content, strict=True)
+            for row, content in zip(batch.ids, batch.content, strict=True)
         ]
         pieces = data.pipeline.batch_of(texts)
-        changed = replace(
-            changed,
+        batch = replace(
+            batch,
             pieces=pieces.pieces,
             piece_word=pieces.piece_word,
             piece_kind=pieces.piece_kind,
         )
-    return model(changed).logits.argmax(-1)
+    return model(batch).logits.argmax(-1)

@@ -26,6 +26,7 @@ from research.grammar import (
     is_learnable,
 )
 from research.planted import ENCODERS
+from research.words.truth import known_of_texts
 
 RULES = [*development_rules(), *drawn_rules("a commit", 60, "first")]
 IDS = [rule.name for rule in RULES]
@@ -390,16 +391,21 @@ def test_every_machine_draws_the_same():
 # Attentions by construction
 
 
-def mass_by_place(attention, rule):
-    """The attention on each word of each test text, and the rows."""
+def untrained_model(attention, rule):
+    """An untrained LSTM with this attention, and its data."""
     overrides = ["data=grammar", f"data.source.rule={rule.name}", *ENCODERS["lstm"]]
     overrides += ["data.source.train_size=60", "data.source.test_size=40"]
     with composing():
         config = resolved(composed([*overrides, *ATTENTIONS[attention].overrides]))
     parts = configured(config)
     parts.data.setup("fit")
-    model = untrained(parts, parts.data).eval()
-    texts = parts.data.splits["test"]
+    return untrained(parts, parts.data).eval(), parts.data
+
+
+def mass_by_place(attention, rule):
+    """The attention on each word of each test text, and the rows."""
+    model, data = untrained_model(attention, rule)
+    texts = data.splits["test"]
     batch = texts[list(range(len(texts)))]
     weights = model(batch).attention
     by_text = [row[content].tolist() for row, content in zip(weights, batch.content, strict=True)]
@@ -494,3 +500,26 @@ def test_texts_that_are_written_once_are_those_of_their_own_rule_draw_and_size()
             assert {split: table.to_list() for split, table in loaded.items()} == {
                 split: source.rows(split) for split in loaded
             }
+
+
+@pytest.mark.parametrize("rule", ["absence", "parity", "token"])
+def test_an_imposed_attention_is_on_the_reason_of_the_counterfactual(rule):
+    model, data = untrained_model("right_95", RuleSpec(rule))
+    by_text = []
+
+    def recorded(batch):
+        outputs = model(batch)
+        texts = zip(outputs.attention, batch.content, strict=True)
+        by_text.extend(weights[content].tolist() for weights, content in texts)
+        return outputs
+
+    recorded.classes, recorded.reader = model.classes, model.reader
+    known_of_texts(recorded, data)
+    rows = GrammarSource(rule, 60, 40, 0).rows("test")
+    assert len(by_text) == 2 * len(rows)
+    for weights, row in zip(by_text[len(rows) :], rows, strict=True):
+        deciding = np.array(row["counterfactual_rationale"]) > 0
+        expected = np.full(len(weights), 1 / len(weights))
+        if deciding.any():
+            expected = np.where(deciding, 0.95 / sum(deciding), 0.05 / sum(~deciding))
+        assert weights == pytest.approx(expected, abs=1e-5)
