@@ -216,12 +216,14 @@ class Grid:
 
 
 def sample_of(cells: Sequence[Cell], count: int, key: str) -> list[Cell]:
-    """So many cells, drawn by a key before anything is known of them, in their order.
+    """So many cells, drawn by a key before anything is known of them, in the order of the draw.
+
+    The first of them are a fair part of all, wherever the work is cut short.
 
     Args:
         cells: to draw from.
         count: cells; all where there are fewer.
         key: of the draw, such as the hash of the commit that seals the plan.
     """
-    numbers = Random(f"{key}:sample").sample(range(len(cells)), min(count, len(cells)))
-    return [cells[number] for number in sorted(numbers)]
+    order = Random(f"{key}:sample").sample(range(len(cells)), len(cells))
+    return [cells[number] for number in order[:count]]
