@@ -82,7 +82,7 @@ ABOUT_MODEL = (
     "truth",
 )
 """Columns of a model that its answers carry along."""
-ABOUT_ANSWER = ("criterion", "level", "claim", "answer")
+ABOUT_ANSWER = ("criterion", "level", "claim", "primary", "answer", "value", "low", "high")
 
 _USES_RECORD: ContextVar[bool] = ContextVar("uses_record", default=True)
 
@@ -137,10 +137,12 @@ def answers_of(models: pa.Table) -> pd.DataFrame:
     )
     word_answers = said[is_word].set_index("model")["answer"]
     chips = pd.DataFrame({"model": table.index, "claim": CHIP, "criterion": "", "level": ""})
+    chips["primary"] = False
     chips["answer"] = [
         _answer_of_chip(chip, word_answers.get(model, UNASKED))
         for model, chip in table["chip"].items()
     ]
+    chips[["value", "low", "high"]] = np.nan
     columns = ["model", *ABOUT_ANSWER]
     answers = pd.concat([chips[columns], said[columns]], ignore_index=True)
     return answers.join(table.drop(columns="chip"), on="model").drop(columns="model")

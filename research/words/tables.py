@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attnprobe.findings.lines import WORDS
 from attnprobe.findings.track_record import (
     ANSWERS,
     CHIP,
@@ -75,8 +76,41 @@ def curve_table(answers: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rightness", "models", *ANSWERS, "yes, interval over rules"])
 
 
+def numbers_table(answers: pd.DataFrame) -> pd.DataFrame:
+    """How far the number on the line of words is from the rightness that it is to tell.
+
+    Args:
+        answers: of all claims (`answers_of`).
+
+    Returns:
+        By mode and encoder, of models that solve their rule and have a number: Pearson's r, the
+        root mean square difference, and in how many the interval holds the rightness.
+    """
+    is_word = answers["primary"] & (answers["criterion"] == WORDS.criterion)
+    is_word &= answers["level"] == WORDS.level
+    is_known = answers["truth"].isin([*DECIDED, "between"])
+    numbers = answers[is_word & is_known].dropna(subset=["value", "rightness"])
+    rows = []
+    for (mode, encoder), group in numbers.groupby(["mode", "encoder"], observed=True):
+        difference = group["value"] - group["rightness"]
+        is_held = (group["low"] <= group["rightness"]) & (group["rightness"] <= group["high"])
+        correlation = group["value"].corr(group["rightness"])
+        rows.append(
+            (
+                mode,
+                encoder,
+                len(group),
+                f"{correlation:.2f}",
+                f"{np.sqrt((difference**2).mean()):.2f}",
+                f"{100 * is_held.mean():.0f} %",
+            )
+        )
+    columns = ["mode", "encoder", "models", "r", "root mean square", "interval holds it"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
-    """What every claim says of right and of wrong attention, those of a card's lines first.
+    """What every claim says of right and of wrong attention; a card's lines go by the bold ones.
 
     Args:
         answers: of all claims (`answers_of`).
@@ -90,6 +124,8 @@ def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
         wrong = asked[asked["truth"] == "wrong"]
         cells = [NONE if group.empty else rate(group).words for group in (right, wrong)]
         name = str(row.claim).replace("_", " ")
+        if row.primary:
+            name = f"**{name}**"
         rows.append((f"{row.criterion}, {row.level}", name, *cells))
     return pd.DataFrame(rows, columns=["question", "claim", "yes on right", "yes on wrong"])
 
@@ -101,7 +137,7 @@ def seconds_table(models: pd.DataFrame) -> pd.DataFrame:
     table = medians[["mode", "encoder"]].copy()
     table["training, s"] = medians["training_seconds"].map("{:.1f}".format)
     table["asking, s"] = medians["asking_seconds"].map("{:.1f}".format)
-    table["passes of a text"] = medians["passes"].map("{:.0f}".format)
+    table["passes of a text, setting"] = medians["passes"].map("{:.0f}".format)
     return table
 
 
@@ -111,6 +147,7 @@ def tables_of(table: pa.Table) -> dict[str, pd.DataFrame]:
     answers = answers_of(table)
     tables = {
         "models": counts_table(models),
+        "numbers": numbers_table(answers),
         "old tests": worth_table(answers),
         "seconds": seconds_table(models),
     }

@@ -1,5 +1,6 @@
 """The record, from a training to README: two tiny models for real, the rest by hand."""
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -218,6 +219,18 @@ def test_the_curve_has_every_solved_model_once():
         "0.8 and more": 10,
     }
     assert curve.loc["0.8 and more", "yes"] == 9
+
+
+def test_the_number_on_the_line_of_words_is_compared_with_rightness():
+    rows = [invented(number, "right", "With care", 0.9) for number in range(3)]
+    rows += [invented(3, "unsolved", "With care", 0.1), invented(4, "wrong", "No", 0.0)]
+    for row, value in zip(rows, (0.9, 0.8, 0.5, 0.9, 0.1), strict=True):
+        row["answers"][0] |= {"value": value, "low": value - 0.15, "high": value + 0.15}
+    (numbers,) = tables_of(table_of(rows))["numbers"].to_dict("records")
+    assert numbers["models"] == 4
+    assert numbers["root mean square"] == f"{np.sqrt((0.1**2 + 0.4**2 + 0.1**2) / 4):.2f}"
+    assert numbers["r"] == f"{np.corrcoef([0.9, 0.8, 0.5, 0.1], [0.9, 0.9, 0.9, 0])[0, 1]:.2f}"
+    assert numbers["interval holds it"] == "75 %"
 
 
 def test_rows_come_back_from_the_shipped_file_as_they_were(tmp_path):
