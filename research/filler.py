@@ -15,6 +15,7 @@ four kinds:
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from time import process_time
 
@@ -37,7 +38,7 @@ from attnprobe.runs.composition import composed, composing, resolved
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.validation import configured
-from research.calibration.rates import markdown
+from research.markdown import markdown
 
 FREQUENCY_BINS = 10
 """Parts of about as many words of the texts each, from the rarest to the commonest."""
@@ -289,22 +290,51 @@ def rows_of(
             yield {"data": data, "model": Path(model).name, "filler": kind, **row, "s": seconds}
 
 
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """A line per data, model and filler: how far shares are from what is known, at most."""
+    error = (rows["share"] - rows["mass beyond chance"]).abs()
+    is_on_word = rows["attention"].str.startswith("deciding")
+    rows = rows.assign(
+        **{
+            "error, on the word that decides": error.where(is_on_word),
+            "error, elsewhere": error.where(~is_on_word),
+        }
+    )
+    return (
+        rows.groupby(["data", "model", "filler"], sort=False)
+        .agg(
+            {
+                "texts": "first",
+                "strongest word decides": "first",
+                "strength": "first",
+                "reliability": "first",
+                "error, on the word that decides": "max",
+                "error, elsewhere": "max",
+            }
+        )
+        .reset_index()
+        .round(3)
+    )
+
+
 def main() -> None:
-    """Train, ask, and print the table."""
+    """Train, ask, and print the table of all that is there."""
     parser = argparse.ArgumentParser(prog="python -m research.filler", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the models and of the rows")
     parser.add_argument("--data", default="sst,imdb,agnews")
     parser.add_argument("--models", default="lstm,transformer", help="or a checkpoint's folder")
     parser.add_argument("--texts", type=int, default=60)
     parser.add_argument("--passes", type=int, default=400)
+    parser.add_argument("--table", action="store_true", help="train nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for data in options.data.split(","):
-        for model in options.models.split(","):
+    if not options.table:
+        for data, model in product(options.data.split(","), options.models.split(",")):
             rows = list(rows_of(options.folder, data, model, options.texts, options.passes))
-            table = pd.DataFrame(rows)
-            table.to_parquet(options.folder / f"{data}-{Path(model).name}.parquet")
-            print(markdown(table), end="\n\n", flush=True)
+            path = options.folder / f"{data}-{Path(model).name}.parquet"
+            pd.DataFrame(rows).to_parquet(path)
+    files = sorted(options.folder.glob("*.parquet"))
+    print(markdown(summary(pd.concat([pd.read_parquet(path) for path in files]))))
 
 
 if __name__ == "__main__":
