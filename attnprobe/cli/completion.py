@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import shtab
 
 from attnprobe.cli.audit import audit_parser
+from attnprobe.cli.bench import bench_parser
 from attnprobe.cli.compare import compare_parser
 from attnprobe.cli.explain import explain_parser
 from attnprobe.cli.main import COMMANDS, Parser
@@ -41,6 +42,7 @@ def grammar() -> argparse.ArgumentParser:
     settings = chosen_settings()
     parsers = {
         "audit": audit_parser,
+        "bench": bench_parser,
         "compare": compare_parser,
         "explain": explain_parser,
         "report": report_parser,

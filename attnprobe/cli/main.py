@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "two runs on the same texts: what changed in numbers, verdicts and examples",
     "report": "one self-contained HTML page out of finished runs, or a zip of evidence",
     "explain": "what a trained run says about texts of yours, word by word",
+    "bench": "how well scores of words find those that decide, on models where these are known",
     "completion": "what bash or zsh has to know to complete commands, options and settings",
 }
 """Name → what it does.
@@ -41,6 +42,7 @@ examples:
   attnprobe report runs -o report.html --archive evidence.zip
   attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
   attnprobe explain runs/reviews/lstm_additive-seed0-* "a film that is not good"
+  attnprobe bench scores.parquet --data bench
 
 settings (NAME=VALUE after audit and run; each group is a folder of conf/):
   data       what is read: testbed (built in), files (yours), sst, imdb, agnews, ...

@@ -172,8 +172,24 @@ class Swaps(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield one number per text and metric, and for each word how far it decides."""
-        if subject.classifier.unit is not Unit.WORD:
-            return
+        if subject.classifier.unit is Unit.WORD:
+            yield from self._numbers(subject, self.sets_of_words(subject, draws))
+
+    def sets_of_words(self, subject: Subject, draws: Draws) -> dict[int, KeptWords]:
+        """Keep sets of words of each examined text, and ask the model.
+
+        The passes are those of the first batch for all batches, and see no attention.
+
+        Args:
+            subject: a model that attends to words, and a batch of the test split.
+            draws: of the probe.
+
+        Returns:
+            The sets by the row in the batch; the other texts are not examined.
+
+        Raises:
+            UserError: the texts are not of a run, so that there are no others.
+        """
         if self._split is None:
             raise UserError(
                 "probe swaps takes words from other texts, which only a run has: leave it out here"
@@ -193,7 +209,7 @@ class Swaps(RankingProbe):
             else:
                 text = batch.rows(slice(row, row + 1))
                 sets[row] = examiner.kept_words(text, self._plan, self._plan.passes)
-        yield from self._numbers(subject, sets)
+        return sets
 
     def _is_examined(self, row: int) -> bool:
         """Whether a text is among those that are examined, by its row in the split.

@@ -1,0 +1,253 @@
+"""Other ways to tell a right attention from a wrong one, asked of the bench's models.
+
+Attentions by construction are taken as scores of the words of a model, whose own attention is
+learned. Each way makes one number of a model and an attention.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnprobe.core.batch import Batch
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.statistics import CONFIDENCE
+from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
+from attnprobe.findings.bench.judging import auroc, numbers_of_model, numbers_of_texts
+from attnprobe.importance.base import Subject
+from attnprobe.importance.word_swaps import Filler, Swapper, in_float32
+from attnprobe.models.attention import GivenAttention
+from attnprobe.models.controls import FirstAttention, RationaleAttention
+from attnprobe.probes.faithfulness import Faithfulness, curves_of
+from attnprobe.results.files import write_atomically
+from research.attentions import PlacedAttention
+from research.bench.making import model_of_run
+from research.words.truth import RIGHT, WRONG, WRONG_BLIND
+
+PASSES = 400
+"""Changed texts per text of keep and drop: as many as the verdict takes at first."""
+LEARNED = "learned"
+BUILT: dict[str, GivenAttention] = {
+    "right_95": RationaleAttention(0, mass=0.95),
+    "right_60": RationaleAttention(0, mass=0.6),
+    "right_40": RationaleAttention(0, mass=0.4),
+    "right_in_half": PlacedAttention(0, where="half"),
+    "first": FirstAttention(0),
+    "last": PlacedAttention(0, where="last"),
+    "random_place": PlacedAttention(0, where="random"),
+    "first_three": PlacedAttention(0, where="first_three"),
+    "overridden": PlacedAttention(0, where="overridden"),
+}
+"""The attentions of `research.grammar.ATTENTIONS` that know no training texts."""
+WAYS = {
+    "share": "the verdict's share",
+    "keep_drop": "keep and drop: the prediction with the top words kept, less that with them gone",
+    "comprehensiveness": "comprehensiveness (ERASER, words deleted)",
+    "sufficiency": "sufficiency (ERASER, words deleted; the smaller the better)",
+    "leave_one_out": "Kendall's τ with leave-one-out",
+    "largest": "the largest weight of the attention itself",
+}
+"""Number of a model and an attention → what it is."""
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model of the bench with all that the ways need.
+
+    Attributes:
+        model: what is known of it.
+        texts: that are stored.
+        subject: the same texts, which went through the model.
+        filler: the words of all texts.
+    """
+
+    model: BenchModel
+    texts: Sequence[BenchText]
+    subject: Subject
+    filler: Filler
+
+    @classmethod
+    def of(cls, bench: BenchFolder, model: BenchModel) -> "Asked":
+        """A model that is stored."""
+        classifier, data = model_of_run(bench.run(model.name))
+        split = data.splits["test"]
+        texts = bench.texts(model)
+        batch = split[[split.row_of(text.example_id) for text in texts]]
+        with torch.no_grad():
+            outputs = classifier(batch)
+        subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs))
+        return cls(model, texts, subject, Filler.of(split[[row]] for row in range(len(split))))
+
+
+def compare(bench: BenchFolder, path: Path) -> pd.DataFrame:
+    """A row per model and attention: its rightness, and what each way says of it.
+
+    Args:
+        bench: with its models' runs.
+        path: of the rows, which are added to: what is cut short goes on.
+    """
+    rows = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["model"])
+    for model in bench.models("*--learned--*"):
+        if model.name in set(rows["model"]):
+            continue
+        added = pd.DataFrame(rows_of_model(Asked.of(bench, model)))
+        rows = pd.concat([rows, added], ignore_index=True)
+        write_atomically(path, lambda target, rows=rows: rows.to_parquet(target, index=False))
+        print(f"{model.name}: {len(added)} attentions", flush=True)
+    return rows
+
+
+def rows_of_model(asked: Asked) -> list[dict[str, object]]:
+    """A row per attention of a model."""
+    subject = asked.subject
+    effects = [text.sets.effects() for text in asked.texts]
+    rows = []
+    attentions = {name: built.given(subject.batch) for name, built in BUILT.items()}
+    for name, attention in ({LEARNED: subject.outputs.attention} | attentions).items():
+        weights = attention.double()
+        scores = [
+            row[content].numpy()
+            for row, content in zip(weights, subject.batch.content, strict=True)
+        ]
+        numbers = numbers_of_model(numbers_of_texts(asked.texts, effects, scores))
+        rows.append(
+            {
+                "model": asked.model.name,
+                "rule": asked.model.rule,
+                "encoder": asked.model.encoder,
+                "attention": name,
+                "rightness": numbers["truth"],
+                "standing": standing(name, float(numbers["truth"])),
+                "answer": numbers["answer"],
+                "share": numbers["share"],
+                **rival_numbers(asked, weights),
+            }
+        )
+    return rows
+
+
+def standing(attention: str, rightness: float) -> str:
+    """Right, wrong or between, as in the calibration (`research.words.truth`)."""
+    is_blind = attention != LEARNED and not attention.startswith("right")
+    if rightness >= RIGHT:
+        return "right"
+    if rightness <= WRONG or (is_blind and rightness < WRONG_BLIND):
+        return "wrong"
+    return "between"
+
+
+def rival_numbers(asked: Asked, weights: Float[Tensor, "batch seq"]) -> dict[str, float]:
+    """What each other way says of an attention, mean of the texts; the larger, the more right."""
+    subject = asked.subject
+    eraser = Faithfulness()
+    shares = torch.tensor(sorted(eraser.thresholds), dtype=torch.float64)
+    curves = curves_of(subject, weights, "delete", shares)
+    return {
+        "keep_drop": keep_drop(asked, weights),
+        "comprehensiveness": float(curves.deletion.nanmean()),
+        "sufficiency": -float(curves.insertion.nanmean()),
+        "leave_one_out": agreement(weights, subject.scores("leave_one_out"), subject.batch),
+        "largest": float(weights.amax(-1).mean()),
+    }
+
+
+def agreement(
+    weights: Float[Tensor, "batch seq"], scores: Float[Tensor, "batch seq"], batch: Batch
+) -> float:
+    """Kendall's τ-b of two scores, mean of the texts of which it is defined."""
+    taus = [
+        scipy.stats.kendalltau(row[content], other[content]).statistic
+        for row, other, content in zip(weights, scores, batch.content, strict=True)
+    ]
+    return float(np.nanmean(taus))
+
+
+def keep_drop(asked: Asked, weights: Float[Tensor, "batch seq"]) -> float:
+    """The predicted class's probability with the top words kept, less that with them gone.
+
+    The other words are filler, as for the verdict, and as many texts are changed: the number of top
+    words goes through all that there are, again and again, each time with other filler.
+    """
+    run = in_float32(asked.subject.classifier)
+    draws = Draws(asked.model.draw, "keep_drop")
+    differences = []
+    for row, decision in enumerate(asked.subject.outputs.logits.argmax(-1).tolist()):
+        text = asked.subject.batch.rows(slice(row, row + 1))
+        swapper = Swapper(run, text.cut(int(text.mask.sum())), asked.filler)
+        ranked = weights[row, text.content[0]].argsort(descending=True, stable=True).argsort()
+        counts = 1 + torch.arange(PASSES // 2) % (len(ranked) - 1)
+        kept = ranked < counts.unsqueeze(-1)
+        filler = swapper.draw_filler(PASSES // 2, draws.generator(int(text.example_id)))
+        logits = swapper.logits(torch.cat([kept, ~kept]), torch.cat([filler, filler]))
+        with_top, without_top = logits.softmax(-1)[:, decision].chunk(2)
+        differences.append(float((with_top - without_top).mean()))
+    return float(np.mean(differences))
+
+
+def table_of_ways(rows: pd.DataFrame) -> pd.DataFrame:
+    """How well each way tells right attentions from wrong ones.
+
+    Args:
+        rows: as of `compare`.
+
+    Returns:
+        A row per way, the best first: AUROC over all models and attentions with its interval over
+        rules, and the mean of the models' own.
+    """
+    decided = rows[rows["standing"].isin(["right", "wrong"])]
+    table = []
+    for way, title in WAYS.items():
+        value, low, high = over_resampled_rules(decided, lambda part, way=way: auroc_of(part, way))
+        by_model = decided.groupby("model")
+        within = np.nanmean([auroc_of(part, way) for _, part in by_model])
+        table.append({"way": title, "auroc": value, "low": low, "high": high, "within": within})
+    return pd.DataFrame(table).sort_values("auroc", ascending=False, kind="stable")
+
+
+def auroc_of(rows: pd.DataFrame, way: str) -> float:
+    """How often a way's number is larger for a right attention than for a wrong one."""
+    is_right = (rows["standing"] == "right").to_numpy()
+    if is_right.all() or not is_right.any():
+        return float("nan")
+    return auroc(rows[way].to_numpy(float), is_right)
+
+
+def over_resampled_rules(
+    rows: pd.DataFrame, statistic: Callable[[pd.DataFrame], float]
+) -> tuple[float, float, float]:
+    """A number of all rows, with the bootstrap's 95 % interval over rules."""
+    parts = [part for _, part in rows.groupby("rule")]
+    draw = np.random.default_rng(0)
+    samples = []
+    for _ in range(RESAMPLES):
+        drawn = draw.integers(len(parts), size=len(parts))
+        samples.append(statistic(pd.concat([parts[number] for number in drawn])))
+    low, high = np.nanquantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return statistic(rows), float(low), float(high)
+
+
+def ways_as_markdown(rows: pd.DataFrame) -> str:
+    """The table of the docs.
+
+    Args:
+        rows: as of `compare`.
+    """
+    counts = rows["standing"].value_counts()
+    lines = [
+        f"{counts.get('right', 0)} right and {counts.get('wrong', 0)} wrong attentions of "
+        f"{rows['model'].nunique()} models of {rows['rule'].nunique()} rules:",
+        "",
+        "| | AUROC, all models together | within a model |",
+        "|---|---|---|",
+    ]
+    for row in table_of_ways(rows).itertuples():
+        interval = f"{row.auroc:.2f} [{row.low:.2f}, {row.high:.2f}]"
+        lines.append(f"| {row.way} | {interval} | {row.within:.2f} |")
+    return "\n".join(lines)

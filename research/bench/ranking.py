@@ -1,0 +1,161 @@
+"""Every importance on every model of a bench: the shipped rates, and the table of the docs."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from attnprobe.core.errors import UserError
+from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
+from attnprobe.findings.bench.judging import ALL, as_columns, judged, rates_of
+from attnprobe.findings.bench.scores import KNOWN
+from attnprobe.importance.base import built_in
+from attnprobe.results.files import write_atomically, write_text
+from attnprobe.runs.bench import ImportanceScores, importances_of_bench
+
+LAYERED = "transformer"
+"""The kind of model for which every method is defined."""
+DIGITS = 4
+"""Of the shipped rates, which the docs are written from."""
+
+
+def rank(bench: BenchFolder, path: Path, methods: Sequence[str] = ()) -> pd.DataFrame:
+    """A row per model and importance, and per known answer.
+
+    Args:
+        bench: with its models' runs.
+        path: of the rows, which are added to: what is cut short goes on.
+        methods: the importances; none: all.
+
+    Returns:
+        See `attnprobe.findings.bench.judging.judged`.
+    """
+    rows = pd.DataFrame(columns=["model", "scores"])
+    if path.exists():
+        rows = pd.read_parquet(path)
+    importances = ImportanceScores(bench)
+    for model in bench.models():
+        done = set(rows["scores"][rows["model"] == model.name])
+        texts = bench.texts(model)
+        sources = {name: scorer for name, scorer in KNOWN.items() if name not in done}
+        for name in methods or importances_of_bench():
+            is_known = name in done or name in KNOWN
+            if not is_known and can_score(importances, name, model, texts):
+                sources[name] = partial(importances.scores, name)
+        if not sources:
+            continue
+        added = pd.DataFrame(judged(bench, [model], sources))
+        rows = pd.concat([rows, added], ignore_index=True)
+        write_atomically(path, lambda target, rows=rows: rows.to_parquet(target, index=False))
+        print(f"{model.name}: {len(sources)} methods", flush=True)
+    return rows
+
+
+def can_score(
+    importances: ImportanceScores, name: str, model: BenchModel, texts: Sequence[BenchText]
+) -> bool:
+    """Whether an importance has scores for a model; what is computed for it is kept."""
+    try:
+        importances.scores(name, model, texts)
+    except UserError:
+        return False
+    return True
+
+
+def rates_by_encoder(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rates of each method on all models, where it is defined for all, and by encoder.
+
+    Args:
+        rows: as of `rank`.
+
+    Returns:
+        A row per method (`scores`) and `encoder`, the best first.
+    """
+    models = rows["model"].nunique()
+    tables = []
+    for _, method in rows.groupby("scores"):
+        parts = list(method.groupby("encoder"))
+        if len(method) == models:
+            parts.insert(0, (ALL, method))
+        for encoder, part in parts:
+            table = as_columns([rates_of(part, ALL)]).drop(columns="kind")
+            tables.append(table.assign(encoder=encoder))
+    rates = pd.concat(tables, ignore_index=True)
+    first = ["scores", "encoder"]
+    columns = [*first, *(name for name in rates.columns if name not in first)]
+    return rates[columns].sort_values(["auroc", "scores"], ascending=[False, True])
+
+
+def write_rates(rates: pd.DataFrame, path: Path) -> None:
+    """Write the shipped table.
+
+    Args:
+        rates: as of `rates_by_encoder`.
+        path: of the table.
+    """
+    ordered = rates.sort_values(["encoder", "scores"])
+    write_text(ordered.to_csv(index=False, float_format=f"%.{DIGITS}f"), path)
+
+
+def as_markdown(rates: pd.DataFrame) -> str:
+    """The methods' rates as a table for the docs, the best first.
+
+    Args:
+        rates: as of `rates_by_encoder`.
+    """
+    lines = [
+        "| method | AUROC | AUROC, transformers | on deciding words | verdict's share | yes |",
+        "|---|---|---|---|---|---|",
+    ]
+    by_method = {method: part.set_index("encoder") for method, part in rates.groupby("scores")}
+    order = sorted(
+        by_method,
+        key=lambda method: (
+            ALL not in by_method[method].index,
+            -by_method[method].loc[first_encoder(by_method[method]), "auroc"],
+        ),
+    )
+    for method in order:
+        part = by_method[method]
+        row = part.loc[first_encoder(part)]
+        overall = interval(row, "auroc") if ALL in part.index else ""
+        layered = interval(part.loc[LAYERED], "auroc") if LAYERED in part.index else ""
+        cells = [
+            title_of(method),
+            overall,
+            layered,
+            interval(row, "truth"),
+            interval(row, "share"),
+            interval(row, "yes", percent=True),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def first_encoder(part: pd.DataFrame) -> str:
+    """All encoders where a method is defined for all, else the transformer, else any."""
+    for encoder in (ALL, LAYERED):
+        if encoder in part.index:
+            return encoder
+    return str(part.index[0])
+
+
+def title_of(method: str) -> str:
+    """A method in the docs: known answers in words, importances as their settings are."""
+    known = {"truth": "*the truth itself*", "reverse": "*its reverse*"}
+    if method in known:
+        return known[method]
+    return f"`{built_in(method).name}`"
+
+
+def interval(row: pd.Series, name: str, *, percent: bool = False) -> str:
+    """Such as `0.98 [0.95, 1.00]`; without brackets where there is no interval."""
+    values = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
+    form = "{:.0f}" if percent else "{:.2f}"
+    factor = 100 if percent else 1
+    value, low, high = (
+        form.format(factor * number + 0.0).replace("-0.00", "0.00") for number in values
+    )
+    unit = " %" if percent else ""
+    return f"{value}{unit}" if pd.isna(values[1]) else f"{value}{unit} [{low}, {high}]"
