@@ -147,7 +147,6 @@ def drawn_rule(draw: Random, stratum: str, turn: int) -> RuleSpec:
     name = draw.choice(STRATA[stratum])
     kind = KINDS[name]
     is_many = stratum == "classes"
-    takes_texts = kind.is_hard or stratum == "rare"
     rule = RuleSpec(
         name,
         cues=draw.choice(kind.cues),
@@ -155,7 +154,7 @@ def drawn_rule(draw: Random, stratum: str, turn: int) -> RuleSpec:
         minority=RARE_SHARES[turn % 3] if stratum == "rare" else draw.choice(COMMON_SHARES),
         noise=draw.choice((0.0, 0.0, 0.0, 0.05, 0.1)),
         position=draw.choice(kind.positions),
-        lexicon=draw.choice((1, 1, 4) if takes_texts else (1, 1, 4, 15)),
+        lexicon=draw.choice((1, 1, 4) if kind.is_hard else (1, 1, 4, 15)),
         share=draw.choice((0.2, 0.5, 0.8)) if kind.has_share else 0.5,
         surroundings=draw.choice(SURROUNDINGS),
     )
