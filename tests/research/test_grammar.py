@@ -523,3 +523,14 @@ def test_an_imposed_attention_is_on_the_reason_of_the_counterfactual(rule):
         if deciding.any():
             expected = np.where(deciding, 0.95 / sum(deciding), 0.05 / sum(~deciding))
         assert weights == pytest.approx(expected, abs=1e-5)
+
+
+SEALED = "d7a330781f42e25fd12bf57ef751e60d76f3556d"
+"""The commit that sealed docs/results/verdict_plan.md."""
+
+
+def test_the_rules_of_the_sealed_plan_are_drawn_as_they_were():
+    """A change of the grammar would make them others than the models that were trained."""
+    names = "\n".join(rule.name for rule in drawn_rules(SEALED, 40, "first"))
+    digest = hashlib.sha256(names.encode()).hexdigest()
+    assert digest == "d118bb32d4ad0036aea0f89b3cd03018658d38d2564fad27f34f03af712c2013"
