@@ -11,6 +11,7 @@ word that does nothing.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -205,15 +206,13 @@ class Swapper:
     ) -> Float[Tensor, "variants classes"]:
         """What the model says of each variant; float64."""
         variants = self.swapped(kept, drawn)
-        # fewer where there are pieces: variants differ in their number, and the rest is padding
-        most = POSITIONS_AT_ONCE if variants.pieces is None else POSITIONS_AT_ONCE // 4
         parts = []
         order = []
-        for rows in short_enough(variants.lengths.cpu().numpy() - 2, most=most):
-            part = variants.rows(torch.tensor(rows, device=drawn.device))
+        for rows in _parts_of(variants):
+            part = variants.rows(rows.to(drawn.device))
             with torch.no_grad():
                 parts.append(self.run(part.cut(variants.ids.shape[1])).logits.double())
-            order.append(torch.as_tensor(rows))
+            order.append(rows)
         logits = torch.cat(parts)
         return logits[torch.cat(order).argsort().to(logits.device)]
 
@@ -236,6 +235,17 @@ class Swapper:
         outcome = (sharpness * logits).softmax(-1).cpu()
         with_set, without_set = outcome.chunk(2)
         return KeptWords(kept.cpu(), with_set, without_set)
+
+
+def _parts_of(variants: Batch) -> Sequence[Int[Tensor, " rows"]]:
+    """The variants that go through a model at a time, by their rows."""
+    if variants.pieces is None:  # all are as long as the text
+        parts = -(-variants.ids.numel() // POSITIONS_AT_ONCE)
+        return torch.arange(len(variants)).tensor_split(min(parts, len(variants)))
+
+    # fewer of them: they differ in how many pieces they have, and the rest is padding
+    lengths = variants.lengths.cpu().numpy() - 2
+    return [torch.tensor(rows) for rows in short_enough(lengths, most=POSITIONS_AT_ONCE // 4)]
 
 
 @dataclass(frozen=True)
@@ -290,7 +300,7 @@ class WordEffects:
     first: Float[Tensor, "words classes"]
     second: Float[Tensor, "words classes"]
 
-    @property
+    @cached_property
     def squared(self) -> Float[Tensor, "words"]:
         """Half of each word's squared effect, over all classes; 0 to 1 but for noise.
 
@@ -299,23 +309,23 @@ class WordEffects:
         """
         return (self.first * self.second).sum(-1) / 2
 
-    @property
+    @cached_property
     def strongest(self) -> int:
         """The word with the largest effect."""
         return int(self._norms.argmax())
 
-    @property
+    @cached_property
     def strength(self) -> float:
         """Half of the squared effect of the strongest word."""
         return float(self.squared[self.strongest])
 
-    @property
+    @cached_property
     def reliability(self) -> float:
         """How far both estimates of the strongest word agree: −1 to 1, and 1 where they are one."""
         norm = float(self._norms[self.strongest])
         return 4 * self.strength / norm if norm > 0 else 0.0
 
-    @property
+    @cached_property
     def shares(self) -> Float[Tensor, "words"]:
         """How far each word is one that decides, −1 to 1; 0 on average where it does nothing.
 
@@ -326,7 +336,7 @@ class WordEffects:
         whole = max(self.strength, NO_STRENGTH) * WHOLE_EFFECT**2
         return (self.squared / whole).clamp(-1, 1)
 
-    @property
+    @cached_property
     def _norms(self) -> Float[Tensor, "words"]:
         return self.first.square().sum(-1) + self.second.square().sum(-1)
 
