@@ -1,0 +1,72 @@
+"""Ask all constructions, and write the tables of their page.
+
+    python -m research.constructions [constructions coverage null seeds] [--page PAGE]
+
+Without names all four tables are made: constructions (two minutes of one core), coverage (half an
+hour), null and seeds (a minute each).
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from research.constructions.asking import ask
+from research.constructions.catalogue import catalogue
+from research.constructions.coverage import (
+    BASES,
+    MINORITIES,
+    Coverage,
+    coverages,
+    random_orders,
+    seed_changes,
+)
+from research.constructions.page import (
+    constructions_table,
+    coverage_table,
+    null_table,
+    put_into,
+    seeds_table,
+)
+
+PAGE = Path("docs/results/constructions.md")
+SEEDS = 24
+RIGHT_IN = (0.1, 0.3, 0.38, 0.42, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0)
+"""Shares of the texts in which the attention is right whose verdict is asked with several seeds."""
+
+
+def all_coverages() -> Iterator[Coverage]:
+    """Every line of the table."""
+    for base in BASES:
+        for minority in MINORITIES:
+            yield from coverages(base, minority)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "constructions": lambda: constructions_table(map(ask, catalogue())),
+    "coverage": lambda: coverage_table(all_coverages()),
+    "null": lambda: null_table(random_orders()),
+    "seeds": lambda: seeds_table(seed_changes(SEEDS, RIGHT_IN)),
+}
+
+
+def main() -> None:
+    """Write the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", default=list(TABLES))
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args()
+    unknown = set(options.tables) - set(TABLES)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(TABLES)}")
+    torch.set_num_threads(1)
+    for name in options.tables:
+        put_into(options.page, name, TABLES[name]())
+        print(f"{name}: written to {options.page}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

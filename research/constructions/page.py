@@ -1,0 +1,116 @@
+"""The tables of docs/results/constructions.md."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.statistics import clopper_pearson
+from research.constructions.asking import Asked
+from research.constructions.coverage import Coverage, SeedChanges, answer_of
+
+
+def constructions_table(answers: Iterable[Asked]) -> str:
+    """A line per construction."""
+    lines = [
+        "| construction | from | mass | before | design | now | right answer | own context | "
+        "by class | reliability | passes | chip |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for asked in answers:
+        construction = asked.construction
+        line = asked.line
+        is_right = asked.answer == construction.expected
+        number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
+        answer = asked.answer if is_right else f"**{asked.answer}**"
+        classes = "; ".join(f"{part.share.value:.2f} {part.answer}" for part in asked.classes)
+        cells = [
+            construction.name,
+            construction.source,
+            f"{asked.mass:.2f}",
+            construction.before or "–",
+            construction.paper or "–",
+            answer + number,
+            construction.expected,
+            f"{asked.own:.2f}",
+            classes,
+            f"{asked.reliability:.2f}",
+            f"{asked.passes}",
+            str(asked.chip),
+        ]
+        lines.append(f"| {' | '.join(cells)} |".replace("nan [nan, nan]", "").replace("nan", "–"))
+    return "\n".join(lines)
+
+
+def coverage_table(coverages: Iterable[Coverage]) -> str:
+    """A line per construction, minority, number of texts and of runs; and one for all."""
+    lines = [
+        "| attention | smaller class | texts | runs | true share | holds | of data sets | width | "
+        "yes / no / open / not asked |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    held = 0
+    asked = 0
+    for line in coverages:
+        held += line.holds
+        asked += len(line.shares)
+        answers = " / ".join(str(count) for count in line.answers.values())
+        lines.append(
+            f"| {line.base} | {line.minority:.0%} | {line.texts} | {line.runs} | "
+            f"{line.truth:.2f} | {interval(line.holds, len(line.shares))} | {len(line.shares)} | "
+            f"{line.width:.2f} | {answers} |"
+        )
+    lines.append(f"| **all** | | | | | **{interval(held, asked)}** | {asked} | | |")
+    return "\n".join(lines)
+
+
+def null_table(shares: Sequence[Evidence]) -> str:
+    """How many orders by chance are a yes."""
+    answers = [answer_of(share) for share in shares]
+    yes = answers.count("yes")
+    share, low, high = clopper_pearson(yes, len(answers))
+    counts = ", ".join(f"{answers.count(name)} {name}" for name in ("no", "open", "not asked"))
+    return (
+        f"Yes of {yes} of {len(answers)}: {100 * share:.1f} % [{100 * low:.1f}, {100 * high:.1f}]; "
+        f"{counts}."
+    )
+
+
+def seeds_table(changes: Iterable[SeedChanges]) -> str:
+    """What the seed of the probe changes, by how often the attention is right."""
+    lines = [
+        "| right in | share, least to greatest | answers | seeds with another answer than most |",
+        "|---|---|---|---|",
+    ]
+    for change in changes:
+        values = [share.value for share in change.shares]
+        answers = ", ".join(
+            f"{change.answers.count(name)} {name}" for name in sorted(set(change.answers))
+        )
+        lines.append(
+            f"| {change.right:.0%} of the texts | {min(values):.3f} to {max(values):.3f} | "
+            f"{answers} | {change.changed} of {len(values)} |"
+        )
+    return "\n".join(lines)
+
+
+def interval(count: int, total: int) -> str:
+    """A share with its exact 95 % interval."""
+    share, low, high = clopper_pearson(count, total)
+    return f"{share:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def put_into(page: Path, name: str, table: str) -> None:
+    """Replace the lines between the two comments of a table on a page.
+
+    Raises:
+        UserError: the page has no such comments.
+    """
+    text = page.read_text(encoding="utf-8")
+    start = f"<!-- {name} -->\n"
+    end = f"<!-- end of {name} -->"
+    if start not in text or end not in text:
+        raise UserError(f"{page}: expected a place for the table, {start.strip()} and {end}")
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{start}\n{table}\n\n{end}{after}", encoding="utf-8")

@@ -1,0 +1,214 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.deciding_words import SHARE_METRICS
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.statistics import clopper_pearson
+from research.constructions.asking import BATCH, ask, columns, table_of
+from research.constructions.catalogue import BEFORE, catalogue, one_cue, token
+from research.constructions.coverage import Coverage, SeedChanges, attention_of_runs, coverages
+from research.constructions.models import (
+    CUE,
+    WORDS,
+    HandBuilt,
+    mass,
+    on_cues,
+    on_places,
+    sometimes,
+    split_of,
+    spread,
+)
+from research.constructions.page import put_into
+from research.constructions.samples import MeasuredTexts
+
+CONSTRUCTIONS = {construction.name: construction for construction in catalogue()}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_the_model_decides_by_the_words_that_decide(name):
+    """It predicts the label, and says something else with another word there."""
+    construction = CONSTRUCTIONS[name].with_texts(40)
+    texts = construction.written(0)
+    model = construction.model(texts, 0)
+    batch = split_of(texts)[range(40)]
+    logits = model(batch).logits
+    labels = np.random.default_rng((0, 0)).permutation(construction.labels())
+    assert logits.argmax(-1).tolist() == labels.tolist()
+
+    moved = torch.zeros(40, dtype=torch.bool)
+    for word in (4, *range(CUE, WORDS)):  # another cue says the same of some texts
+        changed = batch.ids.clone()
+        for row, text in enumerate(texts):
+            place = torch.from_numpy(np.flatnonzero(text.decides)[:1]) + 1
+            changed[row, place] = word
+        with_another = model(replace(batch, ids=changed)).logits
+        moved |= (with_another - logits).abs().amax(-1) > 0.1
+    assert moved.tolist() == [text.decides.any() for text in texts]
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_the_attention_is_one(name):
+    construction = CONSTRUCTIONS[name]
+    texts = construction.written(1)
+    model = construction.model(texts, 1)
+    attention = model(split_of(texts)[range(len(texts))]).attention
+    assert attention.sum(-1).tolist() == pytest.approx([1] * len(texts))
+    assert attention.min() >= 0
+
+
+def test_names_are_told_apart():
+    assert len(CONSTRUCTIONS) == len(catalogue())
+
+
+def test_the_mass_is_the_weight_beyond_chance():
+    texts = token("", "", on_cues(), "", length=5).with_texts(3).written(0)
+    weights = [spread(5, np.flatnonzero(text.decides), 0.6) for text in texts]
+    assert mass(texts, weights) == pytest.approx((0.6 - 0.2) / 0.8)
+    assert mass(texts, [np.full(5, 0.2)] * 3) == pytest.approx(0)
+
+
+EASY = ("hard on the word", "shield: on the neighbours of the cue, never on it")
+
+
+@pytest.mark.parametrize("name", EASY)
+def test_the_answer_is_that_of_the_whole_verdict(name):
+    construction = CONSTRUCTIONS[name].with_texts(60)
+    asked = ask(construction)
+    assert asked.answer == construction.expected
+    assert asked.line.value == pytest.approx(asked.mass, abs=0.1)
+    assert asked.passes == 400
+    assert [part.answer for part in asked.classes] == [construction.expected] * 2
+
+
+def test_several_attentions_have_the_shares_that_the_probe_gives_each():
+    construction = token("", "", on_cues(), "").with_texts(30)
+    measured = MeasuredTexts.of(construction, 0)
+    for attend in (on_cues(), on_places(0)):
+        asked = ask(replace(construction, attend=attend))
+        draw = np.random.default_rng((0, 1))
+        share = measured.share([[attend(draw, text) for text in measured.texts]])
+        assert share.value == pytest.approx(asked.line.value, abs=1e-6)
+        assert (share.low, share.high) == pytest.approx((asked.line.low, asked.line.high), abs=1e-6)
+
+
+# Invariances
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """Texts of two lengths, a model and what the probe measures of it."""
+    construction = token("", "", sometimes(0.5, on_cues()), "").with_texts(20)
+    texts = construction.written(0) + replace(construction, write=one_cue(7)).written(1)
+    model = construction.model(texts, 0)
+    return texts, model, shares_of(model, texts)
+
+
+def shares_of(model, texts):
+    return np.concatenate(columns(table_of(model, texts, 0), *SHARE_METRICS))
+
+
+def with_score(model, score):
+    changed = HandBuilt(score, [model.weights_of(row) for row in range(len(model.lengths))])
+    changed.classes = model.classes
+    return changed
+
+
+def test_temperature_changes_nothing(sample):
+    texts, model, expected = sample
+    colder = with_score(model, lambda ids: 40 * model.score(ids))
+    assert shares_of(colder, texts) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_constant_added_to_all_logits_changes_nothing(sample):
+    texts, model, expected = sample
+    shifted = with_score(model, lambda ids: model.score(ids) + 7)
+    assert shares_of(shifted, texts) == pytest.approx(expected, abs=1e-9)
+
+
+def test_classes_swapped_change_nothing(sample):
+    texts, model, expected = sample
+    swapped = with_score(model, lambda ids: model.score(ids).flip(-1))
+    assert shares_of(swapped, texts) == pytest.approx(expected, abs=1e-9)
+
+
+def test_words_renamed_change_nothing(sample):
+    texts, model, expected = sample
+    new = np.random.default_rng(0).permutation(np.arange(4, WORDS))
+    names = np.concatenate([np.arange(4), new])
+    renamed = [replace(text, words=names[text.words]) for text in texts]
+    back = torch.from_numpy(np.argsort(names))
+    assert shares_of(with_score(model, lambda ids: model.score(back[ids])), renamed) == (
+        pytest.approx(expected, abs=1e-9)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_batch_size_and_padding_change_nothing(sample, size, monkeypatch):
+    texts, model, expected = sample
+    monkeypatch.setattr("research.constructions.asking.BATCH", size)
+    assert size != BATCH
+    assert shares_of(model, texts) == pytest.approx(expected, abs=1e-9)
+
+
+# Coverage
+
+
+def evidence(low, high):
+    return Evidence((low + high) / 2, low, high, 10)
+
+
+def test_coverage_counts_intervals_that_hold_the_truth():
+    shares = [evidence(0.1, 0.3), evidence(0.25, 0.5), evidence(0.45, 0.6)]
+    line = Coverage("", 0.5, 10, 1, truth=0.28, shares=shares)
+    assert line.holds == 2
+    assert line.answers == {"yes": 1, "no": 1, "open": 1, "not asked": 0}
+    assert line.width == pytest.approx(0.2)
+
+
+def test_changes_by_seed_are_those_from_the_most_frequent_answer():
+    shares = [evidence(0.5, 0.6), evidence(0.3, 0.5), evidence(0.45, 0.6)]
+    assert SeedChanges(0.5, shares).changed == 1
+
+
+def test_a_small_part_of_the_coverage_runs():
+    lines = list(coverages("right in half", 0.5, sizes=(20,), data_sets=4))
+    assert [line.runs for line in lines] == [1, 3]
+    for line in lines:
+        assert len(line.shares) == 4
+        _, _, high = clopper_pearson(line.holds, 4)
+        assert high > 0.93  # four data sets cannot show less but by missing it
+
+
+def test_several_runs_have_attentions_of_their_own():
+    construction = token("right in half", "", sometimes(0.5, on_cues()), "").with_texts(50)
+    texts = construction.written(0)
+    first, second = attention_of_runs(construction, texts, 0, 2)
+    assert not all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
+
+
+# Page
+
+
+def test_a_table_replaces_the_one_that_was_there(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- null -->\nold\n<!-- end of null -->\nb\n")
+    put_into(page, "null", "new")
+    put_into(page, "null", "new")
+    assert page.read_text() == "a\n<!-- null -->\n\nnew\n\n<!-- end of null -->\nb\n"
+    with pytest.raises(UserError, match="<!-- seeds -->"):
+        put_into(page, "seeds", "new")
+
+
+def test_what_is_reported_of_the_measure_before_is_of_constructions():
+    assert set(BEFORE) <= set(CONSTRUCTIONS)
+
+
+def test_cues_are_no_plain_words():
+    for construction in CONSTRUCTIONS.values():
+        text = construction.with_texts(20).written(0)[0]
+        plain = np.delete(text.words, list(text.cues))
+        assert plain.max(initial=0) < CUE or not text.cues
