@@ -2,8 +2,8 @@
 
     python -m research.constructions [constructions coverage null seeds] [--page PAGE]
 
-Without names all four tables are made: constructions (two minutes of one core), coverage (half an
-hour), null and seeds (a minute each).
+Without names all four tables are made: constructions, null and seeds take half a minute of one
+core each, coverage two minutes.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import torch
 from research.constructions.asking import ask
 from research.constructions.catalogue import catalogue
 from research.constructions.coverage import (
-    BASES,
     MINORITIES,
+    SIZES,
     Coverage,
     coverages,
     random_orders,
@@ -38,9 +38,9 @@ RIGHT_IN = (0.1, 0.3, 0.38, 0.42, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0)
 
 def all_coverages() -> Iterator[Coverage]:
     """Every line of the table."""
-    for base in BASES:
+    for base, sizes in SIZES.items():
         for minority in MINORITIES:
-            yield from coverages(base, minority)
+            yield from coverages(base, minority, sizes)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -20,14 +20,14 @@ from research.constructions.models import (
 from research.constructions.samples import MeasuredTexts
 
 MINORITIES = (0.02, 0.05, 0.1, 0.5)
-SIZES = (50, 200)
+SIZES = {"right in half": (50, 200), "by absence": (100,)}
+"""Numbers of texts, by construction."""
 RUNS = (1, 3)
 DATA_SETS = 30
 HALF = 0.5
 """Share of the texts in which the attention of *right in half* is on the word."""
 BETWEEN_RUNS = 0.05
 """Standard deviation of that share between runs."""
-BASES = ("right in half", "by absence")
 ORDERS = 5
 """Random orders of the weights on a data set."""
 NULL_DATA_SETS = 10
@@ -48,11 +48,11 @@ class Coverage:
     """How often the interval holds the true share: one line of the table.
 
     Attributes:
-        base: which of `BASES`.
+        base: which of `SIZES`.
         minority: share of the smaller class.
         texts: of a data set.
         runs: models that are asked together.
-        truth: the true share, mean of all data sets of the largest size.
+        truth: the true share, mean of all data sets of the largest size and most runs.
         shares: of each data set, with its interval.
     """
 
@@ -81,7 +81,7 @@ class Coverage:
 
 
 def construction_of(base: str, minority: float, texts: int) -> Construction:
-    """The construction of a name in `BASES`: one whose share is near the threshold, a blind one."""
+    """The construction of a name in `SIZES`: one whose share is near the threshold, a blind one."""
     if base == "right in half":
         attend = sometimes(HALF, on_cues())
         return token(base, "", attend, "", minority=minority, texts=texts)
@@ -91,7 +91,7 @@ def construction_of(base: str, minority: float, texts: int) -> Construction:
 def coverages(
     base: str,
     minority: float,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int],
     data_sets: int = DATA_SETS,
 ) -> Iterator[Coverage]:
     """The lines of a construction with this minority, by number of texts and of runs."""
