@@ -12,6 +12,7 @@ from attnprobe.cli.bench import bench as bench_command
 from attnprobe.core.errors import UserError
 from attnprobe.findings.bench.folder import BenchFolder
 from attnprobe.findings.bench.judging import judged
+from attnprobe.findings.bench.rates import RATES
 from attnprobe.findings.bench.scores import FileScores
 from attnprobe.models.controls import FirstAttention, RationaleAttention
 from attnprobe.results.table import read_results
@@ -195,6 +196,12 @@ def test_a_page_without_the_part_is_refused(tmp_path):
     page.write_text("")
     with pytest.raises(UserError, match=r"has 0 parts <!-- bench -->.*: expected one"):
         put_between_markers(page, "bench", "new")
+
+
+def test_the_docs_are_of_the_shipped_rates():
+    page = (PAGE.parent / "results" / "attributions.md").read_text(encoding="utf-8")
+    part = page.partition("<!-- bench -->\n")[2].partition("<!-- end of bench -->")[0]
+    assert part.strip() == as_markdown(pd.read_csv(RATES)).strip()
 
 
 def test_every_way_tells_the_truth_from_a_wrong_attention(bench):

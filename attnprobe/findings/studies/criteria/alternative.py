@@ -15,6 +15,7 @@ from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.reading import facts_of
 from attnprobe.evidence.statistics import in_columns
 from attnprobe.evidence.verdicts import Verdict
+from attnprobe.findings.bench.rates import beside_attention_on_bench
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.statements import cite, of_several_runs
 from attnprobe.probes.faithfulness import SOURCE, measured
@@ -198,11 +199,12 @@ def in_words(comparison: Comparison, method: str, title: str) -> str:
     if method in TAKES_OUT:
         caution = " It takes words out itself, as this test does, which favours it."
     if comparison.is_confirmed:
+        on_bench = beside_attention_on_bench(method)
         return (
             f"Instead of attention, show {title}. Without its top words the predicted class loses "
             f"{cite(comparison.loss)} of its probability. That is {cite(gain)} more than without "
-            f"attention's, on {gain.n} texts that had no part in choosing it.{caution}"
-        )
+            f"attention's, on {gain.n} texts that had no part in choosing it.{caution} {on_bench}"
+        ).rstrip()
     if comparison.looks_better and not comparison.other_operators:
         return (
             "Nothing better than attention is confirmed. Without the top words of "
