@@ -129,6 +129,18 @@ class Evidence:
             self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high))
         )
 
+    def as_skill(self) -> "Evidence":
+        """The same on the scale of a skill, −1 to 1.
+
+        What is farther below the null than the best is above it counts as −1.
+        """
+        return replace(
+            self,
+            value=float(np.clip(self.value, -1, 1)),
+            low=float(np.clip(self.low, -1, 1)),
+            high=float(np.clip(self.high, -1, 1)),
+        )
+
     def exceeds(self, threshold: float, smallest: float = 0.0) -> Verdict:
         """Is the number above the threshold by more than the smallest difference of interest?
 
@@ -397,7 +409,7 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
             skill = _bounded_skill(skill, gain, parts[0], bound)
         if gain.low <= least:
             return replace(skill, low=np.nan, high=np.nan)
-        return skill.within(-np.inf, 1)
+        return skill.as_skill()
 
     return of_examples(metrics, reduce)
 
@@ -450,6 +462,6 @@ def beyond_chance(own: str, chance: str) -> Measure:
     def reduce(rows: pd.DataFrame, reached: Column, expected: Column) -> Evidence:
         expected_by_run = by_run(rows, expected)
         parts = np.stack([by_run(rows, reached) - expected_by_run, 1 - expected_by_run], -1)
-        return Evidence.of_ratio(parts).within(-np.inf, 1)
+        return Evidence.of_ratio(parts).as_skill()
 
     return of_examples((own, chance), reduce)

@@ -204,6 +204,15 @@ def test_no_skill_is_above_that_of_the_best():
     assert evidence.low < evidence.value < evidence.high <= 1
 
 
+def test_a_skill_far_below_the_null_ends_with_its_interval_at_the_scale():
+    """Own 0.0, null 0.8, best 0.9: a ratio of −8."""
+    draw = np.random.default_rng(0)
+    own = 0.02 * draw.random(60)
+    evidence = skill_of("a")(table(a_own=own, a_null=0.8 + 0 * own, a_best=0.9 + 0.01 * own))
+    assert evidence.value == evidence.low == -1
+    assert -1 <= evidence.high <= 1
+
+
 def test_no_bounded_skill_is_above_that_of_the_best():
     best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
     evidence = skill(np.where(np.arange(40) == 0, 0, best), np.zeros(40), best)
