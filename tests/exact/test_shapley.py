@@ -6,6 +6,7 @@ import torch
 
 from attnprobe import UserError
 from attnprobe.exact import attention_shapley
+from attnprobe.exact import shapley as solver
 
 REGIMES = {
     "equal": lambda generator, n: np.ones(n),
@@ -69,6 +70,20 @@ def test_values_are_those_of_all_subsets_of_sixteen_positions(regime):
     weights, payoffs = game(regime, 16)
     exact = enumerated(weights, payoffs[:, 1])
     np.testing.assert_allclose(solved(weights, payoffs).values[0, :, 1], exact, atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("step", [0.35, 0.5, 0.7, 1.0, 1.5])
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_proved_error_holds_with_nodes_that_are_too_few(regime, step, monkeypatch):
+    monkeypatch.setattr(solver, "STEP", step)
+    weights, payoffs = game(regime, 9)
+    coarse = solved(weights, payoffs)
+    exact = np.stack([enumerated(weights, payoffs[:, class_]) for class_ in range(2)], -1)
+    difference = np.abs(coarse.values[0].numpy() - exact).max(0)
+    assert (difference <= coarse.error[0].numpy() + 1e-14).all()
+    # nor is it far too large, or the test blind: the difference is there to be seen
+    assert (difference > coarse.error[0].numpy() / 2000).all() or step < 0.5
+    assert (coarse.efficiency_gap < 1e-12).all()  # which sees none of it
 
 
 def test_two_positions_by_hand():
