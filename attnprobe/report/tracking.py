@@ -32,6 +32,7 @@ from attnprobe.results.directory import (
     CONFIG,
     MANIFEST,
     PIPELINE,
+    TRACKING,
     TRAINED,
     UNTESTED,
     VOCABULARY,
@@ -45,6 +46,7 @@ from attnprobe.results.files import record_of, write_sealed, write_table
 from attnprobe.results.numbers import WHOLE_SPLITS
 from attnprobe.results.pivot import RUN, class_of, per_example
 from attnprobe.results.saved_settings import read_settings
+from attnprobe.results.writer import OwnRunDirectory
 
 WORDS = ("text", "tokens", "words", "question", "candidates")
 """The columns of the examples' table that hold somebody's words."""
@@ -69,7 +71,9 @@ ROWS = 10_000
 """Rows of a table: W&B shows no more."""
 EXAMPLES = 200
 UNNAMED = "name not logged"
-Mode = Literal["online", "offline", "disabled"]
+Mode = Literal["online", "offline", "disabled", "shared"]
+PROJECT = "attnprobe"
+"""Where neither a setting nor WANDB_PROJECT names one."""
 
 
 def open_run(
@@ -80,7 +84,7 @@ def open_run(
     *,
     project: str | None,
     entity: str | None = None,
-    mode: Mode = "online",
+    mode: Mode | None = None,
     group: str | None = None,
     resumed: bool = False,
 ) -> "wandb.Run":
@@ -91,10 +95,11 @@ def open_run(
         probes: names of its probes; those that the directory's manifest lists join them.
         config: the run's settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
-        project: on W&B.
-        entity: on W&B; None: the user's own.
+        project: on W&B; None takes the environment's WANDB_PROJECT, else `PROJECT`.
+        entity: on W&B; None takes WANDB_ENTITY, else the user's own.
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but
-            check.
+            check; `shared` lets several processes write one run. None takes WANDB_MODE, else
+            `online`.
         group: None takes the environment's WANDB_RUN_GROUP, else the experiment's name.
         resumed: the training is finished, and what W&B has of it is added to; otherwise it is
             overwritten.
@@ -103,6 +108,12 @@ def open_run(
         UserError: W&B cannot be reached or does not know the user.
     """
 
+    OwnRunDirectory(directory).checked(TRACKING)  # no link, through which W&B would write elsewhere
+    environment = {
+        name: os.environ.get(f"WANDB_{name}") or None
+        for name in ("PROJECT", "ENTITY", "MODE", "RUN_GROUP")
+    }
+    chosen_mode: Any = mode or environment["MODE"] or "online"  # W&B checks what its variable says
     names = {name: str(value) for name, value in identity.items()}
     measured = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
     probes = [name for name in dict.fromkeys([*measured, *probes]) if name not in WHOLE_SPLITS]
@@ -110,15 +121,15 @@ def open_run(
     tags = [names["data"], names["model"], f"seed-{names['seed']}", *probes]
     try:
         return wandb.init(
-            project=project,
-            entity=entity,
-            mode=mode,
+            project=project or environment["PROJECT"] or PROJECT,
+            entity=entity or environment["ENTITY"],
+            mode=chosen_mode,
             dir=directory,
             # of a long one the end, which tells runs apart
             id=re.sub(r"[^A-Za-z0-9_-]+", "-", names["run_id"])[-64:],
-            resume="allow" if mode == "online" and resumed else None,
+            resume="allow" if chosen_mode == "online" and resumed else None,
             name=_limited(title, 128),
-            group=_limited(group or os.environ.get("WANDB_RUN_GROUP") or names["experiment"], 128),
+            group=_limited(group or environment["RUN_GROUP"] or names["experiment"], 128),
             job_type=_limited(f"{names['data']}-{names['model']}", 64),
             # without doubles, which W&B refuses
             tags=list(dict.fromkeys(_limited(tag, 64) for tag in tags if tag)),
@@ -144,7 +155,7 @@ def log_run(
     *,
     project: str | None,
     entity: str | None = None,
-    mode: Mode = "online",
+    mode: Mode | None = None,
     group: str | None = None,
     log_text: bool = True,
     log_model: bool = True,
@@ -258,7 +269,8 @@ def _remove_unsent(run: "wandb.Run", run_dir: Path) -> None:
     current = Path(run.dir).parent.resolve()
     for earlier in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
         is_sent = any(earlier.glob("*.synced"))
-        if earlier.resolve() != current and not is_sent:
+        is_link = earlier.is_symlink() or earlier.parent.is_symlink()
+        if earlier.resolve() != current and not is_sent and not is_link:
             shutil.rmtree(earlier)
 
 

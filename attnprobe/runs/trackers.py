@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Choice, Whole
-from attnprobe.results.directory import CURVES, TRACKING
+from attnprobe.results.directory import CURVES
 from attnprobe.results.writer import OwnRunDirectory
 
 if TYPE_CHECKING:
@@ -114,14 +114,14 @@ class MlflowTracker(Tracker):
     """To MLflow.
 
     Attributes:
-        project: the experiment's name there.
-        tracking_uri: a server; None: a database below `output`.
+        project: the experiment's name there; None: MLFLOW_EXPERIMENT_NAME, else `attnprobe`.
+        tracking_uri: a server; None: MLFLOW_TRACKING_URI, else a database below `output`.
     """
 
     chosen_by: ClassVar[str] = "mlflow"
     package: ClassVar[str] = "mlflow"
 
-    project: str
+    project: str | None
     tracking_uri: str | None
 
     @contextmanager
@@ -130,12 +130,14 @@ class MlflowTracker(Tracker):
         from lightning.pytorch.loggers import MLFlowLogger
 
         output = Path(run.config["output"]).absolute()
+        project = self.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "attnprobe"
+        server = self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         yield MLFlowLogger(
-            experiment_name=self.project,
+            experiment_name=project,
             run_name=run.identity["run_id"],
             # a database, because MLflow 3 refuses plain files
-            tracking_uri=self.tracking_uri or f"sqlite:///{output / 'mlflow.db'}",
-            artifact_location=None if self.tracking_uri else (output / "mlruns").as_uri(),
+            tracking_uri=server or f"sqlite:///{output / 'mlflow.db'}",
+            artifact_location=None if server else (output / "mlruns").as_uri(),
         )
 
 
@@ -144,6 +146,9 @@ class WandbTracker(Tracker):
     """To Weights & Biases: curves while training; tables, figures and files at the end.
 
     Attributes:
+        project: None: the environment's WANDB_PROJECT, else `attnprobe`.
+        entity: None: WANDB_ENTITY, else the user's own.
+        mode: None: WANDB_MODE, else `online`.
         group: None: the environment's WANDB_RUN_GROUP, else the experiment's name.
         log_text: False: no words of the data leave the machine.
         log_model: False: the checkpoint stays here.
@@ -156,7 +161,7 @@ class WandbTracker(Tracker):
     project: str | None
     entity: str | None
     group: str | None
-    mode: Literal["online", "offline", "disabled", "shared"]
+    mode: Literal["online", "offline", "disabled", "shared"] | None
     log_text: bool
     log_model: bool
     examples: Whole
@@ -171,10 +176,6 @@ class WandbTracker(Tracker):
         from attnprobe.report.tracking import open_run
         from attnprobe.runs.wandb_logger import NamedWandbLogger
 
-        mode: Any = self.mode  # wandb checks what its variable says
-        if mode == "online":  # wandb's own variable decides where nobody made the setting
-            mode = os.environ.get("WANDB_MODE", "online")
-        run.directory.checked(TRACKING)
         wandb_run = open_run(
             run.identity,
             list(run.config["probe"]),
@@ -182,7 +183,7 @@ class WandbTracker(Tracker):
             run.directory.path,
             project=self.project,
             entity=self.entity,
-            mode=mode,
+            mode=self.mode,
             group=self.group,
             resumed=run.directory.is_trained,
         )

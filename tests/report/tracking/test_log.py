@@ -327,6 +327,39 @@ def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, 
     assert (group({}), group({}, group="mine")) == ("tuesday", "mine")
 
 
+VARIABLES = {"project": "WANDB_PROJECT", "entity": "WANDB_ENTITY", "mode": "WANDB_MODE"}
+
+
+@pytest.mark.parametrize("setting", VARIABLES)
+def test_wandbs_variables_mean_what_they_mean_elsewhere(make_run, monkeypatch, setting):
+    done: dict[str, Any] = {}
+    monkeypatch.setattr(log.wandb, "init", lambda **arguments: done.update(arguments))
+    for name in VARIABLES.values():
+        monkeypatch.delenv(name, raising=False)
+    directory = make_run(count=5)
+
+    def asked(**settings):
+        log.open_run(IDENTITY, [], {}, directory, **({"project": None} | settings))
+        return done[setting]
+
+    default = {"project": "attnprobe", "entity": None, "mode": "online"}[setting]
+    assert asked() == default
+    monkeypatch.setenv(VARIABLES[setting], "")
+    assert asked() == default
+    monkeypatch.setenv(VARIABLES[setting], "offline")
+    assert asked() == "offline"
+    assert asked(**{setting: "disabled"}) == "disabled"
+
+
+def test_a_link_in_place_of_wandbs_folder_is_refused(make_run, tmp_path):
+    directory = make_run(count=5)
+    (tmp_path / "elsewhere").mkdir()
+    (directory / "wandb").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="wandb is a symbolic link"):
+        log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline")
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(
     make_run, tmp_path, monkeypatch, offline
 ):
