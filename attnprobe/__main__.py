@@ -17,7 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe import __version__
 from attnprobe.core.errors import UserError
+from attnprobe.core.launchers import leave_other_launchers
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
+from attnprobe.core.references import check_references
 from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
@@ -41,6 +43,10 @@ def main() -> None:
     """The command line; a mistake ends in one line, before anything heavy is imported."""
     if "--version" in sys.argv[1:]:  # Hydra would print its own
         return print(f"attnprobe {__version__}")
+    try:
+        leave_other_launchers()
+    except UserError as error:
+        stop(str(error))
     if wants_traceback():
         return task()
     os.environ |= {FULL_ERROR: "1", CATCHES: "1"}
@@ -109,6 +115,7 @@ def task(config: DictConfig) -> float | None:
     written = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
     overrides = [str(override) for override in written or ()]
     try:
+        check_references(OmegaConf.to_container(config))  # before anything asks for a value
         config = with_importances(config, overrides)
         job = HydraConfig.get().job.name
         if job.startswith(MEMBER):

@@ -75,10 +75,9 @@ def write_rows(rows: "pd.DataFrame", path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from attnprobe.results.files import write_atomically
+    from attnprobe.results.files import signed_table, write_atomically
 
-    table = pa.Table.from_pandas(rows, preserve_index=False)
-    table = table.replace_schema_metadata({"bench": "written by attnprobe"})
+    table = signed_table(pa.Table.from_pandas(rows, preserve_index=False))
     write_atomically(path, lambda target: pq.write_table(table, target))
 
 

@@ -87,6 +87,7 @@ def write_tables(changes: "Changes", output: Path) -> None:
     write_text(csv_table(changes.numbers), folder / "numbers.csv")
     write_text(csv_table(changes.verdicts), folder / "verdicts.csv")
     write_text(csv_table(changes.examples), folder / "examples.csv")
+    folder.close()
     print(f"tables: {output}")
 
 

@@ -104,13 +104,12 @@ def known_words(run: "TrainedRun", explanation: "Explanation") -> set[str]:
 def write_page(path: Path, run: "TrainedRun", explanation: "Explanation") -> None:
     """Write the heat maps as a page of their own."""
     from attnprobe.core.sanitise import visible
-    from attnprobe.results.files import write_text
-    from attnprobe.results.writer import own_target
+    from attnprobe.results.writer import write_page as write_own_page
 
     title = visible(f"{run.directory.name}: {len(explanation)} of your texts")
     table = explanation._repr_html_()
     page = PAGE.format(version=__version__, title=escape(title), table=table)
-    write_text(page.encode(errors="replace").decode(), own_target(path))
+    write_own_page(page, path)
     print(f"heat maps: {path}")
 
 

@@ -1,8 +1,8 @@
 """The findings that are stored: which version decided, and on which runs and claims."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,25 @@ def kept_findings(
 
 
 def _stored(paths: Sequence[Path], identity: str) -> Findings | None:
-    """The first sound table with this identity."""
-    for path in paths:
-        with suppress(OSError, pa.ArrowException, ValueError):
+    """The first sound table with this identity; those that are damaged are named."""
+    for path in dict.fromkeys(paths):
+        try:
             stored = pq.read_table(path, page_checksum_verification=True)
             table = stored.to_pandas()
-            if (stored.schema.metadata or {}).get(OF) == _seal(identity, table):
+            seal = (stored.schema.metadata or {}).get(OF, b"")
+            if seal == _seal(identity, table):
                 return Findings.of_table(table)
+            is_damaged = seal.startswith(identity.encode())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, pa.ArrowException, ValueError):
+            is_damaged = True
+        if is_damaged:
+            print(
+                f"attnprobe: {path} is damaged: what it said is decided anew from the tables",
+                file=sys.stderr,
+                flush=True,
+            )
     return None
 
 

@@ -1,7 +1,6 @@
 """Evidence to keep: page, tables, and what says how they came about, in one zip with checksums."""
 
 import hashlib
-import os
 import zipfile
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from attnprobe.results.directory import (
     find_runs,
     is_run_name,
 )
-from attnprobe.results.files import write_atomically
-from attnprobe.results.writer import OwnFolder, own_target
+from attnprobe.results.files import UNSIGNED
+from attnprobe.results.writer import OwnFolder, own_target, write_signed
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry: the same evidence gives the same bytes."""
@@ -70,16 +69,16 @@ def write_archive(places: Places, page: Path, archive: Path) -> Path:
         "SHA256SUMS": "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())),
     }
 
-    def write(path: str | os.PathLike) -> None:
+    def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
-            zipped.comment = b"written by attnprobe"
+            zipped.comment = UNSIGNED
             for name, text in texts.items():
                 zipped.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
             for name, file in sorted(entries.items()):
                 content = file.read_bytes()
                 zipped.writestr(zipfile.ZipInfo(name, EPOCH), content, zipfile.ZIP_DEFLATED)
 
-    write_atomically(archive_target(archive), write)
+    write_signed(archive_target(archive), write)
     return archive
 
 

@@ -20,6 +20,7 @@ from attnprobe.report.tables import csv_table, with_intervals
 from attnprobe.report.terminal import answer_lines, notes_of_tests, safe, terminal_table
 from attnprobe.results.directory import MANIFEST
 from attnprobe.results.files import write_text
+from attnprobe.results.writer import OwnFolder
 
 PAGE = "report.html"
 
@@ -91,8 +92,16 @@ def _print_all(reading: StudyReading, card: Card, runs: Sequence[Run]) -> None:
 
 
 def write_study(reading: StudyReading) -> None:
-    """Write a study's tables (CSV) and figures (PDF, PNG) into its directory."""
+    """Write a study's tables (CSV) and figures (PDF, PNG) into its directory.
+
+    Raises:
+        UserError: one that was written before was changed since, or is not this program's.
+    """
+    tables = OwnFolder(reading.directory / "tables")
     for number, table in enumerate(reading.tables.values(), start=1):
-        write_text(csv_table(table), reading.directory / "tables" / f"table{number}.csv")
+        write_text(csv_table(table), tables / f"table{number}.csv")
+    tables.close()
+    figures = OwnFolder(reading.directory / "figures")
     for figure, drawn in draw_study(reading):
-        save(drawn, reading.directory / "figures", figure.name)
+        save(drawn, figures, figure.name)
+    figures.close()

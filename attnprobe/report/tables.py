@@ -71,12 +71,15 @@ def write_tables(run_dirs: Places, directory: str | os.PathLike) -> list[Path]:
         The files.
 
     Raises:
-        UserError: no finished run there.
+        UserError: no finished run there, or a file that is in the way is not as attnprobe wrote it.
     """
     runs = read_runs(run_dirs)
     numbers = Numbers.together(run.numbers for run in runs)
     tables = all_tables(numbers, compare(numbers), decide(runs))
-    return [file for table in tables for file in table.write(Path(directory))]
+    folder = OwnFolder(Path(directory))
+    files = [file for table in tables for file in table.write(folder)]
+    folder.close()
+    return files
 
 
 @dataclass(frozen=True)

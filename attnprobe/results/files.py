@@ -9,10 +9,12 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -208,6 +210,7 @@ def write_atomically(path: Path, write: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary.unlink(missing_ok=True)  # a link in its place would lead what is written elsewhere
     try:
         write(temporary)
         synchronise(temporary)
@@ -290,6 +293,104 @@ def write_text(text: str, path: Path) -> None:
     """Write UTF-8."""
     content = text.encode("utf-8", "surrogatepass")
     write_atomically(path, lambda p: Path(p).write_bytes(content))
+
+
+SIGNATURE = b"written by attnprobe, sha256 "
+"""What stands before the digest at the end of a file that says itself who wrote it."""
+SIGNED = re.compile(SIGNATURE + rb"([0-9a-f]{64})( -->\n)?")
+SIGNATURE_BYTES = len(SIGNATURE) + 64 + len(b" -->\n")
+UNSIGNED = SIGNATURE + b"0" * 64
+"""What `sign` expects: a signature without its digest."""
+
+
+def sign(path: Path) -> None:
+    """Fill in the digest of the signature at a file's end: that of all that stands before it."""
+    with path.open("r+b") as file:
+        place = os.fstat(file.fileno()).st_size - SIGNATURE_BYTES
+        file.seek(max(place, 0))
+        place = file.tell() + file.read().rindex(UNSIGNED)
+        digest = _digest_of_beginning(file, place)
+        file.seek(place + len(SIGNATURE))
+        file.write(digest.encode())
+
+
+def is_signed(path: Path) -> bool:
+    """Whether attnprobe wrote a file, and not a byte of it was changed since.
+
+    Raises:
+        DamagedRun: if it is no regular file, or cannot be read.
+    """
+    with open_regular(path) as file:
+        place = max(os.fstat(file.fileno()).st_size - SIGNATURE_BYTES, 0)
+        file.seek(place)
+        end = file.read()
+        start = end.rfind(SIGNATURE)
+        signature = SIGNED.fullmatch(end[start:]) if start >= 0 else None
+        if signature is None:
+            return False
+        return _digest_of_beginning(file, place + start) == signature[1].decode()
+
+
+TABLE_DIGEST = b"attnprobe.content"
+"""A key of the metadata of a parquet file that says itself who wrote it: a digest of its rows."""
+
+
+def signed_table(table: pa.Table) -> pa.Table:
+    """The table with a digest of its rows, whose cells are numbers and texts."""
+    return table.replace_schema_metadata({TABLE_DIGEST: _digest_of_rows(table)})
+
+
+def is_signed_table(path: Path) -> bool:
+    """Whether a parquet file has the digest of its rows, and is no link to one."""
+    try:
+        with open_regular(path) as file:
+            table = pq.read_table(file)
+        return (table.schema.metadata or {}).get(TABLE_DIGEST) == _digest_of_rows(table)
+    except (DamagedRun, OSError, TypeError, pa.ArrowException):
+        return False
+
+
+def _digest_of_rows(table: pa.Table) -> bytes:
+    rows = table.replace_schema_metadata(None).to_pandas()
+    digest = hashlib.sha256(json.dumps(table.column_names).encode())
+    digest.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
+    return digest.hexdigest().encode()
+
+
+def _digest_of_beginning(file: BinaryIO, size: int) -> str:
+    """The SHA-256 of a file's first bytes."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while size > 0:
+        part = file.read(min(size, 1 << 20))
+        digest.update(part)
+        size -= len(part)
+    return digest.hexdigest()
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a file to append to it; its folder is made.
+
+    Raises:
+        UserError: if a link, a folder or a pipe is in the place of the file or its folder, or the
+            file has another name elsewhere: what is appended would go to a user's file.
+    """
+    with suppress(FileExistsError):  # refused below
+        path.parent.mkdir(parents=True, exist_ok=True)
+    is_file = not os.path.lexists(path) or stat.S_ISREG(path.lstat().st_mode)
+    if is_file and path.parent.is_dir() and not path.parent.is_symlink():
+        # not blocking: somebody may have put a pipe there since
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        for name in ("O_NOFOLLOW", "O_NONBLOCK"):
+            flags |= getattr(os, name, 0)
+        descriptor = os.open(path, flags, 0o666)
+        if os.fstat(descriptor).st_nlink == 1:
+            return os.fdopen(descriptor, "ab")
+        os.close(descriptor)
+    raise UserError(
+        f"cannot write to {path}: expected a log of attnprobe's own, and no link in its place or "
+        f"in that of its folder. Nothing was written there: move it away"
+    )
 
 
 def write_json(content: Any, path: Path) -> None:

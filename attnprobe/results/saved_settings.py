@@ -1,10 +1,10 @@
 """A run directory's settings as plain data: no reference is followed, and no class looked up."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.references import entries, references
 from attnprobe.results.directory import CONFIG, TRAINED, RunDirectory
 from attnprobe.results.files import read_yaml
 
@@ -101,27 +101,3 @@ def _name_as_today(content: Any) -> None:
             content[key] = MOVED.get(value, f"{MOVED.get(module, module)}.{name}")
         else:
             _name_as_today(value)
-
-
-def references(content: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Every place in settings whose name or value holds `${`, and that name or value.
-
-    Args:
-        content: settings at any depth.
-        place: the names around them.
-    """
-    for key, value in entries(content):
-        inner = (*place, str(key))
-        for text in (key, value):
-            if isinstance(text, str) and "${" in text:
-                yield ascii(".".join(inner)[:200])[1:-1], text
-        yield from references(value, inner)
-
-
-def entries(content: Any) -> list[tuple[Any, Any]]:
-    """The direct entries of a mapping or a list, each after its key or number; else none."""
-    if isinstance(content, Mapping):
-        return list(content.items())
-    if isinstance(content, (list, tuple)):
-        return list(enumerate(content))
-    return []

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -33,15 +33,19 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import (
     SEAL,
+    UNSIGNED,
     DamagedRun,
     Record,
     damaged,
     is_derived,
     is_record,
-    open_regular,
+    is_signed,
+    is_signed_table,
     read_sealed,
     record_of,
+    sign,
     synchronise,
+    write_atomically,
     write_sealed,
     write_text,
 )
@@ -52,16 +56,12 @@ JOURNAL = "replaced.json"
 """A file in `STAGING`: the records of files of the run that are about to be replaced or removed."""
 LOCK = f"{MARKER}.lock"
 
-MARKS = (b'<meta name="generator" content="attnprobe', b"written by attnprobe")
-"""What stands at the beginning or the end of a page or archive that attnprobe wrote."""
-MARKED = 4096
-"""Bytes of the beginning, and of the end."""
 LISTED = ".attnprobe-files"
 """In a folder that a user named: which of its files attnprobe wrote."""
 
 
 def _left_as_it_is(
-    path: Path, reason: str = "is there and attnprobe did not write it"
+    path: Path, reason: str = "is there, and is not as attnprobe wrote it"
 ) -> UserError:
     return UserError(f"{path} {reason}: it was left as it is. Move it away, or give another name")
 
@@ -78,23 +78,57 @@ def own_target(path: Path) -> Path:
     """The path of a file that a user named, if nothing is there yet or an earlier call wrote it.
 
     Raises:
-        UserError: if there is another file, a link, a folder or a device, which is left as it is.
+        UserError: if there is another file, one that was changed since, a link, a folder or a
+            device, which is left as it is.
     """
-    if not os.path.lexists(path) or _is_marked(path):
+    is_own = not os.path.lexists(path)
+    with suppress(DamagedRun):
+        is_own = is_own or is_signed(path) or is_signed_table(path)
+    if is_own:
         return path
     raise _left_as_it_is(path)
 
 
-def _is_marked(path: Path) -> bool:
-    """Whether a file's beginning or end says that attnprobe wrote it."""
-    try:
-        with open_regular(path) as file:
-            beginning = file.read(MARKED)
-            file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
-            end = file.read()
-    except DamagedRun:  # a link, a folder, a pipe or a device
-        return False
-    return any(mark in beginning + end for mark in MARKS)
+def own_sealed(path: Path) -> Path:
+    """The path of a sealed file, if nothing is there yet or what is there has its seal.
+
+    Raises:
+        UserError: if there is something else, which is left as it is.
+    """
+    if os.path.lexists(path):
+        try:
+            read_sealed(path)
+        except DamagedRun:
+            raise _left_as_it_is(path) from None
+    return path
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write an HTML page that says who wrote it.
+
+    Raises:
+        UserError: if what is there is not as attnprobe wrote it.
+    """
+    content = page.encode(errors="replace") + b"<!-- " + UNSIGNED + b" -->\n"
+    write_signed(path, lambda target: target.write_bytes(content))
+
+
+def write_signed(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file of which an unchanged one is replaced, and no other.
+
+    Args:
+        path: of the file.
+        write: is called with the temporary path; what it writes ends with `UNSIGNED`.
+
+    Raises:
+        UserError: if what is there is not as attnprobe wrote it.
+    """
+
+    def write_and_sign(temporary: Path) -> None:
+        write(temporary)
+        sign(temporary)
+
+    write_atomically(own_target(path), write_and_sign)
 
 
 class OwnFolder:
@@ -438,8 +472,9 @@ class OwnRunDirectory(RunDirectory):
         """Remove what was prepared."""
         if (self / STAGING).is_symlink():
             return
-        for folder, _, files in os.walk(self / STAGING, topdown=False):
-            for file in files:
+        for folder, folders, files in os.walk(self / STAGING, topdown=False):
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for file in (*files, *links):
                 path = Path(folder) / file
                 if _is_prepared_name(path.relative_to(self / STAGING).as_posix()):
                     path.unlink()

@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, WATCH, ended_by_signals
 from attnprobe.core.sanitise import visible
+from attnprobe.results.files import open_log
 
 GRACE_SECONDS = 10.0
 """How long a job may take to end before it is killed."""
@@ -222,7 +223,6 @@ class _Process:
     """
 
     def __init__(self, job: Job, environment: dict[str, str]) -> None:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
         heading = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(job.command)}\n"
         common = {
             # so that the last line of a log is the last that its job has printed
@@ -230,7 +230,7 @@ class _Process:
             WATCH: "1",
             IS_JOB: "1",
         }
-        with job.log.open("ab") as log:
+        with open_log(job.log) as log:
             log.write(heading.encode())
             log.flush()
             self.process = subprocess.Popen(
@@ -398,7 +398,7 @@ class _Submitted:
         if time.monotonic() - self.last_seen < LOST_SECONDS:
             return None
         message = "attnprobe: the cluster ended this job (scancel, its time or its memory?)\n"
-        with self.log.open("ab") as log:
+        with open_log(self.log) as log:
             log.write(message.encode())
         return 1
 

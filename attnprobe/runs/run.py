@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.launchers import is_worker, leave_other_launchers
 from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
@@ -37,6 +38,7 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import DamagedRun, records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.lock import locked
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
@@ -50,7 +52,6 @@ from attnprobe.runs.collecting import (
     write_results,
 )
 from attnprobe.runs.forecasts import Forecast
-from attnprobe.runs.lock import locked
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.trackers import TrackedRun
@@ -99,8 +100,8 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
     # Lightning starts further processes to train on several devices; the first alone writes and
     # examines
     directory = settings.directory
-    is_worker = int(os.environ.get("LOCAL_RANK", 0)) > 0
-    if is_worker:
+    leave_other_launchers()
+    if is_worker():
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
@@ -179,7 +180,7 @@ def carry_out(
     if config["teacher"] is not None:
         teacher = Teacher.open(config["teacher"], tuple(data.splits))
     classifier = untrained(settings.parts, data)
-    if int(os.environ.get("LOCAL_RANK", 0)) == 0:
+    if not is_worker():
         tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)

@@ -9,12 +9,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.references import check_references, references
 from attnprobe.core.settings import check_arguments
 from attnprobe.data.teacher import Teacher
 from attnprobe.models.pretrained.checkpoint import CHECKPOINT_FILES
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.saved_settings import read_settings, references
+from attnprobe.results.saved_settings import read_settings
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.configuration import Configuration, Stages
 from attnprobe.runs.validation import check_saved, configured
@@ -22,16 +23,6 @@ from attnprobe.runs.validation import check_saved, configured
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
-REFERENCE = re.compile(
-    r"""\$\{(
-        oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?  # ${oc.select:place,default}
-        | oc\.dict\.keys:[\w.]+              # the names at a place
-        | name_of_files:[^${}]*               # a name made of a path: ${name_of_files:${data.path}}
-        | [\w.]+                              # the place of another setting: ${data.path}
-    )\}""",
-    re.VERBOSE,
-)
-"""What may stand for a value."""
 RESUMED = {
     "run",
     "probe",
@@ -223,26 +214,6 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings:
     if config.study is None and not settings.awaits_teacher:
         assert settings.directory  # refused where a teacher is missing
     return settings
-
-
-def check_references(content: Any) -> None:
-    """Refuse a setting that asks for more than the value of another one.
-
-    The environment, the clock and code's results are not looked up: all settings are written into
-    the run directory, tables and W&B, where a secret of the environment has no place.
-
-    Raises:
-        UserError: a setting asks for one of these.
-    """
-    for place, text in references(content):
-        rest = REFERENCE.sub("", text)
-        if "${" in REFERENCE.sub("", rest):  # one reference may stand within another
-            raise UserError(
-                f"{place}={ascii(text[:200])[1:-1]}: expected a value, or the place of another "
-                f"setting such as ${{data.path}}. Settings are written down in every run, so that "
-                f"the environment and the clock are not looked up; where the value may be known, "
-                f"let your shell fill it in"
-            )
 
 
 def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:

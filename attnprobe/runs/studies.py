@@ -30,6 +30,7 @@ from attnprobe.findings.studies.base import (
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.writer import own_sealed
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
@@ -104,7 +105,7 @@ def carry_out_study(
         "members": members,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    write_sealed(content, directory / STUDY)
+    write_sealed(content, own_sealed(directory / STUDY))
     return directory
 
 

@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
@@ -127,11 +126,6 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
-    # On a SLURM machine Lightning would take the tasks of the job for a run's processes, or warn
-    # that `srun` is not used. A run starts its further processes itself
-    on_slurm = "SLURM_NTASKS" in os.environ or shutil.which("srun") is not None
-    starts_processes = on_slurm and not TorchElasticEnvironment.detect()
-
     setting: Any = torch.utils.deterministic  # which hides its setting from type checkers
     fill_before = setting.fill_uninitialized_memory
     setting.fill_uninitialized_memory = False
@@ -140,7 +134,9 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
             for advice in IRRELEVANT_ADVICE:
                 warnings.filterwarnings("ignore", f".*{advice}.*")
             yield {
-                "plugins": [LightningEnvironment()] if starts_processes else None,
+                # a run starts its further processes itself, wherever it runs: on SLURM Lightning
+                # would take the tasks of the job for them, or warn that `srun` is not used
+                "plugins": [LightningEnvironment()],
                 # the data module's own sampler knows ranks and length buckets
                 "use_distributed_sampler": False,
                 "enable_model_summary": False,

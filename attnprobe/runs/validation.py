@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args, get_origin
 from hydra.utils import instantiate
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.references import entries
 from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import (
     Dropout,
@@ -41,7 +42,6 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.models.attention import Attention
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.results.saved_settings import entries
 from attnprobe.runs.configuration import Configuration, Stages, Training
 
 OWN = "attnprobe"

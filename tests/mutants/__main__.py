@@ -39,7 +39,7 @@ SAME_NAME = (
     "results/directory",
     "results/files",
     "results/saved_settings",
-    "runs/lock",
+    "results/lock",
     "runs/validation",
 )
 """Files with a test that is called as they are."""

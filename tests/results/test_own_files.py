@@ -2,13 +2,15 @@ import hashlib
 import os
 import zipfile
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.cli.main import main
 from attnprobe.core.errors import UserError
 from attnprobe.report.archive import numbered_names
-from attnprobe.results.files import write_text
-from attnprobe.results.writer import LISTED, OwnFolder, own_target
+from attnprobe.results.files import UNSIGNED, signed_table, write_text
+from attnprobe.results.writer import LISTED, OwnFolder, own_target, write_page, write_signed
 from tests.invented_runs import invented_run
 
 OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
@@ -39,7 +41,7 @@ def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind, place_for):
     }
     create[kind]()
     before = state_of(path)
-    message = r"numbers\.csv is there and attnprobe did not write it: .*Move it away"
+    message = r"numbers\.csv is there, and is not as attnprobe wrote it: .*Move it away"
     with pytest.raises(UserError, match=message):
         place_for(path)
     assert state_of(path) == before
@@ -48,8 +50,76 @@ def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind, place_for):
 
 def test_a_page_of_ours_is_replaced(tmp_path):
     page = tmp_path / "page.html"
-    write_text(OURS, own_target(page))
-    assert own_target(page) == page
+    for text in ("first", "second"):
+        write_page(text, page)
+        assert page.read_text(encoding="utf-8").startswith(
+            f"{text}<!-- written by attnprobe, sha256 "
+        )
+
+
+EDITS = {
+    "a word more": lambda page: page + b"a word",
+    "a letter less": lambda page: page.replace(b"first", b"firs"),
+    "no end": lambda page: page[:-9],
+    "no beginning": lambda page: page[1:],
+    "another digest": lambda page: page[:-70] + b"0" * 65 + page[-5:],
+    "nothing": lambda page: b"",
+    "only the signature": lambda page: page[-99:],
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_page_that_was_edited_is_left_as_it_is(tmp_path, name):
+    page = tmp_path / "page.html"
+    write_page("first", page)
+    page.write_bytes(EDITS[name](page.read_bytes()))
+    edited = page.read_bytes()
+    with pytest.raises(UserError, match=r"page\.html is there, and is not as attnprobe wrote it"):
+        write_page("second", page)
+    assert page.read_bytes() == edited
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_table_of_which_a_cell_was_changed_is_left_as_it_is(tmp_path):
+    path = tmp_path / "rows.parquet"
+    table = signed_table(pa.table({"name": ["a", None], "value": [float("nan"), 2.0]}))
+    pq.write_table(table, path)
+    assert own_target(path) == path
+    changed = table.set_column(0, "name", pa.array(["b", None]))
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+    with pytest.raises(UserError, match="is not as attnprobe wrote it"):
+        own_target(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "notes: the report was written by attnprobe",  # a mention was taken for a signature
+        '<meta name="generator" content="attnprobe 0.1.0">',
+        f"written by attnprobe, sha256 {'0' * 64}",
+    ],
+)
+@pytest.mark.parametrize("name", ["notes.html", "notes.md", "a.zip"])
+def test_a_file_that_mentions_attnprobe_is_left_as_it_is(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match="is not as attnprobe wrote it"):
+        own_target(path)
+
+
+def test_an_archive_that_was_changed_is_left_as_it_is(tmp_path):
+    def write(path):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.comment = UNSIGNED
+            archive.writestr("a.txt", "a")
+
+    path = tmp_path / "a.zip"
+    write_signed(path, write)
+    write_signed(path, write)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("mine.txt", "mine")
+    with pytest.raises(UserError, match="is not as attnprobe wrote it"):
+        write_signed(path, write)
 
 
 def test_a_folder_knows_what_the_last_call_wrote(tmp_path):
@@ -145,7 +215,7 @@ def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsy
         with pytest.raises(SystemExit) as ended:
             main(["report", str(run), *arguments])
         assert ended.value.code == 2
-        assert "attnprobe did not write it" in capsys.readouterr().err
+        assert "is not as attnprobe wrote it" in capsys.readouterr().err
     assert mine.read_text(encoding="utf-8") == "mine"
     assert archive.read_text(encoding="utf-8") == "no archive"
     assert page.read_text(encoding="utf-8") == "no page"

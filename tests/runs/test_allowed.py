@@ -12,11 +12,12 @@ from hydra.utils import instantiate
 
 import attnprobe
 from attnprobe.core.errors import UserError
+from attnprobe.core.references import entries
 from attnprobe.data.teacher import Teacher
 from attnprobe.models.encoders import TextEncoder
 from attnprobe.probes.base import Probe
 from attnprobe.results.files import read_sealed
-from attnprobe.results.saved_settings import entries, read_settings
+from attnprobe.results.saved_settings import read_settings
 from attnprobe.runs import validation
 from attnprobe.runs.load import checked_settings
 from attnprobe.runs.run import run

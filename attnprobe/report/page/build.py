@@ -38,9 +38,9 @@ from attnprobe.report.page.sections import (
 )
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.results.directory import Places
-from attnprobe.results.files import write_text
+from attnprobe.results.lock import held
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.writer import OwnFolder, own_target
+from attnprobe.results.writer import OwnFolder, own_target, write_page
 
 HERE = Path(__file__).parent
 SCRIPT = (
@@ -138,7 +138,28 @@ def write_report(
             the place of a file.
     """
     own_target(output)
-    folder = OwnFolder(output.with_name(f"{output.stem}_files"))
+    files = OwnFolder(output.with_name(f"{output.stem}_files")).path
+    with held(files):  # of two reports into one page, the second begins after the first
+        folder = OwnFolder(files)
+        page = _page(
+            places, folder, title=title, words=words, megabytes=megabytes, again=again, tell=tell
+        )
+        folder.close()
+        write_page(page, output)
+    return output
+
+
+def _page(
+    places: Places,
+    folder: OwnFolder,
+    *,
+    title: str,
+    words: bool,
+    megabytes: float,
+    again: bool,
+    tell: Callable[[str], None],
+) -> str:
+    """Write figures and tables into a folder, and make the page; arguments as `write_report`'s."""
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
     studies, unread = find_studies(places)
@@ -166,7 +187,7 @@ def write_report(
     figures = [picture.file for several in drawn.values() for picture in several]
     figures += [picture.file for study in shown_studies for picture in study["pictures"]]
     written = {"Figures": figures, "Tables": tables}
-    page = page_text(
+    return page_text(
         title=title,
         sections=sections(
             present(numbers), material.groups, material.compared, drawn, material.findings
@@ -183,9 +204,6 @@ def write_report(
         folder=folder.path.name,
         written=[(kind, names) for kind, names in written.items() if names],
     )
-    folder.close()
-    write_text(page.encode(errors="replace").decode(), own_target(output))
-    return output
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ import sys
 
 import pytest
 
+from attnprobe.core.errors import UserError
+from attnprobe.results.lock import locked
 from attnprobe.results.writer import LOCK
-from attnprobe.runs.lock import locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from attnprobe.runs.lock import locked
+from attnprobe.core.errors import UserError
+from attnprobe.results.lock import locked
 
 with locked(Path("run")):
     print("held", flush=True)
@@ -71,7 +73,8 @@ def test_several_processes_hold_the_lock_one_at_a_time(tmp_path):
     code = """
 import time
 from pathlib import Path
-from attnprobe.runs.lock import locked
+from attnprobe.core.errors import UserError
+from attnprobe.results.lock import locked
 for _ in range(20):
     with locked(Path("run")):
         count = int(Path("count").read_text())
@@ -143,3 +146,50 @@ def test_a_file_system_without_locks_or_a_read_only_one_stops_no_run(
     monkeypatch.setattr(module, name, refuse)
     with locked(tmp_path / "run"), locked(tmp_path / "run"):
         assert not [path for path in (tmp_path / "run").glob(LOCK) if path.stat().st_size]
+
+
+@pytest.mark.parametrize("content", ["", "my notes\n", "process 7 on mine\nand more\n"])
+def test_a_file_that_a_user_linked_in_place_of_the_lock_is_not_touched(tmp_path, content):
+    mine = tmp_path / "mine.txt"
+    mine.write_text(content)
+    path = tmp_path / "run" / LOCK
+    path.parent.mkdir()
+    path.hardlink_to(mine)
+    with locked(tmp_path / "run"):
+        pass
+    assert mine.read_text() == content
+    assert path.samefile(mine)
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my notes\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).symlink_to(mine)
+    with pytest.raises(UserError, match="cannot write to"), locked(tmp_path / "run"):
+        pass
+    assert mine.read_text() == "my notes\n"
+
+
+def test_the_last_owners_name_is_written_over_whatever_its_length(tmp_path):
+    path = tmp_path / "run" / LOCK
+    path.parent.mkdir()
+    path.write_text(f"process 1234567890 on {'long' * 20}\n")
+    with locked(tmp_path / "run"):
+        (owner,) = path.read_text().splitlines()
+        assert owner.split()[:2] == ["process", str(os.getpid())]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ENOSPC])
+def test_a_lock_that_cannot_be_removed_ends_no_finished_run(tmp_path, monkeypatch, number):
+    real = os.unlink
+
+    def refuse(path, *arguments, **named):
+        if str(path).endswith(".lock"):
+            raise OSError(number, "no")
+        return real(path, *arguments, **named)
+
+    with monkeypatch.context() as patched, locked(tmp_path / "run"):
+        patched.setattr(os, "unlink", refuse)
+    with locked(tmp_path / "run"):
+        pass
