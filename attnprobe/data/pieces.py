@@ -421,12 +421,13 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     Raises:
         UserError: the texts were not kept as they stand in their cells.
     """
-    if part.passages is None:
+    passages = part.passages
+    if passages is None:
         raise UserError(
             "data.verbatim=false: this model reads texts as they stand in their cells, and they "
             "were not kept: expected data.verbatim=true"
         )
-    pieces_of_texts = reader.read(part.passages)
+    pieces_of_texts = reader.read(passages)
     part = _with_words_of_units(part, pieces_of_texts)
     columns = dict(part.columns)
     for name, values in part.columns.items():
@@ -448,7 +449,7 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
         example_id=part.example_id[rows],
         words=part.words.select(rows),
         columns=columns,
-        passages=[part.passages[row] for row in rows.tolist()],
+        passages=[passages[row] for row in rows.tolist()],
     )
     return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id, reader.control_tokens)
 

@@ -6,6 +6,7 @@ learned. Each way makes one number of a model and an attention.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,7 @@ from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.judging import auroc, numbers_of_model, numbers_of_texts
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import Filler, Swapper, in_float32
-from attnprobe.models.attention import GivenAttention
-from attnprobe.models.controls import FirstAttention, RationaleAttention
+from attnprobe.models.controls import FirstAttention, FocusedAttention, RationaleAttention
 from attnprobe.probes.faithfulness import Faithfulness, curves_of
 from attnprobe.results.files import write_atomically
 from research.attentions import PlacedAttention
@@ -33,7 +33,7 @@ from research.words.truth import RIGHT, WRONG, WRONG_BLIND
 PASSES = 400
 """Changed texts per text of keep and drop: as many as the verdict takes at first."""
 LEARNED = "learned"
-BUILT: dict[str, GivenAttention] = {
+BUILT: dict[str, FocusedAttention] = {
     "right_95": RationaleAttention(0, mass=0.95),
     "right_60": RationaleAttention(0, mass=0.6),
     "right_40": RationaleAttention(0, mass=0.4),
@@ -124,7 +124,7 @@ def rows_of_model(asked: Asked) -> list[dict[str, object]]:
                 "encoder": asked.model.encoder,
                 "attention": name,
                 "rightness": numbers["truth"],
-                "standing": standing(name, float(numbers["truth"])),
+                "standing": standing(name, numbers["truth"]),
                 "answer": numbers["answer"],
                 "share": numbers["share"],
                 **rival_numbers(asked, weights),
@@ -204,7 +204,7 @@ def table_of_ways(rows: pd.DataFrame) -> pd.DataFrame:
     decided = rows[rows["standing"].isin(["right", "wrong"])]
     table = []
     for way, title in WAYS.items():
-        value, low, high = over_resampled_rules(decided, lambda part, way=way: auroc_of(part, way))
+        value, low, high = over_resampled_rules(decided, partial(auroc_of, way=way))
         by_model = decided.groupby("model")
         within = np.nanmean([auroc_of(part, way) for _, part in by_model])
         table.append({"way": title, "auroc": value, "low": low, "high": high, "within": within})

@@ -1,8 +1,9 @@
 """Every importance on every model of a bench: the shipped rates, and the table of the docs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -108,19 +109,22 @@ def as_markdown(rates: pd.DataFrame) -> str:
         "| method | AUROC | AUROC, transformers | on deciding words | verdict's share | yes |",
         "|---|---|---|---|---|---|",
     ]
-    by_method = {method: part.set_index("encoder") for method, part in rates.groupby("scores")}
+    by_method = {
+        str(method): part.set_index("encoder").to_dict("index")
+        for method, part in rates.groupby("scores")
+    }
     order = sorted(
         by_method,
         key=lambda method: (
-            ALL not in by_method[method].index,
-            -by_method[method].loc[first_encoder(by_method[method]), "auroc"],
+            ALL not in by_method[method],
+            -by_method[method][first_encoder(by_method[method])]["auroc"],
         ),
     )
     for method in order:
-        part = by_method[method]
-        row = part.loc[first_encoder(part)]
-        overall = interval(row, "auroc") if ALL in part.index else ""
-        layered = interval(part.loc[LAYERED], "auroc") if LAYERED in part.index else ""
+        by_encoder = by_method[method]
+        row = by_encoder[first_encoder(by_encoder)]
+        overall = interval(row, "auroc") if ALL in by_encoder else ""
+        layered = interval(by_encoder[LAYERED], "auroc") if LAYERED in by_encoder else ""
         cells = [
             title_of(method),
             overall,
@@ -133,12 +137,12 @@ def as_markdown(rates: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def first_encoder(part: pd.DataFrame) -> str:
+def first_encoder(encoders: Collection[Hashable]) -> Hashable:
     """All encoders where a method is defined for all, else the transformer, else any."""
     for encoder in (ALL, LAYERED):
-        if encoder in part.index:
+        if encoder in encoders:
             return encoder
-    return str(part.index[0])
+    return next(iter(encoders))
 
 
 def title_of(method: str) -> str:
@@ -149,7 +153,7 @@ def title_of(method: str) -> str:
     return f"`{built_in(method).name}`"
 
 
-def interval(row: pd.Series, name: str, *, percent: bool = False) -> str:
+def interval(row: Mapping[Any, Any], name: str, *, percent: bool = False) -> str:
     """Such as `0.98 [0.95, 1.00]`; without brackets where there is no interval."""
     values = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
     form = "{:.0f}" if percent else "{:.2f}"

@@ -184,7 +184,7 @@ def exclusive_or_of_presence(length: int) -> Write:
 
     def write(draw: np.random.Generator, label: int) -> Text:
         places = draw.choice(length, 2, replace=False).tolist()
-        marks = (FIRST_MARK, SECOND_MARK)
+        marks: tuple[int, ...] = (FIRST_MARK, SECOND_MARK)
         if label:
             places = places[:1]
             marks = marks[:1] if draw.random() < 0.5 else marks[1:]

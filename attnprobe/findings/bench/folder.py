@@ -222,7 +222,7 @@ class BenchFolder:
                 f"{path} has no column {', '.join(sorted(missing))}: expected a bench of this "
                 "version of attnprobe; make it again, or take that of the version's release"
             )
-        return [BenchModel(**row) for row in rows[names].to_dict("records")]
+        return [BenchModel(*row) for row in rows[names].itertuples(index=False, name=None)]
 
     def run(self, model: str) -> Path:
         """The run directory of a model."""

@@ -8,6 +8,7 @@ import pandas as pd
 import scipy
 import torch
 from jaxtyping import Bool
+from typing_extensions import TypedDict
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.deciding_words import PASSES_METRIC, SHARE_CLAIM
@@ -125,7 +126,31 @@ def precision(scores: TextScores, deciding: Bool[np.ndarray, " words"]) -> float
     return float(average_precision(row, torch.from_numpy(deciding)[None], content))
 
 
-def numbers_of_model(texts: pd.DataFrame) -> dict[str, object]:
+class ModelNumbers(TypedDict):
+    """`MEASURES` of a model and some scores, the interval of the share, and the verdict.
+
+    Attributes:
+        texts: how many they are of.
+        auroc: see `MEASURES`.
+        average_precision: see `MEASURES`.
+        truth: see `MEASURES`; NaN where no text has both words that decide and others.
+        share: see `MEASURES`.
+        share_low: lower end of its 95 % interval.
+        share_high: upper end of the interval.
+        answer: one of `attnprobe.findings.track_record.ANSWERS`.
+    """
+
+    texts: int
+    auroc: float
+    average_precision: float
+    truth: float
+    share: float
+    share_low: float
+    share_high: float
+    answer: str
+
+
+def numbers_of_model(texts: pd.DataFrame) -> ModelNumbers:
     """`MEASURES` and the verdict of a model, from the numbers of its texts.
 
     The verdict is that of a run with the probe swaps: the same claim, asked of the same table.
@@ -149,7 +174,7 @@ def numbers_of_model(texts: pd.DataFrame) -> dict[str, object]:
 
 def as_table_of_probe(texts: pd.DataFrame) -> pd.DataFrame:
     """The numbers of the texts as the long table that the probe swaps writes."""
-    metrics = list(SHARE_CLAIM.measure.metrics)
+    metrics = list(SHARE_CLAIM.metrics)
     table = texts.melt("example_id", metrics, var_name="metric")
     return table.assign(
         run_id="bench",
@@ -208,7 +233,8 @@ def rates_by_kind(rows: pd.DataFrame) -> list[BenchRates]:
     rates = []
     for source in sources:
         kinds = source.groupby("kind", sort=True)
-        rates.append([rates_of(source, ALL), *(rates_of(group, kind) for kind, group in kinds)])
+        by_kind = [rates_of(group, str(kind)) for kind, group in kinds]
+        rates.append([rates_of(source, ALL), *by_kind])
     rates.sort(key=lambda lines: -np.nan_to_num(lines[0].auroc.value))
     return [line for lines in rates for line in lines]
 

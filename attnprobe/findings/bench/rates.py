@@ -1,7 +1,9 @@
 """The shipped rates of the bench: how well does each importance find the words that decide?"""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -11,7 +13,6 @@ from attnprobe.findings.bench.judging import ALL, BenchRates
 RATES = Path(__file__).parent / "rates.csv"
 """A row per importance and `encoder`: `all` of the bench's, or one kind; written by
 `python -m research.bench rank`."""
-INTERVALS = ("auroc", "average_precision", "truth", "share", "yes")
 
 
 @cache
@@ -33,12 +34,24 @@ def bench_rates(importance: str, encoder: str = ALL) -> BenchRates | None:
     rates = shipped_rates()
     if (importance, encoder) not in rates.index:
         return None
-    row = rates.loc[(importance, encoder)]
-    intervals = {
-        name: Interval(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in INTERVALS
-    }
-    counts = {name: int(row[name]) for name in ("models", "rules", "asked")}
-    return BenchRates(scores=importance, kind=ALL, **counts, **intervals)
+    (row,) = rates.loc[[(importance, encoder)]].to_dict("records")
+    return BenchRates(
+        scores=importance,
+        kind=ALL,
+        models=row["models"],
+        rules=row["rules"],
+        asked=row["asked"],
+        auroc=_interval(row, "auroc"),
+        average_precision=_interval(row, "average_precision"),
+        truth=_interval(row, "truth"),
+        share=_interval(row, "share"),
+        yes=_interval(row, "yes"),
+    )
+
+
+def _interval(row: Mapping[Any, Any], name: str) -> Interval:
+    """A number of the shipped table with the ends that stand beside it."""
+    return Interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
 def beside_attention_on_bench(importance: str) -> str:
