@@ -187,7 +187,13 @@ class PieceReader:
 
     def strings(self, text: Passages) -> list[str]:
         """What the tokenizer is given for a text or pair: one string, or two."""
-        return self._with_prompt(_parts_of(text)).strings
+        return self._with_prompt(self._fitting(_parts_of(text))).strings
+
+    def prompted(self, cells: Sequence[str]) -> list[str]:
+        """The cells of a text or pair, or the prompt with all of them in their places."""
+        wordless = np.zeros((0, 2), np.int32)
+        passages = Passages(tuple(Passage(cell, wordless) for cell in cells))
+        return self._with_prompt(_parts_of(passages)).strings
 
     @property
     def control_tokens(self) -> dict[int, str]:

@@ -11,6 +11,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import Halving
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.data_warnings import Check
 from attnprobe.data.pieces import PieceReader
 from attnprobe.models.base import Model, build
 from attnprobe.models.performance import Performance
@@ -64,6 +66,10 @@ class TrainedModel(Model, LightningModule):
         self.performance: dict[str, Tensor] = {}
         self.halving = Halving()
         self.facts = {}
+
+    def check_reading(self, part: TextSplit) -> list[Check]:
+        """What there is to say about how a split's texts are read, once its pieces are known."""
+        return []
 
     def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
         """The recipe's loss per example, and its parts."""

@@ -44,6 +44,7 @@ def untrained(parts: Configuration, data: TextDataModule) -> TrainedModel:
         data.read_pieces(classifier.reader)
     sample = data.splits["test"].sample()
     classifier.prepare(sample)
+    data.checks += classifier.check_reading(data.splits["test"])
     note = classifier.read_texts(data.loader("test"))
     if note:
         data.notes += (note,)

@@ -319,7 +319,8 @@ def examine_attention(
     run: Run,
     mask: Bool[Tensor, "batch pieces"],
     family: str,
-    queried: Int[Tensor, "batch"] | None = None,
+    read: Int[Tensor, "batch"],
+    reads: Queries = Queries.LAST,
 ) -> Examination:
     """Open a door to the attention of a network, and check that it is the network's attention.
 
@@ -328,7 +329,8 @@ def examine_attention(
         run: a pass over a batch with padding.
         mask: the pieces of the batch that are not padding.
         family: what the network is called in messages.
-        queried: the piece that each text's prediction is read from, where the texts name one.
+        read: the piece that each text's prediction is read from, unless it is the first, or all.
+        reads: what such a piece is called.
 
     Raises:
         UserError: there is no door, or what it leads to is not what the network computes with.
@@ -366,7 +368,7 @@ def examine_attention(
             )
 
     reaching = _rows_that_reach_the_prediction(run, calls - 1, weights, family)
-    examination.queries = _queries(reaching, mask, queried)
+    examination.queries = _queries(reaching, read, reads)
     return examination
 
 
@@ -438,16 +440,12 @@ def _rows_that_reach_the_prediction(
 
 
 def _queries(
-    reaching: Bool[Tensor, "batch queries"],
-    mask: Bool[Tensor, "batch pieces"],
-    queried: Int[Tensor, "batch"] | None,
+    reaching: Bool[Tensor, "batch queries"], read: Int[Tensor, "batch"], reads: Queries
 ) -> Queries:
     """Name the rows that reach the prediction."""
     place = torch.arange(reaching.shape[1], device=reaching.device)
-    if queried is not None and torch.equal(reaching, place == queried.unsqueeze(1)):
-        return Queries.ASKED
+    if torch.equal(reaching, place == read.unsqueeze(1)):
+        return reads
     if torch.equal(reaching, (place == 0).expand_as(reaching)):
         return Queries.FIRST
-    if torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
-        return Queries.LAST
     return Queries.ALL

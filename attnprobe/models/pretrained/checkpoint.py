@@ -17,6 +17,7 @@ from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.class_matching import Matching, match_classes, refuse_head
 from attnprobe.models.pretrained.folder_checks import check_folder
 from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
+from attnprobe.models.pretrained.reference import Library, copy_sharing_weights
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
@@ -45,8 +46,9 @@ class Checkpoint(NamedTuple):
         matched: how the data's classes were found among the network's, as a sentence; empty where
             they were not.
         mask: the piece that stands for a masked one; None where its tokenizer has none.
-        padding: the piece that fills up short texts; without one, the end of a text, which is
-            masked all the same.
+        padding: the piece that fills up short texts, by the network's own settings: some read
+            their prediction from the last piece that is another one. None: they have none.
+        library: the checkpoint as it came, with the same weights.
         tags: it gives a class to every word.
     """
 
@@ -56,7 +58,8 @@ class Checkpoint(NamedTuple):
     order: list[int]
     matched: str
     mask: int | None
-    padding: int
+    padding: int | None
+    library: Library
     tags: bool = False
 
 
@@ -134,10 +137,16 @@ def open_checkpoint(
             new_classes=0 if matching.order else len(classes),
             is_complete=not trains or prompt is not None or threshold is not None,
         )
+        order = matching.order or list(range(len(matching.classes)))
+        untouched = Library(
+            tokenizer=_read(path, library.AutoTokenizer.from_pretrained, offline),
+            network=_as_it_came(network),
+            order=order,
+            labels=[labels.get(name, "") for name in matching.classes] if prompt else [],
+            threshold=threshold,
+        )
 
     vocabulary = network.get_input_embeddings().num_embeddings
-    padding = _padding(tokenizer, network, vocabulary)
-    network.config.pad_token_id = padding
     longest = _longest_text(path, tokenizer, network)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(
@@ -158,10 +167,11 @@ def open_checkpoint(
         network=network,
         reader=reader,
         classes=matching.classes,
-        order=matching.order or list(range(len(matching.classes))),
+        order=order,
         matched=matching.sentence,
         mask=tokenizer.mask_token_id,
-        padding=padding,
+        padding=_padding(network, vocabulary),
+        library=untouched,
         tags=tags,
     )
 
@@ -265,15 +275,18 @@ def _read_network(
     return network
 
 
-def _padding(tokenizer: Any, network: Any, vocabulary: int) -> int:
-    """The piece that fills up short texts: the first candidate that the network knows."""
-    candidates = (
-        tokenizer.pad_token_id,
-        network.config.pad_token_id,
-        tokenizer.eos_token_id,
-        0,
-    )
-    return next(int(piece) for piece in candidates if piece is not None and int(piece) < vocabulary)
+def _as_it_came(network: Any) -> Any:
+    """The network once more, with the same weights and the library's own choice of attention."""
+    untouched = copy_sharing_weights(network).eval()
+    if getattr(untouched, "_supports_sdpa", False):
+        untouched.set_attn_implementation("sdpa")
+    return untouched
+
+
+def _padding(network: Any, vocabulary: int) -> int | None:
+    """The piece that fills up short texts; None where the network's settings name none."""
+    piece = network.config.get_text_config().pad_token_id
+    return piece if piece is not None and 0 <= piece < vocabulary else None
 
 
 def _longest_text(path: str, tokenizer: Any, network: Any) -> int:

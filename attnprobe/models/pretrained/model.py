@@ -16,6 +16,9 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
+from attnprobe.data.batching import TextSplit, short_enough
+from attnprobe.data.data_warnings import Check
+from attnprobe.data.examples import Ragged
 from attnprobe.models import controls
 from attnprobe.models.base import AtSite, Layers, Summed, membership
 from attnprobe.models.linearised_layers import Linearised
@@ -30,6 +33,7 @@ from attnprobe.models.pretrained.attention_hooks import (
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.linearised import linearise
+from attnprobe.models.pretrained.reference import Comparison, Reference
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
@@ -156,9 +160,12 @@ class PretrainedClassifier(TrainedModel):
         self.network: Any = checkpoint.network.train()
         self.network.config.use_cache = False
         self.reader = checkpoint.reader
+        self.is_asked = prompt is not None
         self.order = checkpoint.order
         self.mask = checkpoint.mask
         self.padding = checkpoint.padding
+        self.library = checkpoint.library
+        self.comparison: Comparison | None = None
         self.path = path
         self.removal = removal
         self.takes_short_way = short_way
@@ -189,7 +196,21 @@ class PretrainedClassifier(TrainedModel):
                 "read by it first"
             )
         mask = batch.piece_word != -2
-        return torch.where(mask, batch.pieces, self.padding), mask
+        padding = self.padding
+        if padding is None:
+            padding = self._absent_piece(batch.pieces[mask])
+        return torch.where(mask, batch.pieces, padding), mask
+
+    def _absent_piece(self, pieces: Int[Tensor, "pieces"]) -> int:
+        """A piece that no text of the batch has, as the network's padding.
+
+        Its settings name none, and the library then reads a prediction from the very last piece.
+        With this one it does so for texts of different lengths.
+        """
+        vocabulary = self.network.get_input_embeddings().num_embeddings
+        padding = int(torch.bincount(pieces.flatten(), minlength=vocabulary).argmin())
+        self.network.config.get_text_config().pad_token_id = padding
+        return padding
 
     def run(
         self,
@@ -241,10 +262,15 @@ class PretrainedClassifier(TrainedModel):
     def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
         """The piece that a prediction is read from, of a network that predicts at every piece.
 
-        It is the last one; where every word has a class, the first piece of the queried word.
+        It is the last one, of a classifier the last that is not its padding; where every word has
+        a class, the first piece of the queried word.
         """
         if not self.tags:
-            return self.padded(batch)[1].sum(1) - 1
+            pieces, mask = self.padded(batch)
+            if self.padding is not None and not self.is_asked:
+                mask = mask & (pieces != self.padding)
+            place = torch.arange(mask.shape[1], device=mask.device)
+            return (place * mask).argmax(1)
         asked = batch.asked
         if asked is None or batch.piece_word is None or bool(((asked != 0).sum(1) != 1).any()):
             raise UserError(
@@ -293,7 +319,8 @@ class PretrainedClassifier(TrainedModel):
                 lambda attention_pass: self.run(batch, attention_pass),
                 self.padded(batch)[1],
                 f"{self.network.config.model_type} ({self.path})",
-                self.piece_read(batch) if self.tags else None,
+                self.piece_read(batch),
+                Queries.ASKED if self.tags else Queries.LAST,
             )
             self._check_site(examination)
             self.examination = examination
@@ -405,7 +432,51 @@ class PretrainedClassifier(TrainedModel):
             "queries": str(examination.queries),
             "differences": examination.differences,
             "remarks": examination.remarks,
+            "library": None if self.comparison is None else self.comparison.facts(),
         }
+
+    def check_reading(self, part: TextSplit) -> list[Check]:
+        """Compare what is read and predicted of a split's texts with the library's own.
+
+        Raises:
+            UserError: the two differ, and no setting asks for it.
+        """
+        training = self.training
+        before = next(self.network.parameters()).dtype
+        self.eval()
+        for network in (self.network, self.library.network):
+            network.to(self.precision)
+        try:
+            reference = Reference(
+                self.library,
+                self.reader,
+                partial(self._own_logits, part),
+                self.task,
+                part,
+                f"model.path={self.path}",
+            )
+            self.comparison = reference.compare()
+        finally:
+            self.network.to(before)
+            self.train(training)
+        self.facts["library"] = self.comparison.facts()
+        return self.comparison.checks()
+
+    def _own_logits(self, part: TextSplit, rows: Sequence[int]) -> Float[Tensor, "texts classes"]:
+        """Logits of some rows under the network's own attention, in batches as the run's."""
+        examination = self.examination
+        self.examination = None  # without what `given` puts in its place
+        pieces = part.columns["pieces"]
+        assert isinstance(pieces, Ragged)
+        logits = torch.zeros(len(rows), self.classes, dtype=self.precision)
+        try:
+            for places in short_enough(pieces.lengths[list(rows)]):
+                with torch.no_grad():
+                    batch = part[[rows[place] for place in places]]
+                    logits[places] = self.run(batch, Pass()).to(self.precision)
+        finally:
+            self.examination = examination
+        return logits
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
         """Express a score in units of its deviation over these texts, or of `model.scale`."""

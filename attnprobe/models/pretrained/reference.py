@@ -1,0 +1,428 @@
+"""The library is the reference: what a model reads, and predicts of it, is compared with it.
+
+At the start of a run a sample of cells goes through the library's own tokenizer and network, one at
+a time, as its user would call them. Pieces have to be equal, and probabilities up to rounding.
+Where they are not, the run is refused; where a setting asks for the difference, it is said how many
+texts it changes and how far predictions move.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import regex
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnprobe.core.batch import Task, prediction_distance, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import percent
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.data_warnings import Check
+from attnprobe.data.examples import Ragged
+from attnprobe.data.passages import Passages
+from attnprobe.data.pieces import PieceReader, foreign
+
+CLOSE = 1e-5
+"""Largest difference of a probability (of a score: relative to the largest, at least 1)."""
+OF_LENGTHS = 6
+"""Texts of the sample that are spread over all lengths, the shortest and the longest among them."""
+SAMPLE = 20
+"""Texts of the sample at most."""
+READ = 1000
+"""Texts whose pieces are compared at most."""
+SEARCHED = 5000
+"""Texts at most among which the sample's are found."""
+LONGEST = 4096
+"""Pieces of a text that is cut here, up to which the library predicts all of it."""
+FEATURES = {
+    "a line break": r"[\n\r\u2028]",
+    "a tab": r"\t",
+    "two spaces": r"\S[ \u00a0]{2,}\S",
+    "space at an end": r"\A\s|\s\Z",
+    "an emoji": r"\p{Extended_Pictographic}",
+    "right to left": r"[\p{Hebrew}\p{Arabic}]",
+    "no spaces": r"[\p{Han}\p{Hiragana}\p{Thai}]",
+    "a mark of its own": r"[\p{M}\p{Cf}]",
+    "a control character": r"[\x01-\x08\x0e-\x1f\x7f]",
+    "a tag": r"<[^<>\s]+>|\[[A-Z]+\]|<\|",
+}
+"""What a tokenizer may treat in a way of its own; of each the sample has the first text."""
+
+
+def copy_sharing_weights(network: Any) -> Any:
+    """The same network once more, with the very same tensors.
+
+    Hooks, heads and settings of one are not those of the other.
+    """
+    tensors = chain(network.parameters(), network.buffers())
+    return copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+
+
+@dataclass
+class Library:
+    """A checkpoint as its user would call it: the library's tokenizer and network, untouched.
+
+    Attributes:
+        tokenizer: read for this.
+        network: in eval mode, with the library's own choice of attention.
+        order: the network's output for each class.
+        labels: of a language model, the word that says each class.
+        threshold: of a network that gives one score, that of the second class.
+    """
+
+    tokenizer: Any
+    network: Any
+    order: Sequence[int]
+    labels: Sequence[str] = ()
+    threshold: float | None = None
+    label_ids: list[int] = field(default_factory=list)
+
+    def encoding(self, strings: Sequence[str], **settings: Any) -> Any:
+        """What the tokenizer makes of a text or a pair."""
+        return self.tokenizer(*strings, truncation=True, return_tensors="pt", **settings)
+
+    def ids(self, columns: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The pieces of many texts or pairs, given as one or two columns of strings."""
+        ids: list[list[int]] = self.tokenizer(*columns, truncation=True)["input_ids"]
+        return ids
+
+    @torch.no_grad()
+    def logits(
+        self, encoding: Any, string: str, character: int | None = None
+    ) -> Float[Tensor, "classes"]:
+        """The logits of the classes.
+
+        Args:
+            encoding: of one text.
+            string: the text.
+            character: of a network that labels every word, where the queried word starts.
+        """
+        arguments = dict(encoding)
+        if "token_type_ids" not in signature(self.network.forward).parameters:
+            arguments.pop("token_type_ids", None)
+        logits = self.network(**arguments).logits[0]
+        if self.threshold is not None:
+            z = logits[0] - self.threshold
+            return torch.stack([-z, z]) / 2
+        if self.labels:
+            return logits[-1][self._label_ids(string, encoding)]
+        if logits.ndim == 2:
+            assert character is not None
+            logits = logits[encoding.char_to_token(0, character)]
+        return logits[list(self.order)]
+
+    def computes_in_steps(self) -> bool:
+        """Take the library's plainest way to compute attention; False where it was taken before.
+
+        The library's ways agree up to rounding, which in a deep network may be more than `CLOSE`.
+        """
+        if self.network.config._attn_implementation == "eager":
+            return False
+        self.network.set_attn_implementation("eager")
+        return True
+
+    def _label_ids(self, string: str, encoding: Any) -> list[int]:
+        """The piece that each label adds to a text."""
+        if not self.label_ids:
+            length = encoding["input_ids"].shape[1]
+            for label in self.labels:
+                self.label_ids.append(self.tokenizer(string + label)["input_ids"][length])
+        return self.label_ids
+
+
+@dataclass
+class Comparison:
+    """What the comparison with the library showed.
+
+    Attributes:
+        texts: how many texts were predicted by both.
+        read: of how many the pieces were compared.
+        largest: the largest difference of two probabilities, 0 to 1 (or of scores).
+        changed: of how many of those that were read the pieces differ by a setting.
+        moved: how far the prediction of each such text in the sample moves: prediction distances.
+        decisions: how many of these predictions are another class.
+        settings: the settings that ask for the difference.
+        unpredicted: how many such texts of the sample the library was not asked about, because they
+            are too long.
+        seconds: what it took.
+    """
+
+    texts: int = 0
+    read: int = 0
+    largest: float = 0.0
+    changed: int = 0
+    moved: list[float] = field(default_factory=list)
+    decisions: int = 0
+    settings: list[str] = field(default_factory=list)
+    unpredicted: int = 0
+    seconds: float = 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "texts": self.texts,
+            "texts_read": self.read,
+            "largest_difference": self.largest,
+            "texts_changed_by_settings": self.changed,
+            "settings": self.settings,
+            "predictions_moved": self.moved,
+            "other_decisions": self.decisions,
+            "seconds": round(self.seconds, 2),
+        }
+
+    def checks(self) -> list[Check]:
+        """For terminal and page: that all is as in the library, or what is not and why."""
+        if not self.changed:
+            sentence = (
+                f"pieces of {self.read:,} and predictions of {self.texts} texts are those of "
+                f"transformers on their cells (largest difference {self.largest:.0e})"
+            )
+            return [Check("library", self.largest, None, False, sentence)]
+        share = self.changed / self.read
+        sentence = (
+            f"{self.changed:,} of {self.read:,} texts ({percent(share)}) are not read as "
+            f"transformers reads their cells: {', '.join(self.settings)}"
+        )
+        if self.moved:
+            sentence += (
+                f". Of {len(self.moved)} of them predictions move by "
+                f"{float(np.median(self.moved)):.2g} in the median, {max(self.moved):.2g} at most, "
+                f"and {self.decisions} to another class"
+            )
+        if self.unpredicted:
+            sentence += f"; {self.unpredicted} were too long to be predicted as a whole"
+        return [Check("library", share, 0.0, True, sentence)]
+
+
+@dataclass
+class Reference:
+    """Compares a model of ours with the library on a split's texts.
+
+    Attributes:
+        library: the checkpoint, untouched.
+        reader: our reader of pieces.
+        predict: our logits of some rows of the split, read and computed as in the run.
+        task: what logits mean.
+        part: the split, with the pieces that we read.
+        place: names the checkpoint in messages.
+        result: what was found so far.
+    """
+
+    library: Library
+    reader: PieceReader
+    predict: Callable[[Sequence[int]], Float[Tensor, "rows classes"]]
+    task: Task
+    part: TextSplit
+    place: str
+    result: Comparison = field(default_factory=Comparison)
+
+    def compare(self) -> Comparison:
+        """Compare pieces of up to `READ` texts, and predictions of a sample of them.
+
+        Raises:
+            UserError: they differ, and no setting asks for it; names the first difference.
+        """
+        start = time.perf_counter()
+        sample = sample_rows(self._cells(), self._rows_with_special_tokens())
+        logits = self.predict(sample)
+        for row, ours in zip(sample, logits.double().cpu(), strict=True):
+            self._compare_text(row, ours)
+        self._compare_pieces()
+        self.result.texts = len(sample)
+        self.result.seconds = time.perf_counter() - start
+        return self.result
+
+    def _cells(self) -> list[str]:
+        """The text or the pair in every row's cells, as one string."""
+        assert self.part.passages is not None
+        return ["\0".join(text.raw for text in pair.texts) for pair in self.part.passages]
+
+    def _rows_with_special_tokens(self) -> list[int]:
+        """For each special token that is spelled out in texts, the first row that it is in."""
+        pieces = self.part.columns["pieces"]
+        words = self.part.columns["piece_word"]
+        assert isinstance(pieces, Ragged)
+        assert isinstance(words, Ragged)
+        special = [*self.reader.control_tokens]
+        places = np.flatnonzero(np.isin(pieces.flat, special) & (words.flat >= 0))
+        _, first = np.unique(pieces.flat[places], return_index=True)
+        rows = np.searchsorted(pieces.offsets, places[first], side="right") - 1
+        return rows.tolist()
+
+    def _passages(self, row: int) -> Passages:
+        assert self.part.passages is not None
+        return self.part.passages[row]
+
+    def _pieces(self, row: int) -> list[int]:
+        pieces = self.part.columns["pieces"]
+        assert isinstance(pieces, Ragged)
+        ids: list[int] = pieces[row].tolist()
+        return ids
+
+    def _compare_text(self, row: int, ours: Float[Tensor, "classes"]) -> None:
+        """Compare the pieces and the prediction of one text."""
+        passages = self._passages(row)
+        strings = self.reader.strings(passages)
+        as_set = self.library.encoding(strings, **self._settings())
+        self._check_pieces(row, as_set["input_ids"][0].tolist())
+        expected = self.library.logits(as_set, strings[0], self._character(row))
+        difference = self._difference(ours, expected)
+        if not difference <= CLOSE and self.library.computes_in_steps():
+            expected = self.library.logits(as_set, strings[0], self._character(row))
+            difference = self._difference(ours, expected)
+        if not difference <= CLOSE:
+            raise self._other_prediction(row, ours, expected)
+        self.result.largest = max(self.result.largest, difference)
+
+        cells = self._strings_of_cells(row)
+        as_is = self.library.encoding(cells)
+        if as_is["input_ids"][0].tolist() == self._pieces(row):
+            return
+        if as_is["input_ids"].shape[1] > LONGEST:
+            self.result.unpredicted += 1
+            return
+        try:
+            plain = self.library.logits(as_is, cells[0], self._character(row)).double()
+        except Exception as error:  # longer than the network's positions
+            foreign(error)
+            self.result.unpredicted += 1
+            return
+        ours_and_plain = [probabilities(logits, self.task) for logits in (ours, plain)]
+        self.result.moved.append(float(prediction_distance(*ours_and_plain, self.task)))
+        self.result.decisions += int(self._decision(ours) != self._decision(plain))
+
+    def _difference(self, ours: Tensor, expected: Tensor) -> float:
+        """The largest difference of two probabilities; of scores, relative to the largest."""
+        difference = probabilities(ours, self.task) - probabilities(expected.double(), self.task)
+        scale = max(1.0, float(expected.abs().max())) if self.task is Task.SCORE else 1.0
+        return float(difference.abs().max()) / scale
+
+    def _other_prediction(self, row: int, ours: Tensor, expected: Tensor) -> UserError:
+        """The refusal of a network whose prediction of a text is not the library's."""
+        alone = self.predict([row])[0].double().cpu()
+        fault = "the model that would be tested is not the one that its library computes"
+        if self._difference(alone, expected) <= CLOSE:
+            fault = (
+                "alone it is the same: this network's predictions change with the padding behind "
+                "a text that is shorter than others, which tests of many variants need"
+            )
+        return UserError(
+            f"{self.place}: of text {self._name(row)} transformers predicts "
+            f"{_listed(probabilities(expected, self.task))}, and here it is "
+            f"{_listed(probabilities(ours, self.task))} of the same {len(self._pieces(row))} "
+            f"pieces. {fault.capitalize()}. Expected a classifier of another family; please report "
+            f"this one"
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        """How the library has to be called for what our settings ask for."""
+        settings: dict[str, Any] = {"max_length": self.reader.longest}
+        if self.reader.special_tokens == "characters":
+            settings["split_special_tokens"] = True
+        return settings
+
+    def _strings_of_cells(self, row: int) -> list[str]:
+        """What a user gives the tokenizer: the cells, in the prompt where there is one."""
+        cells = [passage.raw for passage in self._passages(row).texts]
+        return self.reader.prompted(cells)
+
+    def _character(self, row: int) -> int | None:
+        """Where the word that a row asks about starts in its text."""
+        asked = self.part.columns.get("asked")
+        if not isinstance(asked, Ragged):
+            return None
+        pieces = self.reader.read([self._passages(row)])[0]
+        word = int(pieces.first[int(asked[row].argmax())])
+        return int(self._passages(row).texts[0].spans[word, 0])
+
+    def _decision(self, logits: Float[Tensor, "classes"]) -> Any:
+        if self.task is Task.MULTI_LABEL:
+            return (logits > 0).tolist()
+        return int(logits.argmax())
+
+    def _check_pieces(self, row: int, expected: list[int]) -> None:
+        """Refuse pieces that are not the library's."""
+        ours = self._pieces(row)
+        if ours == expected:
+            return
+        place = 0
+        while ours[place : place + 1] == expected[place : place + 1]:
+            place += 1
+        here, there = (self._token(ids[place : place + 1]) for ids in (ours, expected))
+        raise UserError(
+            f"{self.place}: text {self._name(row)} is not read as transformers reads it: piece "
+            f"{place} is {here} here and {there} there. Leave such texts out, and please report "
+            f"one with the tokenizer's files"
+        )
+
+    def _compare_pieces(self) -> None:
+        """Compare the pieces of many texts with those of their cells as they are."""
+        rows = np.linspace(0, len(self.part) - 1, min(READ, len(self.part))).astype(int).tolist()
+        inputs = [self._strings_of_cells(row) for row in rows]
+        ids = self.library.ids([list(column) for column in zip(*inputs, strict=True)])
+        changed: set[str] = set()
+        for row, expected in zip(rows, ids, strict=True):
+            self.result.read += 1
+            if expected == self._pieces(row):
+                continue
+            reasons = list(self._reasons(row, expected))
+            if not reasons:
+                self._check_pieces(row, expected)
+            self.result.changed += 1
+            changed.update(reasons)
+        self.result.settings = sorted(changed)
+
+    def _reasons(self, row: int, expected: list[int]) -> Iterator[str]:
+        """The settings that change what is read of a text."""
+        passages = self._passages(row)
+        if any(passage.cell is not None for passage in passages.texts):
+            yield "data.clean, token_rules or max_tokens change them"
+        is_cut = self.reader.read([passages])[0].cut > 0
+        if is_cut or len(expected) > self.reader.longest:
+            yield f"they are cut at {self.reader.longest} pieces (model.max_pieces)"
+        elif self.reader.special_tokens == "characters":
+            yield "special tokens in them are read as characters (model.special_tokens)"
+
+    def _token(self, ids: list[int]) -> str:
+        tokens = self.library.tokenizer.convert_ids_to_tokens(ids)
+        return repr(tokens[0]) if tokens else "nothing"
+
+    def _name(self, row: int) -> str:
+        """A row's number in its source, and how its text begins."""
+        start = self._passages(row).texts[0].raw[:60]
+        return f"{self.part.example_id[row]} ({start!r})"
+
+
+def _listed(numbers: Float[Tensor, "classes"]) -> str:
+    """Probabilities, as many digits as tell them apart."""
+    return ", ".join(f"{number:.6f}" for number in numbers[:4].tolist())
+
+
+def sample_rows(cells: Sequence[str], special: Sequence[int] = ()) -> list[int]:
+    """Rows of texts of all lengths, and of all that a tokenizer may treat in a way of its own.
+
+    Args:
+        cells: the texts.
+        special: rows that are to be among them.
+
+    Returns:
+        At most `SAMPLE` rows, ascending.
+
+    >>> sample_rows(["long"] * 20 + ["a\\tfilm", "a", "a film, unlike the others"])
+    [0, 5, 10, 15, 20, 21, 22]
+    """
+    order = sorted(range(len(cells)), key=lambda row: (len(cells[row]), row))
+    places = np.linspace(0, len(order) - 1, min(OF_LENGTHS, len(order))).astype(int)
+    chosen = dict.fromkeys([*(order[place] for place in places.tolist()), *special])
+    searched = np.linspace(0, len(cells) - 1, min(SEARCHED, len(cells))).astype(int).tolist()
+    for pattern in FEATURES.values():
+        matches = (row for row in searched if regex.search(pattern, cells[row]))
+        chosen.update(dict.fromkeys(islice(matches, 1)))
+    return sorted(islice(chosen, SAMPLE))
