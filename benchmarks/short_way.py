@@ -148,11 +148,11 @@ def rows_of(
     model: PretrainedClassifier, batch: Batch, attentions: Tensor
 ) -> Float[Tensor, "samples texts heads pieces"]:
     """The rows of the last layer that show these attentions per word."""
-    weights = model.recorded(batch).weights
-    assert batch.piece_word is not None
+    record = model.recorded(batch)
     chosen = model.selection(batch)
-    member = membership(batch)
-    return Lifting(chosen.of(weights), member, chosen.valid)(attentions).to(weights.dtype)
+    rows = chosen.of(record.weights)
+    lifting = Lifting(rows, membership(batch), chosen.valid, chosen.seen(record.visible))
+    return lifting(attentions).to(rows.dtype)
 
 
 if __name__ == "__main__":

@@ -212,6 +212,8 @@ class Outputs:
             tokens, the other text of a pair), 0 to 1; None: all of it is on words.
         piece_attention: of models that read pieces: the mean of those rows, which sums to 1 over
             all pieces, special tokens included.
+        unseen: words of the text that none of those rows may see, by a mask of the network; they
+            are not in `content`. None: such a thing is not known of this model.
     """
 
     logits: Float[Tensor, "batch classes"]
@@ -223,6 +225,12 @@ class Outputs:
     word_attention: Float[Tensor, "batch tokens"] | None = None
     off_text: Float[Tensor, "batch"] | None = None
     piece_attention: Float[Tensor, "batch pieces"] | None = None
+    unseen: Bool[Tensor, "batch seq"] | None = None
+
+    @property
+    def text(self) -> Bool[Tensor, "batch seq"]:
+        """Positions of the text: those of `content`, and those that are not seen."""
+        return self.content if self.unseen is None else self.content | self.unseen
 
     def rows(self, chosen: slice | Int[Tensor, "chosen"], width: int | None = None) -> "Outputs":
         """Those of some of the examples.
@@ -236,7 +244,7 @@ class Outputs:
             if value is None:
                 continue
             columns[name] = value[chosen]
-            if name in ("attention", "scores", "hidden", "content"):
+            if name in ("attention", "scores", "hidden", "content", "unseen"):
                 columns[name] = columns[name][:, :width]
         return replace(self, **columns)
 

@@ -37,6 +37,7 @@ class Readout:
         recorded: the model's own logits, as it computed them; None: those of `attention`.
         activations: how many numbers `decode` holds at its peak, about, for one attention of every
             text of the batch. Many attentions are decoded a few at a time (`MOST_NUMBERS`).
+        unseen: words of the text that may be given no attention; None: there are none.
     """
 
     attention: Float[Tensor, "batch seq"]
@@ -48,6 +49,12 @@ class Readout:
     unattended: Float[Tensor, "batch classes"] | None = None
     recorded: Float[Tensor, "batch classes"] | None = None
     activations: int = 0
+    unseen: Bool[Tensor, "batch seq"] | None = None
+
+    @property
+    def text(self) -> Bool[Tensor, "batch seq"]:
+        """Positions of the text: those of `content`, and those that are not seen."""
+        return self.content if self.unseen is None else self.content | self.unseen
 
     def logits(
         self, attention: Float[Tensor, "*samples batch seq"]

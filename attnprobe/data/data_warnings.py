@@ -37,7 +37,7 @@ SCRIPTS = {
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as
 well."""
 NOUNS = {"train": "training", "test": "test"}
-ALWAYS = ("rows", "classes", "length", "library")
+ALWAYS = ("rows", "classes", "length", "library", "removal")
 """Checks that are printed even where nothing is wrong."""
 HTML = regex.compile(
     r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I
@@ -320,9 +320,9 @@ def _check_copies(checks: _Checks, data: _DataSet) -> None:
 
 
 def _copy_keys(part: TextSplit) -> list[tuple[bytes, bytes]]:
-    """The words of each text and of its question, as bytes."""
+    """The words of each text and of its question (or the word that is asked about), as bytes."""
     texts = [words.tobytes() for words in part.words]
-    question = part.columns.get("question")
+    question = part.columns.get("question", part.columns.get("asked"))
     if not isinstance(question, Ragged):
         return [(text, b"") for text in texts]
     return [(text, words.tobytes()) for text, words in zip(texts, question, strict=True)]
@@ -452,6 +452,24 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
         f"{total('words after the cut'):,} words in all",
         "what decides a label may lie in the rest; model.max_pieces=… takes more where the model "
         "does",
+    )
+    texts_of_token = Counter[str]()
+    for count in counts.values():
+        texts_of_token.update(count["texts with a special token"])
+    tokens = _listed([f"{token!r} in {texts:,}" for token, texts in texts_of_token.items()])
+    checks.from_on(
+        "special tokens in texts",
+        max(texts_of_token.values(), default=0),
+        1,
+        f"texts hold special tokens of the tokenizer: {tokens or 'none'}",
+        "they are read as such, as transformers reads them, and not as characters; "
+        "model.special_tokens=characters reads what stands there",
+    )
+    joined = total("units of several words")
+    checks.fact(
+        "words of one piece",
+        joined,
+        f"{joined:,} times several words share a piece, and are shown as one",
     )
     share = unknown / max(1, words)
     checks.from_on(

@@ -62,6 +62,31 @@ class Passage:
         """The text from one word to another, both included."""
         return self.string[self.spans[first, 0] : self.spans[last, 1]]
 
+    def without(self, first: int, last: int) -> "Passage":
+        """The text without some successive words, and without the white space after them.
+
+        At the end of the text the white space before them goes.
+
+        >>> Passage.of_words(["not", "a", "film"]).without(1, 1).string
+        'not film'
+        >>> Passage.of_words(["not", "a", "film"]).without(1, 2).words()
+        ['not']
+        """
+        start = int(self.spans[first, 0])
+        end = int(self.spans[last, 1])
+        if last + 1 < len(self):
+            end = int(self.spans[last + 1, 0])
+        elif first > 0:
+            start = int(self.spans[first - 1, 1])
+        spans = np.delete(self.spans, np.arange(first, last + 1), axis=0)
+        spans[first:] -= end - start
+        return Passage(self.string[:start] + self.string[end:], spans)
+
+    def up_to(self, end: int) -> "Passage":
+        """The first characters of the text, and the words or parts of words in them."""
+        spans = self.spans[self.spans[:, 0] < end].clip(max=end)
+        return Passage(self.string[:end], spans, self.raw)
+
     def cut(self, words: int | None) -> "Passage":
         """The text up to the end of so many words; all of it where it has no more."""
         if words is None or words >= len(self):
@@ -108,6 +133,15 @@ class Passages:
             if first >= start:
                 return self.texts[number].stretch(first - start, last - start)
         raise IndexError(first)
+
+    def without(self, first: int, last: int) -> "Passages":
+        """The text or pair without some successive words of one text that are attended to."""
+        texts = list(self.texts)
+        for number, start in reversed(self.first_words().items()):
+            if first >= start:
+                texts[number] = texts[number].without(first - start, last - start)
+                break
+        return replace(self, texts=tuple(texts))
 
     def cut(self, limit: int | None) -> "Passages":
         """With at most so many words that are attended to."""

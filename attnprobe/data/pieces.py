@@ -51,6 +51,7 @@ class Pieces(NamedTuple):
         last: number of the last word of every unit.
         words: how many words the text has.
         cut: how many of them are cut off at the model's longest text.
+        is_cut: whether the text goes on after that, be it in the middle of a word.
     """
 
     ids: Int[np.ndarray, " pieces"]
@@ -60,6 +61,7 @@ class Pieces(NamedTuple):
     last: Int[np.ndarray, " units"]
     words: int
     cut: int
+    is_cut: bool
 
     @property
     def kept(self) -> Bool[np.ndarray, " words"]:
@@ -141,6 +143,10 @@ class PieceReader:
             characters of both belongs to the text.
         special_tokens: what becomes of a special token that is spelled out in a text (`</s>`): it
             is `read` as one, as the library does by itself, or as its `characters`.
+        adds_special_tokens: the tokenizer puts its own around a text; not where the prompt, a chat
+            template, has them already.
+        spaces_are_words: a piece of spaces alone belongs to the word after it; not where a word's
+            class is read from its first piece.
 
     Raises:
         UserError: the prompt does not have exactly one place for the text.
@@ -151,6 +157,8 @@ class PieceReader:
     vocabulary_size: int = 1 << 31
     prompt: str = TEXT
     special_tokens: Literal["read", "characters"] = "read"
+    adds_special_tokens: bool = True
+    spaces_are_words: bool = True
 
     def __post_init__(self) -> None:
         if self.prompt.count(TEXT) != 1 or self.prompt.count(SECOND) > 1:
@@ -184,6 +192,14 @@ class PieceReader:
             for number, text in enumerate(rows):
                 result.append(self._pieces(encoding, number, inputs[number], text))
         return result
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the tokenizer is called for each string."""
+        return {
+            "split_special_tokens": self.special_tokens == "characters",
+            "add_special_tokens": self.adds_special_tokens,
+        }
 
     def strings(self, text: Passages) -> list[str]:
         """What the tokenizer is given for a text or pair: one string, or two."""
@@ -247,7 +263,7 @@ class PieceReader:
                 prompted.strings[0],
                 return_offsets_mapping=True,
                 verbose=False,
-                split_special_tokens=self.special_tokens == "characters",
+                **self.settings,
             )
             excess = len(encoding["input_ids"]) - self.longest
             if excess <= 0:
@@ -264,9 +280,13 @@ class PieceReader:
 
             # drop the words of its last pieces, as many as are too many, and one word at least
             last_words = np.sort(words_of_parts[longer])[::-1][:excess]
-            longer_text = parts[longer].passage
-            first_dropped = int(last_words.min(initial=len(longer_text) - 1))
-            parts[longer] = replace(parts[longer], passage=longer_text.cut(first_dropped))
+            passage = parts[longer].passage
+            first_dropped = int(last_words.min(initial=len(passage) - 1))
+            shorter = passage.cut(first_dropped)
+            if not len(shorter):  # a word alone is too long
+                size = len(words_of_parts[longer])
+                shorter = passage.up_to(len(passage.string) * max(0, size - excess) // size)
+            parts[longer] = replace(parts[longer], passage=shorter)
         return parts
 
     def _encode(self, inputs: Sequence[_Input]) -> Any:
@@ -280,7 +300,7 @@ class PieceReader:
                 second_strings,
                 truncation=True,
                 max_length=self.longest,
-                split_special_tokens=self.special_tokens == "characters",
+                **self.settings,
                 return_offsets_mapping=True,
                 return_token_type_ids=True,
             )
@@ -305,6 +325,10 @@ class PieceReader:
         first_word, last_word = _words_of_pieces(
             text_input, encoding["offset_mapping"][number], encoding.sequence_ids(number)
         )
+        if not self.spaces_are_words:
+            is_space = first_word > last_word
+            first_word[is_space] = SPECIAL
+            last_word[is_space] = SPECIAL
         words = len(text)
         has_piece = np.zeros(words, bool)
         has_piece[first_word[first_word >= 0]] = True
@@ -313,6 +337,9 @@ class PieceReader:
             has_piece[first_word[piece] : last_word[piece] + 1] = True
             follows[first_word[piece] + 1 : last_word[piece] + 1] = True
         is_first = has_piece & ~follows[:-1]
+        is_cut = bool(encoding.encodings[number].overflowing)
+        for part, passage in zip(text_input.parts, text.texts, strict=True):
+            is_cut |= len(part.passage.string) < len(passage.string)
         # a unit's number is its position in the batch; SPECIAL picks the last entry
         position = np.append(is_first.cumsum(), SPECIAL)
         return Pieces(
@@ -322,26 +349,16 @@ class PieceReader:
             first=np.flatnonzero(is_first),
             last=np.flatnonzero(has_piece & ~follows[1:]),
             words=words,
-            cut=self._count_cut_words(encoding, number, text_input, text, has_piece),
+            cut=self._count_cut_words(text, has_piece) if is_cut else 0,
+            is_cut=is_cut,
         )
 
-    def _count_cut_words(
-        self,
-        encoding: Any,
-        number: int,
-        text_input: _Input,
-        text: Passages,
-        has_piece: Bool[np.ndarray, " words"],
-    ) -> int:
+    def _count_cut_words(self, text: Passages, has_piece: Bool[np.ndarray, " words"]) -> int:
         """How many words are cut off, at the end or at the start of each text."""
         left = self.prompt == TEXT and self.tokenizer.truncation_side == "left"
         cut = 0
         for source, first_word in text.first_words().items():
-            passage = text.texts[source]
-            was_cut = len(text_input.parts[source].passage) < len(passage)
-            if not was_cut and not encoding.encodings[number].overflowing:
-                continue
-            kept = has_piece[first_word : first_word + len(passage)]
+            kept = has_piece[first_word : first_word + len(text.texts[source])]
             cut += _words_before_the_first(kept if left else kept[::-1])
         return cut
 
@@ -365,9 +382,9 @@ def _words_of_pieces(
 ) -> tuple[Int[np.ndarray, " pieces"], Int[np.ndarray, " pieces"]]:
     """The numbers of the first and the last word of which each piece has a character.
 
-    Both are `SPECIAL` where a piece belongs to no word. A piece of spaces alone belongs to the word
-    after it. What the strings hold besides the parts is a prompt, and a piece that holds characters
-    of both belongs to the text.
+    Both are `SPECIAL` where a piece belongs to no word. Of a piece of spaces alone the first is the
+    word after it, and the last the word before. What the strings hold besides the parts is a
+    prompt, and a piece that holds characters of both belongs to the text.
 
     Args:
         text_input: the strings, and where the texts stand in them.
@@ -396,7 +413,7 @@ def _words_of_pieces(
         first = np.searchsorted(word_ends, start, side="right").clip(max=len(part.passage) - 1)
         last = np.searchsorted(word_starts, end, side="left") - 1
         first_word[is_part] = part.first_word + first
-        last_word[is_part] = part.first_word + np.maximum(first, last)
+        last_word[is_part] = part.first_word + last
     return first_word, last_word
 
 
@@ -527,7 +544,7 @@ def left_out(
         units = len(pieces.first)
         cut = pieces.cut if units else 0
         spelled = pieces.word[(pieces.word >= 0) & (pieces.ids != unknown)]
-        counts["cut at the model's longest text"] += cut > 0
+        counts["cut at the model's longest text"] += pieces.is_cut and units > 0
         counts["words after the cut"] += cut
         counts["words without a piece"] += pieces.words - int(pieces.kept.sum()) - cut
         counts["texts without a piece"] += units == 0

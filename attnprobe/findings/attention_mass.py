@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attnprobe.core.sanitise import percent
+
 MOSTLY = 0.5
 """Share of the attention from which a reader is told where it is."""
 
@@ -18,12 +20,14 @@ class AttentionMass:
         start_mass: on the first piece that the model reads.
         first_word_mass: on the text's first word.
         second_mass: on the words of a pair's second text; None where there is one text.
+        unseen_share: of the words, those that a mask of the network hides from this attention.
     """
 
     special_mass: float = 0.0
     start_mass: float = 0.0
     first_word_mass: float = 0.0
     second_mass: float | None = None
+    unseen_share: float = 0.0
 
     @classmethod
     def recorded_in(cls, manifest: Mapping[str, Any]) -> "AttentionMass":
@@ -38,8 +42,8 @@ class AttentionMass:
     def in_words(self) -> str:
         """Clauses for a reader; empty where a heat map shows what there is to see.
 
-        They are about a pair of texts, about attention that is mostly on no word of the text, and
-        about attention to words that is mostly on the first one.
+        They are about a pair of texts, about attention that is mostly on no word of the text, about
+        attention to words that is mostly on the first one, and about words that it cannot be on.
         """
         on_words = 1 - self.special_mass
         clauses = []
@@ -58,5 +62,11 @@ class AttentionMass:
             clauses.append(
                 f"{self.second_mass / on_words:.0%} of what is on words is on the second text of "
                 f"the pair"
+            )
+        if self.unseen_share > 0:
+            clauses.append(
+                f"on average {percent(self.unseen_share)} of a text's words are outside what this "
+                f"attention can see: they get no weight in any test, and a heat map shows them as "
+                f"not seen"
             )
         return "; ".join(clauses)

@@ -212,7 +212,7 @@ def attention_measurements(
     yield Measurement(f"max_attention_{label}", attention.amax(-1))
     top_changed = attention.argmax(-1) != readout.attention.argmax(-1)
     yield Measurement(f"top_token_changed_{label}", top_changed)
-    yield Measurement(f"{label}_attention", attention, positions(readout.content))
+    yield Measurement(f"{label}_attention", attention, positions(readout.content, readout.text))
 
 
 def raised_to(adversary: "Adversary", optimum: FarthestAttention) -> FarthestAttention:

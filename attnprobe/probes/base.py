@@ -211,9 +211,14 @@ def undefined_in(
     return (scores.isnan() & content).any(-1)
 
 
-def positions(content: Tensor) -> Tensor:
-    """The `step` of a per-position measurement: 0, 1, … over the content, NaN elsewhere."""
-    number = content.long().cumsum(-1) - 1
+def positions(content: Tensor, text: Tensor | None = None) -> Tensor:
+    """The `step` of a per-position measurement: a position's number in the text, NaN elsewhere.
+
+    Args:
+        content: the positions that are measured.
+        text: all positions of the text, which are numbered 0, 1, …; None: those of `content`.
+    """
+    number = (content if text is None else text).long().cumsum(-1) - 1
     return torch.where(content, number.double(), torch.nan)
 
 

@@ -59,7 +59,7 @@ class Gradient(Probe):
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield every gradient by position, and the largest share of the first."""
         content = subject.outputs.content
-        step = positions(content)
+        step = positions(content, subject.outputs.text)
         gradients = subject.cached(gradients_of)
         shares = normalised(gradients.embedding.double(), content)
         yield Measurement("gradient", shares, step)

@@ -117,7 +117,7 @@ class Identifiable(Probe):
         for metric in READ_METRICS:
             values = [summary[metric] for summary in summaries]
             yield Measurement(metric, torch.tensor(values, dtype=torch.float64))
-        step = positions(content.cpu())
+        step = positions(content.cpu(), subject.readout.text.cpu())
         yield Measurement("low", low, step.masked_fill(low.isnan(), torch.nan))
         yield Measurement("high", high, step.masked_fill(high.isnan(), torch.nan))
         yield Note("largest_change_of_output", change, max)

@@ -48,7 +48,7 @@ class LeaveOneOut(Probe):
         """Yield the distance without each token, the largest, and the share of decisive tokens."""
         importance = subject.importance(self.name)
         assert isinstance(importance, Removal)
-        content = subject.outputs.content
+        content = subject.outputs.text
         removals = subject.cached(importance.removals)
         yield Measurement("leave_one_out", removals.distance, positions(content))
 

@@ -140,8 +140,8 @@ class SingleWeight(RankingProbe):
         readout = subject.readout
         content = readout.content
         effect = erase_each(readout)
-        yield Measurement("effect_js", effect.divergence, positions(content))
-        yield Measurement("effect_flip", effect.flips, positions(content))
+        yield Measurement("effect_js", effect.divergence, positions(content, readout.text))
+        yield Measurement("effect_flip", effect.flips, positions(content, readout.text))
 
         noise = draws.uniform(1, content, readout.example_id)[0]
         for name, scores in self.scores(subject).items():

@@ -89,12 +89,13 @@ class Sites(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield what is asked of each attention, with the attention's name as its site."""
-        content = subject.batch.content
-        noise = draws.uniform(self.samples, content, subject.batch.example_id)
+        text = subject.batch.content
+        noise = draws.uniform(self.samples, text, subject.batch.example_id)
         scores = {name: values.abs().double() for name, values in self.scores(subject).items()}
         rationale = subject.batch.rationale
         for site in subject.classifier.at_sites(subject.batch):
             attention = site.readout.attention
+            content = site.readout.content
             numbers = exchanged(site.readout, noise)
             numbers |= shape_of(attention, content)
             assert site.outputs.off_text is not None
@@ -107,7 +108,7 @@ class Sites(RankingProbe):
                 numbers["auprc_rationale"] = torch.where(is_marked, precision, torch.nan)
             for metric, value in numbers.items():
                 yield Measurement(metric, value, site=site.name)
-            yield Measurement("attention", attention, positions(content), site.name)
+            yield Measurement("attention", attention, positions(content, text), site.name)
         yield from self.notes(subject)
 
 

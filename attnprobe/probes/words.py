@@ -61,7 +61,7 @@ class Words(Probe):
         assert isinstance(importance, LeaveOneOut)
         removals = subject.cached(importance.removals)
         content = subject.readout.content
-        step = positions(content)
+        step = positions(content, subject.readout.text)
         relative_attention = subject.readout.attention * content.sum(-1, keepdim=True)
         flips = torch.where(removals.distance.isnan(), torch.nan, removals.flips)
         yield Measurement("relative_attention", relative_attention, step)

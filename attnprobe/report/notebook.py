@@ -76,6 +76,7 @@ class Strip:
         tokens: the words there; None shows the positions' numbers.
         ends: positions after which a new line begins.
         is_set: the values are 0 or 1, and those of 1 are erased: they are shown struck out.
+        missing: what is said of a NaN.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Strip:
     tokens: Sequence[str] | None = None
     ends: Sequence[int] = ()
     is_set: bool = False
+    missing: str = "undefined"
 
 
 def page(fragments: Iterable[str]) -> str:
@@ -112,7 +114,8 @@ def _strip_html(strip: Strip) -> str:
     words = [*map(str, range(len(values)))] if strip.tokens is None else list(strip.tokens)
     tokens = []
     for position, (word, value) in enumerate(zip(words, values, strict=True)):
-        tooltip = _escaped(f"{position}: {word} — {_number_text(value, is_set=strip.is_set)}")
+        number = strip.missing if isnan(value) else _number_text(value, is_set=strip.is_set)
+        tooltip = _escaped(f"{position}: {word} — {number}")
         look = _look(value, is_set=strip.is_set)
         end = "<br>" if position in strip.ends else ""
         tokens.append(f'<i{look} title="{tooltip}">{_escaped(word)}</i>{end}')
@@ -131,8 +134,6 @@ def _strip_html(strip: Strip) -> str:
 
 def _number_text(value: float, *, is_set: bool) -> str:
     """What a token's tooltip says of its value."""
-    if isnan(value):
-        return "undefined"
     if is_set:
         return "erased" if value else "kept"
     return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
@@ -236,7 +237,11 @@ def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip
     """
     has_sentences = row.get("words") is not None
     ends = [*range(len(row["attention"]))] if has_sentences else []
-    strips = [Strip("attention", row["attention"], row["tokens"] if shows_words else None, ends)]
+    attention = np.array(row["attention"], float)
+    if row.get("unseen") is not None:
+        attention = np.where(row["unseen"], np.nan, attention)
+    tokens = row["tokens"] if shows_words else None
+    strips = [Strip("attention", attention, tokens, ends, missing="not seen by this attention")]
     if has_sentences:
         words = [word for sentence in row["words"] for word in sentence]
         weights = [weight for sentence in row["word_attention"] for weight in sentence]

@@ -98,8 +98,12 @@ class PredictionCollector(Callback):
             "label": _numbers(label),
             "prediction": _numbers(prediction),
             "probability": _numbers(probability),
-            "attention": _numbers(forward.attention, forward.content),
+            "attention": _numbers(forward.attention, forward.text),
         }
+        if forward.off_text is not None:
+            unseen = forward.text & ~forward.content
+            columns["unseen"] = _numbers(unseen, forward.text)
+            columns["unseen_share"] = _numbers(unseen.sum(-1) / forward.text.sum(-1))
         if forward.off_text is not None:
             columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
@@ -211,6 +215,7 @@ def _kinds(*, multi_label: bool) -> dict[str, pa.DataType]:
         "prediction": pa.list_(pa.int64()) if multi_label else pa.int64(),
         "probability": pa.list_(pa.float64()),
         "attention": weights,
+        "unseen": pa.list_(pa.bool_()),
         **dict.fromkeys(MASSES, pa.float64()),
         "first_words": pa.int64(),
         "word_attention": pa.list_(weights),

@@ -118,7 +118,8 @@ class TrainedRun:
 
             - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences:
               its `tokens` are whole sentences, and `words` and `word_attention` hold the words of
-              each.
+              each. `unseen`, where there are any: True at words that a mask of the network hides
+              from this attention.
             - every importance, by its name (`attnprobe.importance`): `gradient`, |word vector ·
               ∂ŷ/∂word vector|, as shares that sum to 1; `leave_one_out`, the TVD (0 to 1) between
               the predictions without the token and with it; …
@@ -163,12 +164,14 @@ class TrainedRun:
 
         columns: dict[str, Sequence[Any]] = {"text": texts}
         if batch.asked is not None:
-            columns["question"] = _queried_words(batch.asked, outputs.content, tokens)
+            columns["question"] = _queried_words(batch.asked, outputs.text, tokens)
         elif questions is not None:
             columns["question"] = questions
         columns |= self._prediction_columns(outputs)
         columns["tokens"] = tokens
-        columns["attention"] = _rows_of(outputs.attention, outputs.content)
+        columns["attention"] = _rows_of(outputs.attention, outputs.text)
+        if outputs.unseen is not None and bool(outputs.unseen.any()):
+            columns["unseen"] = _rows_of(outputs.unseen, outputs.text)
         columns |= _importance_columns(subject)
         columns |= self._flipping_columns(readout)
         if outputs.word_attention is not None:
@@ -263,7 +266,7 @@ def _importance_columns(subject: Subject) -> dict[str, list[list[float]]]:
         scores = subject.cached(method.scores)
         if method.shares:
             scores = normalised(scores.double(), subject.outputs.content)
-        columns[name] = _rows_of(scores, subject.outputs.content)
+        columns[name] = _rows_of(scores, subject.outputs.text)
     return columns
 
 

@@ -21,6 +21,11 @@ from attnprobe.findings.attention_mass import AttentionMass
             "20% of what is on words is on the second text of the pair",
             id="a pair of texts",
         ),
+        pytest.param(
+            {"unseen_share": 0.25},
+            "25 % of a text's words are outside what this attention can see",
+            id="words that it cannot be on",
+        ),
     ],
 )
 def test_a_reader_is_told_where_most_of_the_attention_is(shares, sentence):

@@ -39,11 +39,14 @@ class AttentionRecord(NamedTuple):
 
     Attributes:
         weights: of every head.
+        visible: the places that a row may see. The others are padding, or forbidden by a mask: what
+            follows, what is outside a window. They are the same in all heads.
         values: what the weights are multiplied with; None: not known, through a dropout module.
         module: the module that computed them.
     """
 
     weights: Tensor
+    visible: Bool[Tensor, "batch 1 queries keys"]
     values: Float[Tensor, "batch heads keys size"] | None
     module: nn.Module
 
@@ -56,8 +59,7 @@ class Pass:
 
     Attributes:
         call: the number of the attention that is recorded, from 0; None: none is.
-        replace: the weights of the recorded attention → those to be used instead; None: they are
-            only recorded.
+        replace: the recorded attention → the weights to be used instead; None: it is only recorded.
         result: the result `[batch, 1, heads, size]` of every attention, whatever its weights; None:
             computed.
         observer: called with every attention in turn; None: only one is recorded.
@@ -69,7 +71,7 @@ class Pass:
     """
 
     call: int | None = None
-    replace: Callable[[Tensor], Tensor] | None = None
+    replace: Callable[[AttentionRecord], Tensor] | None = None
     result: Tensor | None = None
     observer: Callable[[AttentionRecord], None] | None = None
     imposed: Float[Tensor, "batch keys"] | None = None
@@ -86,37 +88,73 @@ class Pass:
         finally:
             _CURRENT.reset(token)
 
-    def weights(self, weights: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
+    def weights(
+        self,
+        weights: Weights,
+        module: nn.Module,
+        visible: Bool[Tensor, "batch 1 queries keys"],
+        values: Tensor | None = None,
+    ) -> Weights:
         """Record the next attention of the pass, and decide on its weights.
 
         Args:
             weights: as the network computed them.
             module: the module that computed them.
+            visible: the places that each row may see.
             values: what they are multiplied with, where that is known.
 
         Returns:
             The weights to be used: the very same tensor, unless they are replaced.
+
+        Raises:
+            ForbiddenPlace: they are replaced, and one that is above 0 is on a place that its row
+                cannot see.
         """
         number = len(self.shapes)
         if self.imposed is not None and number in self.imposed_at:
-            weights = _imposed(weights, self.imposed)
+            weights = _imposed(weights, visible, self.imposed)
         self.shapes.append(weights.shape)
 
-        record = AttentionRecord(weights, values, module)
+        record = AttentionRecord(weights, visible, values, module)
         if self.observer is not None:
             self.observer(record)
         if number != self.call:
             return weights
         self.recorded = record
-        return weights if self.replace is None else self.replace(weights)
+        if self.replace is None:
+            return weights
+        replaced = self.replace(record)
+        check_places(replaced, visible)
+        return replaced
 
 
 _CURRENT: ContextVar[Pass | None] = ContextVar("attnprobe_pass", default=None)
 
 
-def _imposed(weights: Weights, imposed: Float[Tensor, "batch keys"]) -> Weights:
+class ForbiddenPlace(AssertionError):
+    """A pass was given an attention that its network cannot have."""
+
+
+def check_places(weights: Tensor, visible: Bool[Tensor, "*rows keys"]) -> None:
+    """Make sure that no place which a row cannot see has a weight.
+
+    Args:
+        weights: of rows of an attention.
+        visible: the places that these rows may see.
+
+    Raises:
+        ForbiddenPlace: one has.
+    """
+    if not visible.all() and bool((weights.detach() * ~visible > 0).any()):
+        raise ForbiddenPlace("an attention with a weight on a place that its row cannot see")
+
+
+def _imposed(
+    weights: Weights,
+    visible: Bool[Tensor, "batch 1 queries keys"],
+    imposed: Float[Tensor, "batch keys"],
+) -> Weights:
     """`imposed` in every row, over the keys that the row may see, made to sum to 1."""
-    visible = weights > 0  # a masked key has no weight at all
     rows = visible * imposed.to(weights.dtype)[:, None, None]
     total = rows.sum(-1, keepdim=True)
     return torch.where(total > 0, rows / torch.where(total > 0, total, 1), weights)
@@ -153,16 +191,32 @@ def _registered_attention(
 
     heads_per_value = weights.shape[1] // value.shape[1]  # heads may share their values
     values = value if heads_per_value == 1 else value.repeat_interleave(heads_per_value, 1)
-    used = current.weights(weights, module, values)
+    used = current.weights(weights, module, _visible(attention_mask, weights), values)
     if used is not weights:
         result = (used @ values).transpose(1, 2).contiguous()
     return result, used
 
 
+def _visible(mask: Tensor | None, weights: Weights) -> Bool[Tensor, "batch 1 queries keys"]:
+    """The places that a mask leaves open: those where it is no lowest number, and not False."""
+    batch, _, queries, keys = weights.shape
+    if mask is None:
+        return weights.new_ones(batch, 1, queries, keys, dtype=torch.bool)
+    is_open = mask if mask.dtype is torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    # some families add a bias of every head to it: what is forbidden is so in all
+    is_open = is_open[..., :queries, :keys].any(1, keepdim=True)
+    is_open = is_open | ~is_open.any(-1, keepdim=True)  # rows of padding, which may see nothing
+    return is_open.expand(batch, 1, queries, keys)
+
+
 def _dropout_hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
     """The hook of a dropout module: None leaves the output as it is."""
     current = _CURRENT.get()
-    used = output if current is None else current.weights(output, module)
+    if current is None or output.ndim != 4:  # some networks put other things through it as well
+        return None
+    # no mask is seen here: what it forbids has no weight in any head
+    visible = (inputs[0] > 0).any(1, keepdim=True)
+    used = current.weights(output, module, visible)
     return None if used is output else used
 
 
@@ -341,7 +395,7 @@ def examine_attention(
         expected = run(Pass())  # by the library's own code
         door, calls = _open_door(network, run, family)
         recording = Pass(calls - 1)
-        replacing = Pass(calls - 1, torch.clone)
+        replacing = Pass(calls - 1, lambda record: record.weights.clone())
         logits = {"recorded": run(recording), "replaced": run(replacing)}
 
     if len(recording.shapes) != calls or len(replacing.shapes) != calls:
@@ -373,7 +427,10 @@ def examine_attention(
 
 
 def _refusal(family: str, reason: str) -> UserError:
-    return UserError(f"the attention of {family} cannot be examined: {reason}")
+    return UserError(
+        f"the attention of {family} cannot be examined: {reason}. Take a checkpoint of another "
+        f"family (docs/transformers.md names some)"
+    )
 
 
 def _open_door(network: Any, run: Run, family: str) -> tuple[str, int]:
@@ -406,6 +463,12 @@ def _check_weights(weights: Weights, mask: Bool[Tensor, "batch pieces"], family:
     if weights.shape[-1] != pieces:
         raise _refusal(
             family, f"its last one is over {weights.shape[-1]} places, and the text has {pieces}"
+        )
+    if weights.shape[-2] not in (1, pieces):
+        raise _refusal(
+            family,
+            f"its last one has rows for {weights.shape[-2]} places, and the text has {pieces}: it "
+            f"joins neighbouring places on the way",
         )
 
     queries = mask if weights.shape[-2] == pieces else mask[:, :1]

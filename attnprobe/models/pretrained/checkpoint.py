@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
@@ -14,13 +14,20 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import nearest
 from attnprobe.data.pieces import TEXT, PieceReader, foreign
 from attnprobe.data.sources import HUB_NAME
-from attnprobe.models.pretrained.class_matching import Matching, match_classes, refuse_head
+from attnprobe.models.pretrained.class_matching import (
+    Matching,
+    match_classes,
+    refuse_head,
+    refuse_no_attention,
+    refuse_prompt,
+)
 from attnprobe.models.pretrained.folder_checks import check_folder
 from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
-from attnprobe.models.pretrained.reference import Library, copy_sharing_weights
+from attnprobe.models.pretrained.reference import Library, chat_of, copy_sharing_weights
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
+UNLIMITED = 10**9
 WEIGHTS = {
     "use_safetensors": True,
     "output_loading_info": True,
@@ -92,8 +99,10 @@ def open_checkpoint(
     trains: bool,
     tags: bool = False,
     max_pieces: int | None = None,
+    special_tokens: Literal["read", "characters"] = "read",
     offline: bool = False,
     prompt: str | None = None,
+    chat: bool = False,
     labels: Mapping[str, str],
     threshold: float | None = None,
     in_order: bool = False,
@@ -111,14 +120,20 @@ def open_checkpoint(
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
         _check_tokenizer(path, tokenizer)
         _check_precision(path, settings)
+        refuse_no_attention(path, settings)
+        if prompt is not None:
+            refuse_prompt(path, settings)
         if threshold is not None:
             _check_threshold(threshold, settings, classes, task, prompted=prompt is not None)
 
         takes_tags = prompt is None and (tags or not trains)
         tags = takes_tags and _is_tagger(settings)
         if threshold is not None:
-            sentence = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
-            matching = Matching([0, 1], list(classes), sentence)
+            matching = Matching(
+                order=[0, 1],
+                classes=list(classes),
+                sentence=f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}",
+            )
         elif prompt is not None:
             names = [*classes, *(name for name in labels if name not in classes)]
             matching = Matching(list(range(len(names))), names)
@@ -144,7 +159,10 @@ def open_checkpoint(
             order=order,
             labels=[labels.get(name, "") for name in matching.classes] if prompt else [],
             threshold=threshold,
+            message=prompt if chat else None,
         )
+        if chat:
+            prompt = _chat_prompt(path, tokenizer, prompt)
 
     vocabulary = network.get_input_embeddings().num_embeddings
     longest = _longest_text(path, tokenizer, network)
@@ -157,10 +175,14 @@ def open_checkpoint(
         max_pieces or min(longest, LONGEST),
         vocabulary,
         TEXT if prompt is None else prompt,
+        special_tokens,
+        adds_special_tokens=not chat,
+        spaces_are_words=not tags,
     )
 
     if prompt is not None:
-        keep_labels_only(network, reader, label_pieces(reader, labels, matching.classes))
+        pieces = label_pieces(reader, labels, matching.classes, classes)
+        keep_labels_only(network, reader, pieces)
     if threshold is not None:
         classes_of_score(network, reader, threshold)
     return Checkpoint(
@@ -275,6 +297,18 @@ def _read_network(
     return network
 
 
+def _chat_prompt(path: str, tokenizer: Any, message: str | None) -> str:
+    """The chat that surrounds a text, by the checkpoint's template."""
+    if message is None:
+        raise UserError("model.chat=true needs model.prompt: what the model's user says")
+    if not getattr(tokenizer, "chat_template", None):
+        raise UserError(
+            f"model.chat=true: the tokenizer of {path} has no chat template: expected that of a "
+            f"model that was trained for chats, or model.chat=false with a prompt that is whole"
+        )
+    return chat_of(tokenizer, message)
+
+
 def _as_it_came(network: Any) -> Any:
     """The network once more, with the same weights and the library's own choice of attention."""
     untouched = copy_sharing_weights(network).eval()
@@ -291,7 +325,9 @@ def _padding(network: Any, vocabulary: int) -> int | None:
 
 def _longest_text(path: str, tokenizer: Any, network: Any) -> int:
     """The longest text that the network and its tokenizer take, in pieces."""
-    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
+    positions = getattr(network.config, "max_position_embeddings", None) or UNLIMITED
+    if positions < 0:  # XLNet's: as many as there are
+        positions = UNLIMITED
     for name, module in network.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             positions = module.num_embeddings

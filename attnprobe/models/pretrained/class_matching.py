@@ -35,6 +35,36 @@ OTHER_HEADS = (
 """What an architecture's name ends in that is no classifier of texts."""
 
 
+LANGUAGE_HEADS = ("CausalLM", "LMHeadModel", "ConditionalGeneration")
+"""What an architecture's name ends in that says which piece comes next."""
+
+
+def refuse_prompt(path: str, settings: Any) -> None:
+    """Refuse a checkpoint that cannot be asked by a prompt."""
+    heads = settings.architectures or []
+    if not heads or any(name.endswith(LANGUAGE_HEADS) for name in heads):
+        return
+    remedy = "or one of …ForSequenceClassification without model.prompt"
+    if any(name.endswith("SequenceClassification") for name in heads):
+        remedy = "or this one without model.prompt and model.labels: it is a classifier already"
+    raise UserError(
+        f"model.path={path}: it is a {heads[0]}, which does not say what comes after a prompt: "
+        f"expected a causal language model (…ForCausalLM), {remedy}"
+    )
+
+
+def refuse_no_attention(path: str, settings: Any) -> None:
+    """Refuse a network without attention: none of its settings speaks of heads."""
+    if any("head" in name for name in settings.get_text_config().to_dict()):
+        return
+    if hasattr(settings.get_text_config(), "num_attention_heads"):
+        return
+    raise UserError(
+        f"model.path={path}: {settings.model_type} has no attention, so that there is nothing to "
+        f"examine: expected a transformer"
+    )
+
+
 def refuse_head(path: str, settings: Any, task: Task) -> None:
     """Refuse a checkpoint that does not predict classes of texts as the data have them.
 
@@ -57,6 +87,12 @@ def refuse_head(path: str, settings: Any, task: Task) -> None:
             f"model.threshold"
         )
 
+    if settings.problem_type == "regression":
+        raise UserError(
+            f"model.path={path}: its head gives {settings.num_labels} numbers and no classes "
+            f"(problem_type=regression): {expected}; if they are classes, correct problem_type in "
+            f"its config.json"
+        )
     mismatch = ""
     if task is Task.MULTI_LABEL and settings.problem_type == "single_label_classification":
         mismatch = (
@@ -98,11 +134,20 @@ def match_classes(
     Raises:
         UserError: a class is not found, and the checkpoint is not trained.
     """
-    labels = {int(number): str(label) for number, label in settings.id2label.items()}
+    labels, fault = labels_of(settings)
+    if fault and in_order and len(classes) == len(settings.id2label):
+        labels = {number: f"LABEL_{number}" for number in range(len(classes))}
+    elif fault and trains:
+        return Matching([], list(classes))
+    elif fault:
+        raise UserError(
+            f"model.path={path}: the tables of labels in its config.json {fault}. Correct them, or "
+            f"give the class of each output with data.labels=[{', '.join(classes)}], in the order "
+            f"of the outputs"
+        )
     for way, names in _ways_to_match(labels, classes, in_order).items():
-        places = {_plain(name): place for place, name in names.items()}
         prefix = "label" if way == "number" else ""
-        outputs = [places.get(_plain(name).removeprefix(prefix)) for name in classes]
+        outputs = [_output_called(name, names, prefix) for name in classes]
         order = [place for place in outputs if place is not None]
 
         all_found = len(set(order)) == len(classes)
@@ -130,6 +175,63 @@ def match_classes(
     )
 
 
+class Labels(NamedTuple):
+    """What a checkpoint calls its outputs.
+
+    Attributes:
+        names: the name of each output.
+        fault: why they are not known, as the end of a sentence; empty where they are.
+    """
+
+    names: dict[int, str]
+    fault: str = ""
+
+
+def labels_of(settings: Any) -> Labels:
+    """What a checkpoint calls its outputs, by its two tables: `id2label` and `label2id`.
+
+    Where one of them has no names, it is the other one. Both may be wrong: people set one by hand,
+    copy it from another model, or count from 1.
+    """
+    count = len(settings.id2label)
+    by_number = {int(number): str(label) for number, label in settings.id2label.items()}
+    by_name: dict[int, str] = {}
+    if isinstance(settings.label2id, Mapping):
+        for label, number in settings.label2id.items():
+            if str(number).isdecimal():
+                by_name[int(number)] = str(label)
+
+    complete = [table for table in (by_number, by_name) if set(table) == set(range(count))]
+    named = [table for table in complete if not _is_unnamed(table)]
+    if len(named) == 2 and by_number != by_name:
+        fault = (
+            f"contradict each other: id2label is {_table(by_number)}, label2id {_table(by_name)}"
+        )
+        return Labels({}, fault)
+    if not complete:
+        outputs = listed([str(number) for number in range(count)])
+        return Labels({}, f"name the outputs {_table(by_number)}, and its head has {outputs}")
+    return Labels((named or complete)[0])
+
+
+def _table(labels: Mapping[int, str]) -> str:
+    return "{" + ", ".join(f"{number}: {name}" for number, name in sorted(labels.items())) + "}"
+
+
+def _is_unnamed(labels: Mapping[int, str]) -> bool:
+    """Whether the labels are numbers, or `LABEL_0`, `LABEL_1`, …, as the library makes them up."""
+    return all(_plain(label).removeprefix("label") == str(place) for place, label in labels.items())
+
+
+def _output_called(name: str, names: Mapping[int, str], prefix: str) -> int | None:
+    """The output of this name: the very name, or the one that is alike; None: none, or several."""
+    exact = [place for place, label in names.items() if label == name]
+    wanted = _plain(name).removeprefix(prefix)
+    alike = [place for place, label in names.items() if _plain(label) == wanted]
+    matches = exact or alike
+    return matches[0] if len(matches) == 1 else None
+
+
 def _plain(name: object) -> str:
     """A class's name without regard to case, spaces, - and _."""
     return re.sub("[ _-]", "", str(name).casefold())
@@ -154,10 +256,7 @@ def _ways_to_match(
     elif all(len(digits) == 1 for digits in numbers.values()):
         ways["number"] = {place: str(int(digits[0])) for place, digits in numbers.items()}
 
-    is_unnamed = all(
-        _plain(label).removeprefix("label") == str(place) for place, label in labels.items()
-    )
-    if in_order and is_unnamed:
+    if in_order and _is_unnamed(labels):
         ways["order"] = dict(zip(labels, classes, strict=False))
     return ways
 

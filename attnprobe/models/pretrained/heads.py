@@ -20,13 +20,15 @@ def label_pieces(
     reader: PieceReader,
     labels: Mapping[str, str],
     classes: Sequence[str],
+    data_classes: Sequence[str],
 ) -> list[int]:
     """Find the piece that stands for each class: that of its label, after the prompt.
 
     Args:
         reader: the tokenizer and the prompt.
         labels: the word for each class as it follows the prompt, with the space before it.
-        classes: names of the classes.
+        classes: names of the classes, those that only the labels name included.
+        data_classes: names of the data's classes.
 
     Returns:
         A piece per class, in their order.
@@ -36,10 +38,10 @@ def label_pieces(
             which no other class has the same.
     """
     if set(labels) != set(classes):
-        example = f'{classes[0]}: " good", {classes[-1]}: " bad"'
+        example = f'{data_classes[0]}: " good", {data_classes[-1]}: " bad"'
         raise UserError(
             f"model.labels names the classes {', '.join(labels)}, the data have "
-            f"{', '.join(classes)}: expected the word that says each of the data's, such as "
+            f"{', '.join(data_classes)}: expected the word that says each of the data's, such as "
             f"'model.labels={{{example}}}'"
         )
     pieces: list[int] = []
@@ -61,8 +63,8 @@ def label_pieces(
 def _label_piece(reader: PieceReader, name: str, word: str) -> int:
     """The one piece that this word of class `name` adds to the prompt."""
     prompt = reader.prompt.replace(TEXT, STAND_IN)
-    before = reader.tokenizer(prompt).input_ids
-    after: list[int] = reader.tokenizer(prompt + word).input_ids
+    before = reader.tokenizer(prompt, **reader.settings).input_ids
+    after: list[int] = reader.tokenizer(prompt + word, **reader.settings).input_ids
     if len(after) == len(before) or after[: len(before)] != before:
         raise UserError(
             f"model.labels: {word!r} ({name}) gives no piece after the prompt "
@@ -88,8 +90,8 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
         pieces: a piece per class.
 
     Raises:
-        UserError: the prompt does not fit, the class cannot be read from the prompt's last piece,
-            or the logits are not the language model's own.
+        UserError: the prompt does not fit, or the class cannot be read from the prompt's last
+            piece.
     """
     place = f"model.path={reader.tokenizer.name_or_path}: "
     prompt = _prompt_pieces(reader)
@@ -112,19 +114,13 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
         parameter.data.copy_(head.get_parameter(name).data[list(pieces)])
     network.set_output_embeddings(label_head)
 
-    tolerance = CLOSE * max(1.0, float(expected.abs().max()))
-    trials = {
-        "after its head has lost all other rows": prompt,
-        "before another piece (is it a causal language model?)": [*prompt, *pieces[:1]],
-    }
-    for reason, ids in trials.items():
-        logits = _logits_after_prompt(network, prompt, ids)
-        difference = float((logits - expected).abs().max())
-        if not difference <= tolerance:
-            raise UserError(
-                f"{place}it cannot be asked by a prompt: its logits differ by {difference:.2g} "
-                f"{reason}"
-            )
+    logits = _logits_after_prompt(network, prompt, [*prompt, *pieces[:1]])
+    difference = float((logits - expected).abs().max())
+    if not difference <= CLOSE * max(1.0, float(expected.abs().max())):
+        raise UserError(
+            f"{place}it cannot be asked by a prompt: its logits differ by {difference:.2g} before "
+            f"another piece (is it a causal language model?)"
+        )
 
 
 def _prompt_pieces(reader: PieceReader) -> list[int]:
@@ -133,7 +129,7 @@ def _prompt_pieces(reader: PieceReader) -> list[int]:
     Raises:
         UserError: it does not fit, or the tokenizer adds something to its end.
     """
-    encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
+    encoding = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN), **reader.settings)
     pieces: list[int] = encoding.input_ids
     if len(pieces) + 1 >= reader.longest:
         raise UserError(
@@ -160,10 +156,11 @@ def _logits_after_prompt(network: Any, prompt: list[int], ids: list[int]) -> Ten
 def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> None:
     """Give a network that scores texts two outputs instead, in place.
 
-    They are −z/2 and z/2 of z = score − threshold.
+    They are −z/2 and z/2 of z = score − threshold. That they are what the library makes of its
+    score is seen when a run begins (`attnprobe.models.pretrained.reference`).
 
     Raises:
-        UserError: the score is not what a linear module gives, last of all.
+        UserError: no linear module gives one number.
     """
     place = f"model.path={reader.tokenizer.name_or_path}: "
     text = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
@@ -190,17 +187,6 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
         score_head.bias.copy_(torch.tensor([-bias / 2, bias / 2]))
     network.set_submodule(name, score_head)
     network.config.num_labels = network.num_labels = 2
-
-    with torch.no_grad():
-        logits = network(**text).logits[0]
-        z = score[0, 0] - threshold
-        expected = torch.stack([-z, z]) / 2
-        difference = float((logits - expected).abs().max())
-    if not difference <= CLOSE * max(1.0, float(score.abs().max()), abs(threshold)):
-        raise UserError(
-            f"{place}model.threshold needs a score that a linear module gives, last of all: with "
-            f"two outputs in the place of {name} it differs by {difference:.2g}"
-        )
 
 
 class ScoreHead(nn.Linear):

@@ -7,6 +7,7 @@ from functools import partial
 from inspect import signature
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from annotated_types import Ge, MinLen
 from jaxtyping import Bool, Float, Int
@@ -28,16 +29,20 @@ from attnprobe.models.pretrained.attention_hooks import (
     Examination,
     LastLayer,
     Pass,
+    check_places,
     examine_attention,
 )
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
+from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.reference import Comparison, Reference
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 
+JUDGED = 200
+"""Texts whose predictions are compared with their labels before the tests begin."""
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
 CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAttention]] = {
@@ -67,6 +72,8 @@ class PretrainedClassifier(TrainedModel):
         heads: see `Site`.
         rows: see `Site`.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
+        special_tokens: what becomes of a special token that is spelled out in a text (`</s>`): it
+            is `read` as one, as the library does by itself, or as its `characters`.
         removal: what leave-one-out does with a word: `delete` or `mask`.
         given: an attention that is put into every row, in training and after: `uniform`, the same
             weight for every piece that the row may see (Wiegreffe & Pinter 2019, section 3.2), or
@@ -77,6 +84,8 @@ class PretrainedClassifier(TrainedModel):
             whole passes.
         prompt: what every text is put into, in place of `{text}`; the checkpoint is then a causal
             language model, and the classes are pieces that may follow. `\\n` is a new line.
+        chat: the prompt is what a user says in a chat, and the checkpoint's chat template surrounds
+            it; the labels are how the model's answer begins.
         labels: class → the word of one piece that says it, with a prompt.
         threshold: the checkpoint gives one score (regression, a reward, relevance): texts above
             this are of the second class.
@@ -105,11 +114,13 @@ class PretrainedClassifier(TrainedModel):
         heads: Annotated[Sequence[Whole], MinLen(1)] | None = None,
         rows: Literal["pooled", "all"] = "pooled",
         max_pieces: Annotated[int, Ge(8)] | None = None,
+        special_tokens: Literal["read", "characters"] = "read",
         removal: Literal["delete", "mask"] = "delete",
         given: Literal["uniform", "rationale", "first", "random", "common_word"] | None = None,
         given_at: Literal["last", "all"] = "last",
         short_way: bool = True,
         prompt: str | None = None,
+        chat: bool = False,
         labels: Mapping[Any, str] | None = None,
         threshold: Number | None = None,
         scale: Positive | None = None,
@@ -130,9 +141,11 @@ class PretrainedClassifier(TrainedModel):
             trains=trains,
             tags=tags,
             max_pieces=max_pieces,
+            special_tokens=special_tokens,
             offline=offline,
             in_order=in_order,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
+            chat=chat,
             threshold=threshold,
             labels={str(label): word for label, word in (labels or {}).items()},
         )
@@ -142,9 +155,14 @@ class PretrainedClassifier(TrainedModel):
         if heads is not None and len(set(heads)) < len(heads):
             raise UserError(f"model.heads={list(heads)}: expected every number once")
         if removal == "mask" and checkpoint.mask is None:
+            remedy = "take removal=delete"
+            if checkpoint.tags:
+                remedy = (
+                    "expected one (mask_token in tokenizer_config.json), for of a model that "
+                    "labels words they cannot be deleted"
+                )
             raise UserError(
-                f"model.removal=mask: the tokenizer of {path} has no mask token: take "
-                f"removal=delete"
+                f"model.removal=mask: the tokenizer of {path} has no mask token: {remedy}"
             )
         if checkpoint.tags and (removal == "delete" or task is Task.MULTI_LABEL):
             raise UserError(
@@ -161,6 +179,8 @@ class PretrainedClassifier(TrainedModel):
         self.network.config.use_cache = False
         self.reader = checkpoint.reader
         self.is_asked = prompt is not None
+        self.trains = trains
+        self.order_is_given = in_order
         self.order = checkpoint.order
         self.mask = checkpoint.mask
         self.padding = checkpoint.padding
@@ -309,7 +329,7 @@ class PretrainedClassifier(TrainedModel):
         try:
             if self.control is not None:
                 self.control.given(batch)  # refuses texts that do not say what it is
-            self._check_that_it_runs(batch)
+            self._logits_of(batch)
             is_small = sum(weights.numel() for weights in self.network.parameters()) < LARGE
             is_double = is_small and self._is_finite_in_double(batch)
             self.precision = torch.float64 if is_double else torch.float32
@@ -327,6 +347,9 @@ class PretrainedClassifier(TrainedModel):
             self.site_of_name = self._name_sites(examination)
             self.sites = list(self.site_of_name)
 
+            with torch.no_grad():
+                self.outputs_from(batch)  # refuses rows that see no word
+
             is_last = self.site.layer in (-1, examination.calls - 1)
             is_one_row = self.site.rows == "pooled" and examination.queries is not Queries.ALL
             if self.takes_short_way and is_last and is_one_row:
@@ -337,17 +360,37 @@ class PretrainedClassifier(TrainedModel):
         self.is_summed = self.tail is not None
         self.facts = self._facts(examination)
 
-    def _check_that_it_runs(self, batch: Batch) -> None:
-        """Refuse a network whose settings fit together and still make no network."""
+    @torch.no_grad()
+    def _logits_of(self, batch: Batch) -> Float[Tensor, "batch classes"]:
+        """The network's logits.
+
+        Raises:
+            UserError: its settings fit together and still make no network; or it cannot read texts
+                together that hold its special tokens.
+        """
         try:
-            with torch.no_grad():
-                self.run(batch, Pass())
+            return self.run(batch, Pass())
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise UserError(
-                f"model.path={self.path}: its network cannot read a text ({reason}): expected a "
-                f"sound checkpoint, as save_pretrained writes it"
-            ) from error
+            fault = f"its network cannot read a text ({reason})"
+            remedy = "a sound checkpoint, as save_pretrained writes it"
+            spelled = self._spelled_out(batch)
+            if spelled:
+                fault = f"{spelled}, which its network cannot read among other texts ({reason})"
+                remedy = "that such rows are left out"
+                if self.reader.special_tokens == "read":
+                    remedy = f"model.special_tokens=characters, or {remedy}"
+            raise UserError(f"model.path={self.path}: {fault}: expected {remedy}") from error
+
+    def _spelled_out(self, batch: Batch) -> str:
+        """The first text that holds a special token of the tokenizer, and that; or nothing."""
+        assert batch.pieces is not None
+        assert batch.piece_word is not None
+        for piece, token in self.reader.control_tokens.items():
+            rows = ((batch.pieces == piece) & (batch.piece_word > 0)).any(1)
+            if bool(rows.any()):
+                return f"text {int(batch.example_id[rows][0])} holds the special token {token!r}"
+        return ""
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
         """Whether the network computes in float64 at all.
@@ -403,7 +446,7 @@ class PretrainedClassifier(TrainedModel):
                 outputs = self.outputs_from(batch)
 
                 # each text gets the attention of the one before it, flattened
-                rival = outputs.attention.double().roll(1, 0) + 0.1
+                rival = outputs.attention.double().roll(1, 0).nan_to_num() + 0.1
                 rival = torch.where(outputs.content, rival, 0)
                 rival = rival / rival.sum(-1, keepdim=True)
                 whole = self.readout(batch, outputs, short=False).logits(rival[None])
@@ -456,11 +499,33 @@ class PretrainedClassifier(TrainedModel):
                 f"model.path={self.path}",
             )
             self.comparison = reference.compare()
+            confusion = self._mixed_up_labels(part)
         finally:
             self.network.to(before)
             self.train(training)
         self.facts["library"] = self.comparison.facts()
-        return self.comparison.checks()
+        checks = self.comparison.checks()
+        removals = reference.check_removals()
+        if self.removal == "delete" and removals.value > 0:
+            checks.append(removals)
+        if confusion is None:
+            return checks
+        if not self.order_is_given:
+            raise UserError(
+                f"model.path={self.path}: {confusion.sentence()}. If so, set "
+                f"data.labels='{confusion.mapping()}'; if it is as bad as that, give its own "
+                f"order, data.labels=[{', '.join(self.class_names)}]"
+            )
+        share = confusion.right / confusion.texts
+        return [*checks, Check("labels", share, share, True, confusion.sentence())]
+
+    def _mixed_up_labels(self, part: TextSplit) -> MixedUp | None:
+        """Whether its labels are mixed up, by some predictions of a model taken as it is."""
+        if self.trains or self.task is not Task.SINGLE_LABEL:
+            return None
+        rows = np.linspace(0, len(part) - 1, min(JUDGED, len(part))).astype(int)
+        predictions = self._own_logits(part, rows.tolist()).argmax(-1).cpu().numpy()
+        return mixed_up(part.labels[rows], predictions, self.class_names)
 
     def _own_logits(self, part: TextSplit, rows: Sequence[int]) -> Float[Tensor, "texts classes"]:
         """Logits of some rows under the network's own attention, in batches as the run's."""
@@ -471,9 +536,8 @@ class PretrainedClassifier(TrainedModel):
         logits = torch.zeros(len(rows), self.classes, dtype=self.precision)
         try:
             for places in short_enough(pieces.lengths[list(rows)]):
-                with torch.no_grad():
-                    batch = part[[rows[place] for place in places]]
-                    logits[places] = self.run(batch, Pass()).to(self.precision)
+                batch = part[[rows[place] for place in places]]
+                logits[places] = self._logits_of(batch).to(self.precision)
         finally:
             self.examination = examination
         return logits
@@ -563,6 +627,14 @@ class PretrainedClassifier(TrainedModel):
             logits = self.run(batch, attention_pass)
         record = attention_pass.recorded
         outputs = self._outputs_at(batch, logits, record, self.site, attention)
+        blind = ~outputs.content.any(-1)
+        if bool(blind.any()):
+            number = int(batch.example_id[blind][0])
+            raise UserError(
+                f"model.layer={self.site.layer}: the row that is examined sees no word of text "
+                f"{number} in this layer, which looks at a part of a text alone: expected another "
+                f"layer, or model.rows=all"
+            )
         if record.values is None or selection.query is None or self.training:
             return outputs
 
@@ -578,14 +650,19 @@ class PretrainedClassifier(TrainedModel):
         self,
         batch: Batch,
         selection: Selection,
-        weights: Float[Tensor, "batch heads queries keys"],
+        record: AttentionRecord,
         *,
         attention: Float[Tensor, "batch seq"],
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights with rows that show this attention at the site."""
-        rows = selection.of(weights).detach()
-        lifting = Lifting(rows, membership(batch), selection.valid)
-        return selection.put(weights, lifting(attention))
+        lifting = self._lifting(batch, selection, record)
+        return selection.put(record.weights, lifting(attention))
+
+    def _lifting(self, batch: Batch, selection: Selection, record: AttentionRecord) -> Lifting:
+        """The map from weights per word to the rows of a site that show them."""
+        rows = selection.of(record.weights).detach()
+        seen = selection.seen(record.visible)
+        return Lifting(rows, membership(batch), selection.valid, seen)
 
     def _embedding(
         self,
@@ -625,18 +702,22 @@ class PretrainedClassifier(TrainedModel):
         """
         selection = self.selection(batch, site)
         rows = selection.of(record.weights)
-        recorded, share_on_text = word_weights(rows, membership(batch), selection.valid)
+        member = membership(batch)
+        recorded, share_on_text = word_weights(rows, member, selection.valid)
         if attention is None:
             attention = recorded.to(logits.dtype)
 
         valid = selection.valid
+        seen = (selection.seen(record.visible) & valid.unsqueeze(-1)).any(1)
+        is_seen = torch.einsum("bp,bps->bs", seen.to(member.dtype), member) > 0
         mean_row = (rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
         return Outputs(
             logits=logits,
             attention=attention,
             scores=attention.log().masked_fill(~batch.content, -torch.inf),
             hidden=attention.new_zeros(*attention.shape, 0),
-            content=batch.content,
+            content=batch.content & is_seen,
+            unseen=batch.content & ~is_seen,
             off_text=1 - share_on_text,
             piece_attention=mean_row.detach(),
         )
@@ -674,8 +755,7 @@ class PretrainedClassifier(TrainedModel):
             state = states[-1] if states else None
 
         selection = self.selection(batch, site)
-        rows = selection.of(record.weights)
-        lifting = Lifting(rows, membership(batch), selection.valid)
+        lifting = self._lifting(batch, selection, record)
         decode = partial(self._logits_by_passes, batch, site, lifting)
         if state is not None:
             decode = partial(self._logits_by_tail, batch, selection, lifting, record, state)
@@ -689,6 +769,7 @@ class PretrainedClassifier(TrainedModel):
             decode=decode,
             recorded=outputs.logits.detach().double(),
             activations=self._activations(batch, record, lifting, by_passes=state is None),
+            unseen=outputs.unseen,
         )
 
     def _activations(
@@ -721,7 +802,7 @@ class PretrainedClassifier(TrainedModel):
         text = torch.arange(len(batch), device=rows.device).repeat(samples.numel())
         repeated = batch.rows(text)
         selection = self.selection(repeated, site)
-        replacing = Pass(self._call(site), lambda weights: selection.put(weights, flat_rows))
+        replacing = Pass(self._call(site), lambda record: selection.put(record.weights, flat_rows))
         logits = self.run(repeated, replacing)
         return logits.double().unflatten(0, (*samples, len(batch)))
 
@@ -739,6 +820,7 @@ class PretrainedClassifier(TrainedModel):
         assert record.values is not None
         text = torch.arange(len(batch), device=state.device)
         rows = lifting(attention).to(record.values.dtype)
+        check_places(rows, selection.seen(record.visible))
 
         # the pooled row of all heads, of which those of the site are replaced
         samples = rows.shape[:-3]
@@ -767,7 +849,7 @@ class PretrainedClassifier(TrainedModel):
             weights=selection.of(record.weights),
             values=record.values[:, selection.heads],
             word=self.word_of(batch),
-            attendable=selection.mask,
+            attendable=selection.mask & selection.seen(record.visible).any(1),
         )
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
@@ -788,6 +870,8 @@ class PretrainedClassifier(TrainedModel):
             if record.weights.shape[-1] != pieces:
                 continue  # over something other than this text
             outputs = self._outputs_at(batch, logits, record, site)
+            if not bool(outputs.content.any(-1).all()):
+                continue  # its row sees no word of a text
             is_last = site.layer == len(records) - 1
             state = states[-1] if states and is_last else None
             readout = self.readout(batch, outputs, site=site, record=record, state=state)
@@ -847,7 +931,7 @@ class PretrainedClassifier(TrainedModel):
         attention_pass = Pass()
         if layer is not None:
             silenced = torch.tensor([part], device=batch.ids.device)
-            attention_pass = Pass(layer, lambda weights: weights.index_fill(-1, silenced, 0))
+            attention_pass = Pass(layer, lambda record: record.weights.index_fill(-1, silenced, 0))
         states: list[Tensor] = []
         with torch.no_grad():
             self.run(batch, attention_pass, states)

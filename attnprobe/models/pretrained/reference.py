@@ -8,6 +8,7 @@ texts it changes and how far predictions move.
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
@@ -27,7 +28,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import Check
 from attnprobe.data.examples import Ragged
 from attnprobe.data.passages import Passages
-from attnprobe.data.pieces import PieceReader, foreign
+from attnprobe.data.pieces import PLACEHOLDERS, PieceReader, foreign
 
 CLOSE = 1e-5
 """Largest difference of a probability (of a score: relative to the largest, at least 1)."""
@@ -65,6 +66,14 @@ def copy_sharing_weights(network: Any) -> Any:
     return copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
 
 
+def chat_of(tokenizer: Any, message: str) -> str:
+    """A chat that begins with this message of its user, up to where the model answers."""
+    chat: str = tokenizer.apply_chat_template(
+        [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
+    )
+    return chat
+
+
 @dataclass
 class Library:
     """A checkpoint as its user would call it: the library's tokenizer and network, untouched.
@@ -74,6 +83,7 @@ class Library:
         network: in eval mode, with the library's own choice of attention.
         order: the network's output for each class.
         labels: of a language model, the word that says each class.
+        message: of a model that is asked in a chat, what its user says, with a place for the text.
         threshold: of a network that gives one score, that of the second class.
     """
 
@@ -81,17 +91,30 @@ class Library:
     network: Any
     order: Sequence[int]
     labels: Sequence[str] = ()
+    message: str | None = None
     threshold: float | None = None
     label_ids: list[int] = field(default_factory=list)
 
     def encoding(self, strings: Sequence[str], **settings: Any) -> Any:
         """What the tokenizer makes of a text or a pair."""
+        settings = {"add_special_tokens": self.message is None} | settings
         return self.tokenizer(*strings, truncation=True, return_tensors="pt", **settings)
 
     def ids(self, columns: Sequence[Sequence[str]]) -> list[list[int]]:
         """The pieces of many texts or pairs, given as one or two columns of strings."""
-        ids: list[list[int]] = self.tokenizer(*columns, truncation=True)["input_ids"]
+        adds_special_tokens = self.message is None
+        ids: list[list[int]] = self.tokenizer(
+            *columns, truncation=True, add_special_tokens=adds_special_tokens
+        )["input_ids"]
         return ids
+
+    def in_chat(self, cells: Sequence[str]) -> str:
+        """The chat in which a user gives these texts."""
+        assert self.message is not None
+        message = self.message
+        for placeholder, cell in zip(PLACEHOLDERS, cells, strict=False):
+            message = message.replace(placeholder, cell)
+        return chat_of(self.tokenizer, message)
 
     @torch.no_grad()
     def logits(
@@ -133,7 +156,8 @@ class Library:
         if not self.label_ids:
             length = encoding["input_ids"].shape[1]
             for label in self.labels:
-                self.label_ids.append(self.tokenizer(string + label)["input_ids"][length])
+                ids = self.tokenizer(string + label, add_special_tokens=self.message is None)
+                self.label_ids.append(ids["input_ids"][length])
         return self.label_ids
 
 
@@ -331,6 +355,8 @@ class Reference:
     def _strings_of_cells(self, row: int) -> list[str]:
         """What a user gives the tokenizer: the cells, in the prompt where there is one."""
         cells = [passage.raw for passage in self._passages(row).texts]
+        if self.library.message is not None:
+            return [self.library.in_chat(cells)]
         return self.reader.prompted(cells)
 
     def _character(self, row: int) -> int | None:
@@ -362,6 +388,34 @@ class Reference:
             f"one with the tokenizer's files"
         )
 
+    def check_removals(self) -> Check:
+        """What becomes of a text whose word is removed by taking its pieces out.
+
+        In how many texts of the sample is that how the tokenizer reads the text without its first
+        word, and without one in its middle?
+        """
+        texts = 0
+        other_reading = Counter[str]()
+        for row in sample_rows(self._cells()):
+            passages = self._passages(row)
+            pieces = self.reader.read([passages])[0]
+            units = len(pieces.first)
+            if units < 2 or pieces.is_cut:
+                continue
+            texts += 1
+            for place, unit in {"first": 0, "middle": units // 2}.items():
+                first, last = int(pieces.first[unit]), int(pieces.last[unit])
+                shorter = self.reader.read([passages.without(first, last)])[0]
+                remaining = pieces.ids[pieces.word != unit + 1]
+                other_reading[place] += not np.array_equal(shorter.ids, remaining)
+        sentence = (
+            f"a word is removed with its pieces; the tokenizer reads the text without it otherwise "
+            f"in {other_reading['first']} of {texts} texts if it is the first, in "
+            f"{other_reading['middle']} if it is in the middle (the word that follows keeps its "
+            f"space)"
+        )
+        return Check("removal", other_reading.total() / max(1, 2 * texts), None, False, sentence)
+
     def _compare_pieces(self) -> None:
         """Compare the pieces of many texts with those of their cells as they are."""
         rows = np.linspace(0, len(self.part) - 1, min(READ, len(self.part))).astype(int).tolist()
@@ -384,7 +438,7 @@ class Reference:
         passages = self._passages(row)
         if any(passage.cell is not None for passage in passages.texts):
             yield "data.clean, token_rules or max_tokens change them"
-        is_cut = self.reader.read([passages])[0].cut > 0
+        is_cut = self.reader.read([passages])[0].is_cut
         if is_cut or len(expected) > self.reader.longest:
             yield f"they are cut at {self.reader.longest} pieces (model.max_pieces)"
         elif self.reader.special_tokens == "characters":
@@ -416,7 +470,7 @@ def sample_rows(cells: Sequence[str], special: Sequence[int] = ()) -> list[int]:
         At most `SAMPLE` rows, ascending.
 
     >>> sample_rows(["long"] * 20 + ["a\\tfilm", "a", "a film, unlike the others"])
-    [0, 5, 10, 15, 20, 21, 22]
+    [3, 7, 12, 16, 20, 21, 22]
     """
     order = sorted(range(len(cells)), key=lambda row: (len(cells[row]), row))
     places = np.linspace(0, len(order) - 1, min(OF_LENGTHS, len(order))).astype(int)

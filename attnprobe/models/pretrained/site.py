@@ -63,6 +63,15 @@ class Selection(NamedTuple):
         text = torch.arange(len(heads), device=heads.device)
         return heads[text, :, self.query]
 
+    def seen(
+        self, visible: Bool[Tensor, "batch 1 queries keys"]
+    ) -> Bool[Tensor, "batch rows keys"]:
+        """The places that each row of the site may see."""
+        if self.query is None:
+            return visible.expand(-1, len(self.heads), -1, -1).flatten(1, 2)
+        text = torch.arange(len(visible), device=visible.device)
+        return visible[text, :, self.query].expand(-1, len(self.heads), -1)
+
     def put(self, weights: Weights, rows: Float[Tensor, "batch rows keys"]) -> Weights:
         """Put other rows in the place of the site's; all other heads and queries stay."""
         result = weights.clone()
@@ -217,6 +226,7 @@ TINY = 1e-30
 PieceRows = Float[Tensor, "batch rows pieces"]
 Member = Float[Tensor, "batch pieces seq"]
 Valid = Bool[Tensor, "batch rows"]
+Seen = Bool[Tensor, "batch rows pieces"]
 
 
 def word_weights(
@@ -233,7 +243,7 @@ def word_weights(
 
     Returns:
         Weights that sum to 1, and the share of all attention that is on the text, 0 to 1; the rest
-        is on special tokens and on the other text of a pair.
+        is on special tokens and on the other text of a pair. NaN where all of it is.
     """
     mass = rows.to(member.dtype) @ member
     mean = (mass * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
@@ -248,19 +258,22 @@ class Lifting:
         rows: the recorded rows.
         member: which pieces belong to which word (`membership`).
         valid: the rows that are not padding; the others stay as they are.
+        seen: the places that each row may see. No other place ever has a weight.
     """
 
-    def __init__(self, rows: PieceRows, member: Member, valid: Valid) -> None:
+    def __init__(self, rows: PieceRows, member: Member, valid: Valid, seen: Seen) -> None:
         self.rows = rows.to(member.dtype)
         self.valid = valid
+        self.seen = seen
         self.share = self.rows @ member
-        self.count = member.sum(1, keepdim=True)
+        self.count = seen.to(member.dtype) @ member
         self.mass = torch.where(self.count > 0, self.share.clamp_min(TINY), 0)
         self.totals = self.mass.sum(-1, keepdim=True)
         # words are looked up: multiplying by `member` would take most of the time of everything
         # where texts are long
         self.word = member.argmax(-1).unsqueeze(1)
         self.is_text = member.any(-1).unsqueeze(1)
+        self.is_text_word = member.any(1)
 
     def __call__(
         self,
@@ -281,7 +294,7 @@ class Lifting:
         factor = torch.where(is_recorded, mass / self.share.clamp_min(TINY), 0)
         even = torch.where(is_recorded, 0, mass / self.count.clamp_min(1))
         word = self.word.expand(*factor.shape[:-1], -1)
-        lifted = self.rows * factor.gather(-1, word) + even.gather(-1, word)
+        lifted = self.rows * factor.gather(-1, word) + even.gather(-1, word) * self.seen
         return torch.where(self.is_text & self.valid.unsqueeze(-1), lifted, self.rows)
 
     def _masses(
@@ -290,11 +303,21 @@ class Lifting:
     ) -> Float[Tensor, "*samples batch rows seq"]:
         """The mass of every word in every row.
 
-        Rows keep their mass on the text, and columns get the attention's share of all mass.
+        Rows keep their mass on the text, and columns get the attention's share of all mass. Where
+        words are not seen by all rows there may be no such rows: the nearest that keep their mass
+        are taken.
         """
         if self.rows.shape[1] == 1:
-            return attention.unsqueeze(-2) * self.totals
+            return attention.unsqueeze(-2) * self.totals * (self.count > 0)
         valid = self.valid.unsqueeze(-1).to(self.mass.dtype)
         totals = (self.totals * valid).squeeze(-1)
         size = attention.sum(-1, keepdim=True)  # 1, but where weights are taken for free inputs
-        return scaled(self.mass * valid, totals * size, attention * totals.sum(-1, keepdim=True))
+        masses = scaled(self.mass * valid, totals * size, attention * totals.sum(-1, keepdim=True))
+        is_word = self.is_text_word.unsqueeze(1)
+        if bool(((self.count > 0) | ~is_word | ~self.valid.unsqueeze(-1)).all()):
+            return masses
+        sums = masses.sum(-1, keepdim=True)
+        wanted = (totals * size).unsqueeze(-1)
+        # a row that sees none of the words with weight stays as it was
+        recorded = torch.where(self.count > 0, self.share, 0)
+        return torch.where(sums > 0, masses * wanted / torch.where(sums > 0, sums, 1), recorded)

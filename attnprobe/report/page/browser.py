@@ -32,6 +32,8 @@ BLOCK_SIZE = 500
 """Examples in one block: the page unpacks a block at a time, in some milliseconds."""
 MOST_CLASSES = 6
 """With more classes only the probabilities of the predicted class and of the label are kept."""
+UNSEEN = "unseen"
+"""Column of the words that an attention cannot see: they have no weight, not even 0."""
 PIECES = ("pieces", "piece_word", "piece_attention")
 """Columns of the examples' table: the pieces, the word of each (−1: none), and its weight."""
 INNER = "word_attention"
@@ -454,6 +456,12 @@ def add_maps(
             if long_rows is None:
                 rows = table[metric].to_pylist()
                 weights = [np.hstack(row).astype(float) if row else () for row in rows]
+                if metric == "attention" and UNSEEN in table.column_names:
+                    unseen = table[UNSEEN].to_pylist()
+                    weights = [
+                        np.where(row, np.nan, values)
+                        for row, values in zip(unseen, weights, strict=True)
+                    ]
             else:
                 counts = browsed.words if source.key == INNER else browsed.items
                 is_shown = long_rows["value"].notna() & (long_rows[SITE] == source.site)

@@ -325,3 +325,53 @@ def test_the_layer_that_decides_shows_the_planted_word(seed):
     assert effect["layer 3"] < 0.05
     assert hits["layer 0"] > 0.9
     assert hits["layer 3"] < 0.5
+
+
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}Story: {{ message['content'] | trim }}\n"
+    "{% endfor %}Sentiment:"
+)
+
+
+def chatting(folder, template):
+    """A Llama with this chat template."""
+    reader = families.language_tokenizer("llama")
+    network = transformers.AutoModelForCausalLM.from_pretrained(families.language_model("llama"))
+    network.save_pretrained(folder)
+    reader.save_pretrained(folder)
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template)
+    return {"path": str(folder), "chat": True, "prompt": "Review: {text} The film was"}
+
+
+def test_a_chat_is_what_the_librarys_template_makes_of_a_users_message(tmp_path):
+    model = prompted("llama", **chatting(tmp_path, TEMPLATE))
+    batch = batch_of(model)
+    with torch.no_grad():
+        logits = model(batch).logits
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    network = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    for row, text in enumerate(TEXTS):
+        message = {"role": "user", "content": f"Review: {text} The film was"}
+        encoding = reader.apply_chat_template(
+            [message], add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        ids = encoding["input_ids"][0].tolist()
+        assert batch.pieces[row, : len(ids)].tolist() == ids
+        labels = [reader("Sentiment:" + label).input_ids[-1] for label in LABELS.values()]
+        with torch.no_grad():
+            expected = network(**encoding).logits[0, -1, labels]
+        assert_close(logits[row], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("template", "settings", "message"),
+    [
+        (None, {}, "has no chat template"),
+        (TEMPLATE, {"prompt": None, "labels": None, "class_names": ["n", "p"]}, "it is a Llama"),
+    ],
+)
+def test_a_chat_needs_a_template_and_a_message(tmp_path, template, settings, message):
+    defaults = chatting(tmp_path, template)
+    with pytest.raises(UserError, match=message):
+        prompted("llama", **defaults | settings)

@@ -21,6 +21,11 @@ def site(rows=3, *, seed=0):
     return attention, membership(batch), valid
 
 
+def lifting_of(rows, member, valid):
+    """The lift of rows that see every place."""
+    return Lifting(rows, member, valid, torch.ones_like(rows, dtype=torch.bool))
+
+
 def test_an_attention_is_the_mean_mass_of_each_words_pieces():
     rows, member, valid = site()
     attention, share = word_weights(rows, member, valid)
@@ -33,7 +38,7 @@ def test_an_attention_is_the_mean_mass_of_each_words_pieces():
 def test_the_lift_of_the_recorded_attention_is_the_recorded_rows():
     rows, member, valid = site()
     attention, _ = word_weights(rows, member, valid)
-    assert_close(Lifting(rows, member, valid)(attention), rows, atol=1e-15, rtol=0)
+    assert_close(lifting_of(rows, member, valid)(attention), rows, atol=1e-15, rtol=0)
 
 
 TARGETS = torch.tensor([[[0, 0.7, 0.1, 0.2, 0]], [[0, 0.0, 1.0, 0.0, 0]]], dtype=torch.float64)
@@ -42,7 +47,7 @@ TARGETS = torch.tensor([[[0, 0.7, 0.1, 0.2, 0]], [[0, 0.0, 1.0, 0.0, 0]]], dtype
 @pytest.mark.parametrize("sample", [0, 1])
 def test_the_lift_shows_the_attention_that_it_is_given(sample):
     rows, member, valid = site()
-    lifted = Lifting(rows, member, valid)(TARGETS)
+    lifted = lifting_of(rows, member, valid)(TARGETS)
     attention, share = word_weights(lifted[sample], member, valid)
     assert_close(attention, TARGETS[sample], atol=1e-11, rtol=0)
     assert_close(share, word_weights(rows, member, valid)[1])
@@ -50,7 +55,7 @@ def test_the_lift_shows_the_attention_that_it_is_given(sample):
 
 def test_the_lift_keeps_sums_special_pieces_and_shares_of_a_words_pieces():
     rows, member, valid = site()
-    lifted = Lifting(rows, member, valid)(TARGETS)
+    lifted = lifting_of(rows, member, valid)(TARGETS)
     assert_close(lifted.sum(-1), torch.ones(2, 1, 3).double())
     special = [0, 5, 6]
     expected = rows[..., special].expand(2, -1, -1, -1)
@@ -62,7 +67,7 @@ def test_the_lift_keeps_sums_special_pieces_and_shares_of_a_words_pieces():
 def test_a_word_that_underflowed_can_be_attended_to():
     rows, member, valid = site()
     rows[..., 3] = 0
-    lifted = Lifting(rows, member, valid)(TARGETS[1])
+    lifted = lifting_of(rows, member, valid)(TARGETS[1])
     assert_close(word_weights(lifted, member, valid)[0], TARGETS[1])
 
 
@@ -71,7 +76,7 @@ def test_no_other_rows_that_show_it_are_nearer():
     rows, member, valid = site(rows=2, seed=3)
     target = torch.tensor([[0, 0.6, 0.3, 0.1, 0]], dtype=torch.float64)
     mass = (rows @ member)[0, :, 1:4].numpy()
-    lifted = (Lifting(rows, member, valid)(target) @ member)[0, :, 1:4].numpy()
+    lifted = (lifting_of(rows, member, valid)(target) @ member)[0, :, 1:4].numpy()
 
     def divergence(flat):
         x = flat.reshape(2, 3)

@@ -46,12 +46,15 @@ function mapOf(map, weights, examples, row) {
     if (top.has(i)) token.classList.add("top");
     token.dataset.i = i;
     if (!bySentence && unknown?.has(i)) token.classList.add("unknown");
+    if (own[i] === null) token.classList.add("unseen");
     box.append(token, " ");
     if (ends?.has(i + 1)) box.append(element("br"));
   });
   box.dataset.map = map.key;
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
   const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
+  const unseen = own.filter((value) => value === null).length;
+  if (unseen) head.append(element("span", { className: "about" }, ` ${unseen} of ${own.length} words cannot be seen by it`));
   part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));
   return part;
 }
@@ -64,7 +67,7 @@ function describe(token) {
   const inner = isInner(map);
   const lines = examples.run.maps
     .filter(({ key, inner: other }) => other === inner && weights[key]?.[i] !== undefined)
-    .map(({ key, title }) => [title, number(weights[key][i], DIGITS)]);
+    .map(({ key, title }) => [title, weights[key][i] === null ? "not seen" : number(weights[key][i], DIGITS)]);
   const strange = token.classList.contains("unknown") ? " (unknown to the model)" : "";
   const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}${strange}`;
   return { text, lines };
