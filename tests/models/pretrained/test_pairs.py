@@ -12,7 +12,7 @@ from attnprobe.data.columns import Columns
 from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import PieceReader
 from attnprobe.findings.groups import grouped, read_run
-from attnprobe.importance.word_swaps import Swapper
+from attnprobe.importance.word_swaps import Filler, Swapper
 from attnprobe.report.page.browser import browse
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
@@ -123,19 +123,25 @@ def test_columns_that_exclude_a_second_text_are_refused(columns, message):
         Columns(**columns)
 
 
-def test_words_change_places_within_their_text_of_a_pair():
+def test_filler_of_a_pair_comes_from_the_same_text_of_other_pairs():
     model = classifier("bert")
     batch = batch_of(
         model,
         ["the film was fine", "a story of music"],
         ["dull people", "able to see the film"],
     )
-    swapper = Swapper(model, model.task, batch.rows(slice(0, 1)), batch.rows(slice(1, 2)))
-    swapped = swapper.swapped(torch.ones(1, 6, dtype=torch.bool), torch.tensor([0]))
+    # all words of the other pair but its first: story of music, able to see the film
+    filler = Filler.of([batch.rows(slice(1, 2))])
+    swapper = Swapper(model, batch.rows(slice(0, 1)), filler)
+
+    drawn = swapper.draw_filler(200, torch.Generator().manual_seed(0))
+    assert set(drawn[:, :4].flatten().tolist()) == {0, 1, 2}
+    assert set(drawn[:, 4:].flatten().tolist()) == {3, 4, 5, 6, 7}
+
+    kept = torch.tensor([[True, False, False, True, False, True]])
+    swapped = swapper.swapped(kept, torch.tensor([[0, 0, 2, 0, 3, 4]]))
     pieces = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
-    # the first half of each text comes from the start of the donor's same text, the second half
-    # from its end
-    assert pieces == ["[CLS]", "a", "story", "of", "music", "[SEP]", "able", "film", "[SEP]"]
+    assert pieces == ["[CLS]", "the", "story", "music", "fine", "[SEP]", "able", "people", "[SEP]"]
 
 
 def premises_and_hypotheses():
