@@ -281,7 +281,8 @@ class Swaps(RankingProbe):
         yield Measurement("word_share", shares, positions(content).cpu())
 
         prediction = subject.readout.prediction()
-        under_equal_weights = subject.readout.predict(even(content).to(attention.dtype))
+        equal_weights = even(subject.readout.content).to(attention.dtype)
+        under_equal_weights = subject.readout.predict(equal_weights)
         distance = (under_equal_weights - prediction).abs().sum(-1) / 2
         yield Measurement("equal_weights_distance", distance)
 

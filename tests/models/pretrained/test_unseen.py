@@ -169,7 +169,11 @@ def test_a_row_that_sees_no_word_of_a_text_is_refused(tmp_path):
         opened(tmp_path / "model", LONG[:6], tmp_path)
 
 
-PROBES = "probe=[permutation,adversarial,single_weight,erasure,gradient,leave_one_out,sites]"
+PROBES = (
+    "probe=[permutation,adversarial,single_weight,erasure,gradient,leave_one_out,sites,swaps]",
+    "probe.swaps.passes=100",
+    "probe.swaps.most_passes=100",
+)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +182,7 @@ def examined(tmp_path_factory):
     folder = tmp_path_factory.mktemp("window")
     windowed(folder / "model", "ModernBert")
     settings = run_settings(
-        folder / "model", LONG[:12], folder, PROBES, *SMALL_ADVERSARY, "probe.sites.samples=3"
+        folder / "model", LONG[:12], folder, *PROBES, *SMALL_ADVERSARY, "probe.sites.samples=3"
     )
     return run(composed(*settings))
 
@@ -203,6 +207,22 @@ def test_weights_that_are_found_stand_at_their_words_and_none_at_unseen_ones(exa
     leave_one_out = results[results["metric"] == "leave_one_out"]
     lengths = read_examples(examined).set_index("example_id")["tokens"].map(len)
     assert leave_one_out.groupby("example_id").size().eq(lengths).all()
+
+
+def test_equal_weights_are_those_of_the_words_that_are_seen(examined, tmp_path):
+    windowed(tmp_path / "model", "ModernBert")
+    model, data = opened(tmp_path / "model", LONG[:12], tmp_path)
+    results = read_results(examined)
+    distance = results[results["metric"] == "equal_weights_distance"].set_index("example_id")
+    batch = data.splits["test"][list(range(12))]
+    outputs = model(batch)
+    equal = outputs.content / outputs.content.sum(-1, keepdim=True)
+    prediction = outputs.logits.softmax(-1)
+    under_equal = model.readout(batch, outputs).logits(equal[None])[0].softmax(-1)
+    expected = (under_equal - prediction).abs().sum(-1) / 2
+    stored = distance["value"].loc[batch.example_id.tolist()].to_numpy()
+    np.testing.assert_allclose(stored, expected.detach().numpy(), atol=1e-5)
+    assert expected.max() > 1e-3
 
 
 def test_a_page_and_a_notebook_show_what_is_not_seen(examined):
