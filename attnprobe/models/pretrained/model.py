@@ -20,6 +20,7 @@ from attnprobe.core.settings import Name, Number, Positive, Whole
 from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.data.data_warnings import Check
 from attnprobe.data.examples import Ragged
+from attnprobe.data.pieces import PieceReader
 from attnprobe.models import controls
 from attnprobe.models.base import AtSite, Layers, Summed, membership
 from attnprobe.models.linearised_layers import Linearised
@@ -177,7 +178,7 @@ class PretrainedClassifier(TrainedModel):
         self.tags = checkpoint.tags
         self.network: Any = checkpoint.network.train()
         self.network.config.use_cache = False
-        self.reader = checkpoint.reader
+        self.reader: PieceReader = checkpoint.reader
         self.is_asked = prompt is not None
         self.trains = trains
         self.order_is_given = in_order

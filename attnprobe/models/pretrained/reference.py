@@ -318,8 +318,8 @@ class Reference:
             foreign(error)
             self.result.unpredicted += 1
             return
-        ours_and_plain = [probabilities(logits, self.task) for logits in (ours, plain)]
-        self.result.moved.append(float(prediction_distance(*ours_and_plain, self.task)))
+        before, after = (probabilities(logits, self.task) for logits in (plain, ours))
+        self.result.moved.append(float(prediction_distance(before, after, self.task)))
         self.result.decisions += int(self._decision(ours) != self._decision(plain))
 
     def _difference(self, ours: Tensor, expected: Tensor) -> float:
