@@ -19,8 +19,8 @@ from attnprobe.findings.track_record import (
     rates,
 )
 
-MODES = {"run": "the chip of one run", "audit": "that of an audit of three seeds"}
-"""How a model is asked → what README calls its chip."""
+MODES = ("run", "audit")
+"""How a model is asked."""
 DECIDED = ("right", "wrong")
 TRUTHS = (*DECIDED, "between", "unsolved", "failed")
 BINS = (-np.inf, 0.05, 0.2, 0.4, 0.6, 0.8, np.inf)
@@ -161,23 +161,15 @@ def tables_of(table: pa.Table) -> dict[str, pd.DataFrame]:
 
 
 def headline(table: pa.Table) -> str:
-    """README's sentence: how often the chip is right, of single runs and of audits."""
-    answers = answers_of(table)
-    sentences = []
-    for mode, name in MODES.items():
-        chips = answers_to(CHIP, answers, mode)
-        right = rate(chips[chips["truth"] == "right"], YES)
-        wrong = rate(chips[chips["truth"] == "wrong"], YES)
-        if right.models and wrong.models:
-            sentences.append(
-                f"{name} said yes to {share_of(right)} right attentions and to {share_of(wrong)} "
-                f"wrong ones"
-            )
-    if not sentences:
+    """README's sentence: how often the chip of one run is right."""
+    chips = answers_to(CHIP, answers_of(table), "run")
+    right = rate(chips[chips["truth"] == "right"], YES)
+    wrong = rate(chips[chips["truth"] == "wrong"], YES)
+    if not (right.models and wrong.models):
         return "How often the chip is right has not been measured for this version."
     return (
-        f"On models whose attention is known, {'; '.join(sentences)} (intervals over rules; open "
-        "answers count against a yes)."
+        f"One run says yes to {share_of(right)} right attentions and to {share_of(wrong)} wrong "
+        "ones (intervals over rules; open counts against a yes)."
     )
 
 
