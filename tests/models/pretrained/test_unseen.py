@@ -169,10 +169,13 @@ def test_a_row_that_sees_no_word_of_a_text_is_refused(tmp_path):
         opened(tmp_path / "model", LONG[:6], tmp_path)
 
 
+ONE_HEAD = "model.heads=[1]"
+"""The site is one row, whose weights are taken as they are asked for."""
 PROBES = (
     "probe=[permutation,adversarial,single_weight,erasure,gradient,leave_one_out,sites,swaps]",
     "probe.swaps.passes=100",
     "probe.swaps.most_passes=100",
+    ONE_HEAD,
 )
 
 
@@ -211,7 +214,7 @@ def test_weights_that_are_found_stand_at_their_words_and_none_at_unseen_ones(exa
 
 def test_equal_weights_are_those_of_the_words_that_are_seen(examined, tmp_path):
     windowed(tmp_path / "model", "ModernBert")
-    model, data = opened(tmp_path / "model", LONG[:12], tmp_path)
+    model, data = opened(tmp_path / "model", LONG[:12], tmp_path, ONE_HEAD)
     results = read_results(examined)
     distance = results[results["metric"] == "equal_weights_distance"].set_index("example_id")
     batch = data.splits["test"][list(range(12))]
