@@ -180,8 +180,8 @@ def share_on_deciding_words(
     reference = float(reference_strength(strength).mean())
     if reference < LEAST_STRENGTH:
         reason = (
-            f"the words that do most change a probability by {np.sqrt(max(reference, 0)):.2f}: no "
-            f"word moves the prediction (expected {np.sqrt(LEAST_STRENGTH):.2f} or more)"
+            f"the words that do most change a probability by {np.sqrt(max(reference, 0)):.3f}: no "
+            f"word moves the prediction (expected {np.sqrt(LEAST_STRENGTH):.3f} or more)"
         )
         return replace(share, unasked=reason)
     decided = float(weighted.weight.sum())
