@@ -29,6 +29,7 @@ from attnprobe.evidence.deciding_words import (
     mean_reliability,
     reference_strength,
 )
+from attnprobe.evidence.evidence import by_run
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import (
@@ -231,17 +232,18 @@ class Swaps(RankingProbe):
         filler = Filler.of(texts, examiner.device)
         plan = Plan(filler, examiner.sharpness(split, rows))
         pilot = rows[:: max(1, len(rows) // PILOT_TEXTS)]
-        passes = self.passes
-        measured = {
-            row: examiner.kept_words(split[[row]].to(examiner.device), plan, passes)
-            for row in pilot
-        }
-        while 2 * passes <= self.most_passes and not are_reliable(measured.values()):
-            measured = {
-                row: examiner.kept_words(split[[row]].to(examiner.device), plan, 2 * passes)
+
+        def first_look(passes: int) -> dict[int, KeptWords]:
+            return {
+                row: examiner.kept_words(split[[row]].to(examiner.device), plan, passes)
                 for row in pilot
             }
+
+        passes = self.passes
+        measured = first_look(passes)
+        while 2 * passes <= self.most_passes and not are_reliable(measured.values()):
             passes *= 2
+            measured = first_look(passes)
         return replace(plan, passes=passes, measured=measured)
 
     def _numbers(
@@ -420,7 +422,9 @@ def share_by_class(results: pd.DataFrame) -> pd.DataFrame:
     """The share of the weight on deciding words by predicted class, as a table for a paper."""
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        numbers = [rows[name].to_numpy()[None] for name in (*SHARE_METRICS, "predicted_class")]
+        # several seeds are no further texts
+        names = (*SHARE_METRICS, "predicted_class")
+        numbers = [by_run(rows, rows[name].to_numpy()) for name in names]
         for part in deciding_words.shares_of_classes(*numbers):
             yield {
                 "predicted class": part.predicted_class,
