@@ -91,13 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> None:
     """Hand the arguments on to `python -m attnprobe`, or show its help."""
-    hydra_command = import_module("attnprobe.__main__").main
+    module = import_module("attnprobe.__main__")
     if "--help" in arguments:
         sys.argv = ["attnprobe", *(word for word in arguments if word != "settings")]
-        show_help(hydra_command, every_setting="settings" in arguments)
-    else:
-        sys.argv = ["attnprobe", *arguments]
-        hydra_command()
+        show_help(module.main, every_setting="settings" in arguments)
+        return
+    sys.argv = ["attnprobe", *arguments]
+    script = sys.modules["__main__"]
+    if script.__spec__ is None:
+        # Lightning starts a training's further processes as this one seems to have been started:
+        # the script that a console has called does not take these arguments
+        script.__spec__ = module.__spec__
+    module.main()
 
 
 def show_help(print_help: Callable[[], None], *, every_setting: bool) -> None:

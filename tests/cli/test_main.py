@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 import pytest
 
@@ -98,3 +99,15 @@ def test_every_command_has_help(name, capsys, monkeypatch):
     with suppress(SystemExit):
         main([name, "--help"])
     assert f"attnprobe {name}" in capsys.readouterr().out
+
+
+def test_run_looks_like_the_module_to_whoever_starts_it_again(monkeypatch):
+    # Lightning starts the further processes of a training as `python -m` this, or as this script
+    module = import_module("attnprobe.__main__")
+    monkeypatch.setattr(module, "main", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/attnprobe"])
+    script = sys.modules["__main__"]
+    monkeypatch.setattr(script, "__spec__", None)
+    main(["run", "seed=1"])
+    assert script.__spec__.name == "attnprobe.__main__"
+    assert sys.argv[1:] == ["seed=1"]

@@ -40,6 +40,8 @@ LONE_MARKS = {
     "one that begins and one that ends": {20: '"a film was', 60: 'was good"'},
     "in two neighbours": {20: '"a film was', 21: 'was good"'},
     "inches and whole quotations": {3: 'a 5" pipe', 4: '"Good."', 119: '"'},
+    "one in the last row": {119: '"the film was bad'},
+    "the first row's and the last row's": {0: '"a film', 119: 'the end"'},
 }
 
 
@@ -58,6 +60,16 @@ def test_a_mark_in_a_csv_without_quoting_swallows_no_row(tmp_path):
     rows, guesses = read(write(tmp_path / "rows.csv", written, ","))
     assert rows == written
     assert "quotation marks are part of the texts" in guesses[0]
+
+
+def test_a_mark_in_a_column_that_nobody_asks_for_swallows_no_row(tmp_path):
+    lines = ["note\ttext\tlabel"]
+    notes = {20: '"seen twice', 60: 'checked"'}
+    for number, row in enumerate(ROWS):
+        lines.append("\t".join((notes.get(number, ""), *row)))
+    (tmp_path / "rows.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    table = read_file(tmp_path / "rows.tsv", columns=["text", "label"])
+    assert list(zip(table["text"][:], table["label"][:], strict=True)) == ROWS
 
 
 def test_line_ends_within_cells_are_counted_and_said(tmp_path):
@@ -87,6 +99,21 @@ def test_a_mark_that_a_backslash_escapes_is_a_mark(tmp_path, quotation):
     rows, guesses = read(tmp_path / "rows.csv")
     assert [text for text, _ in rows] == texts
     assert r"\" stands for one within them (a guess; data.quoting=…" in guesses[0]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("text", ['he said "fine"', '"fine" it is', '"', 'half \\ and "half"'])
+def test_an_escaped_mark_at_the_edge_of_a_cell_ends_no_cell(tmp_path, text, separator):
+    # siblings of pandas-dev/pandas#16682, as MySQL's ENCLOSED BY '"' writes them
+    written = with_texts(dict.fromkeys(range(0, 120, 7), text))
+    lines = [f'"text"{separator}"label"']
+    for cells in written:
+        escaped = [cell.replace("\\", "\\\\").replace('"', '\\"') for cell in cells]
+        lines.append(separator.join(f'"{cell}"' for cell in escaped))
+    (tmp_path / "rows.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    rows, guesses = read(tmp_path / "rows.csv")
+    assert rows == written
+    assert any(r"\" stands for one within them" in guess for guess in guesses)
 
 
 def test_a_backslash_before_the_end_of_a_cell_is_text_where_marks_are_doubled(tmp_path):

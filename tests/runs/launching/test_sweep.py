@@ -17,12 +17,17 @@ from attnprobe.results.writer import LOCK
 from tests.runs.launching.waiting import wait_for
 from tests.small_runs import SMALL, command_line
 
+MODULE = ("-m", "attnprobe")
+CONSOLE = ("-c", "from attnprobe.cli.main import main; main()", "run")
+"""What the script `attnprobe` does that pip installs: no module has been started."""
 
-def start(folder, *arguments):
+
+def start(folder, *arguments, program=MODULE, **variables):
     with (folder / "output.txt").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "attnprobe", *arguments],
+            [sys.executable, *program, *arguments],
             cwd=folder,
+            env={**os.environ, **variables},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -35,10 +40,10 @@ def interruptible():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def finish(folder, *arguments):
+def finish(folder, *arguments, **options):
     """Exit status and output of a command."""
     before = (folder / "output.txt").stat().st_size if (folder / "output.txt").exists() else 0
-    status = start(folder, *arguments).wait()
+    status = start(folder, *arguments, **options).wait()
     return status, (folder / "output.txt").read_bytes()[before:].decode()
 
 
@@ -154,10 +159,10 @@ def performance_of(results):
 
 
 @pytest.mark.slow
-def test_two_devices_train_together_and_one_examines(tmp_path):
-    status, output = finish(
-        tmp_path, *SMALL, "trainer.devices=2", "probe=[permutation]", "data.eval_batch_size=7"
-    )
+@pytest.mark.parametrize("program", [MODULE, CONSOLE], ids=["module", "console"])
+def test_two_devices_train_together_and_one_examines(tmp_path, program):
+    settings = ["trainer.devices=2", "probe=[permutation]", "data.eval_batch_size=7"]
+    status, output = finish(tmp_path, *SMALL, *settings, program=program)
     assert status == 0, output
     assert "sync_dist" not in output
     (directory,) = find_runs(tmp_path / "runs")
@@ -187,3 +192,44 @@ def test_what_a_training_is_given_reaches_processes_that_are_spawned(tmp_path):
     assert status == 0, output
     (directory,) = find_runs(tmp_path / "runs")
     assert sorted(read_examples(directory)["example_id"]) == list(range(30))
+
+
+LEFT_OVER = {
+    # Lightning-AI/pytorch-lightning#2278, #2317, #6797: nothing was written on "other" ranks
+    "torchrun's rank": {"RANK": "1"},
+    "a local rank": {"LOCAL_RANK": "1"},
+    "an empty local rank": {"LOCAL_RANK": ""},
+    "srun --pty": {"SLURM_PROCID": "1"},
+    # siblings: all that sbatch and Kubeflow leave
+    "sbatch": {
+        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_NTASKS": "4",
+        "SLURM_PROCID": "3",
+        "SLURM_LOCALID": "3",
+        "SLURM_NODEID": "1",
+        "SLURM_NNODES": "2",
+    },
+    "Kubeflow": {
+        "KUBERNETES_PORT": "tcp://10.0.0.1:443",
+        "MASTER_ADDR": "nowhere.invalid",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": "4",
+        "RANK": "2",
+        "NODE_RANK": "2",
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEFT_OVER)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_variables_of_another_launcher_change_no_number(tmp_path, name, devices):
+    settings = [*SMALL, "training.epochs=1", "probe=[permutation]", f"trainer.devices={devices}"]
+    runs = []
+    for folder, variables in (("without", {}), ("with", LEFT_OVER[name])):
+        (tmp_path / folder).mkdir()
+        status, output = finish(tmp_path / folder, *settings, **variables)
+        assert status == 0, output
+        runs.append(content(tmp_path / folder))
+    assert runs[0] == runs[1]
