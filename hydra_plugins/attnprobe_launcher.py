@@ -39,6 +39,7 @@ class PoolLauncher(BasicLauncher):
         setup_globals()
         from attnprobe.core.errors import UserError
         from attnprobe.runs.launching import conclude, launch, places_of, planned
+        from attnprobe.runs.sweep_forecast import forecast_sweep
 
         assert self.hydra_context is not None
         assert self.config is not None
@@ -52,6 +53,9 @@ class PoolLauncher(BasicLauncher):
             )
             if launcher.name == "inline":
                 return super().launch(job_overrides, initial_job_idx)
+            if launcher.name == "forecast":
+                forecast_sweep(lambda overrides: load(base, list(overrides)), job_overrides, jobs)
+                return []
             waiting = sum(not job.done for job in jobs)
             places = places_of(launcher, on_gpu=on_gpu and waiting > 0, logs=logs)
             outcomes = launch(jobs, places, logs=logs)

@@ -22,6 +22,7 @@ COMMANDS = {
     "report": "one self-contained HTML page out of finished runs, or a zip of evidence",
     "explain": "what a trained run says about texts of yours, word by word",
     "bench": "how well scores of words find those that decide, on models where these are known",
+    "vectors": "word vectors of a pretrained encoder, for every word of a corpus",
     "completion": "what bash or zsh has to know to complete commands, options and settings",
 }
 """Name → what it does.

@@ -190,6 +190,13 @@ class InlineLauncher(Launcher):
 
 
 @dataclass(frozen=True)
+class ForecastLauncher(Launcher):
+    """Nowhere: what a sweep would take is said."""
+
+    chosen_by: ClassVar[str] = "forecast"
+
+
+@dataclass(frozen=True)
 class LocalLauncher(Launcher):
     """One process each on this machine.
 

@@ -107,7 +107,7 @@ class Audit(Study):
         config = compose([self.examined])
         costs = measure(config)
         epochs = int(config.training.epochs)
-        trainings = 2 * (1 + len(self.seeds)) if epochs else 0
+        trainings = self.trainings(int(config.seed)) if epochs else 0
         if epochs and self.repeated_probes:
             costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
 
@@ -122,6 +122,10 @@ class Audit(Study):
         forecast = Forecast(costs, rows, epochs, trainings, page)
         limits = dict(config.data.most or {}) | rows if rows else {}
         return Plan(limits, forecast.in_words(self.probes, self.minutes), forecast.seconds)
+
+    def trainings(self, seed: int) -> int:
+        """Every seed with learned and with uniform attention."""
+        return 2 * len({seed, *self.seeds})
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""

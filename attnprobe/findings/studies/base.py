@@ -149,6 +149,14 @@ class Study(metaclass=Checked):
         """
         return Plan()
 
+    def trainings(self, seed: int) -> int | None:
+        """As many trainings of the command line as all members take; None: nobody has counted.
+
+        Args:
+            seed: of the command line.
+        """
+        return None
+
     @abstractmethod
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """Yield lists of members.

@@ -75,6 +75,19 @@ class Wiegreffe(Study):
                 "study.weights is empty: expected λ of the adversaries, such as [0.0001,0.001,0.01]"
             )
 
+    def trainings(self, seed: int) -> int:
+        """The base, its further seeds, and each test's members at every seed.
+
+        An adversary trains for ten times as many epochs (conf/training/adversary.yaml), unless it
+        stops early.
+        """
+        seeds = len({seed, *self.seeds})
+        repeated = seeds if {"uniform", "seeds"} & {*self.tests} else 1
+        uniform = seeds if "uniform" in self.tests else 0
+        guided = 4 * seeds if "guide" in self.tests else 0
+        adversaries = 10 * len(self.weights) if {"guide", "adversary"} & {*self.tests} else 0
+        return repeated + uniform + guided + adversaries
+
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The base; all that refers to it; the guided model that refers to the best adversary."""
         further_seeds = [further for further in self.seeds if further != seed]

@@ -198,6 +198,28 @@ def open_checkpoint(
     )
 
 
+def open_encoder(path: str, *, offline: bool = False) -> tuple[Any, Any]:
+    """Open an encoder for its states, without a head.
+
+    Args:
+        path: a folder as `save_pretrained` writes it, or a name on the hub.
+        offline: never use the network.
+
+    Returns:
+        its tokenizer and its network, on the CPU, in float32, in eval mode.
+
+    Raises:
+        UserError: it cannot be opened, or would need code of its own.
+    """
+    _check_path(path)
+    with _quiet_transformers() as library:
+        tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
+        _check_tokenizer(path, tokenizer)
+        read = partial(library.AutoModel.from_pretrained, use_safetensors=True, dtype="float32")
+        network = _read(path, read, offline)
+    return tokenizer, network.eval()
+
+
 def _check_path(path: str) -> None:
     """Refuse a folder that is missing, or whose files would do harm; a name on the hub may pass."""
     folder = Path(path)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+import transformers
+from sklearn.decomposition import PCA
+
+from attnprobe.cli.vectors import vectors
+from attnprobe.core.errors import UserError
+from attnprobe.data.vocabulary import Vocabulary, load_vectors
+from attnprobe.models.pretrained.word_vectors import word_vectors
+from tests.models.pretrained.whole_words import tokenizer
+
+WORDS = ["good", "film", "goodfilm", "a"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    reader = tokenizer(folder)
+    torch.manual_seed(0)
+    settings = transformers.BertConfig(
+        vocab_size=len(reader),
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    transformers.BertModel(settings).save_pretrained(folder)
+    return str(folder)
+
+
+@torch.no_grad()
+def states_alone(encoder, word):
+    """The library's own states of a word, special pieces left out, averaged by hand."""
+    reader = transformers.AutoTokenizer.from_pretrained(encoder)
+    network = transformers.AutoModel.from_pretrained(encoder).eval()
+    pieces = reader(word, return_tensors="pt")
+    states = network(**pieces).last_hidden_state[0]
+    own = [
+        state
+        for state, piece in zip(states, pieces["input_ids"][0].tolist(), strict=True)
+        if piece not in reader.all_special_ids
+    ]
+    return torch.stack(own).mean(0)
+
+
+def test_a_words_vector_is_the_mean_of_its_own_states(encoder):
+    encoded = word_vectors(WORDS, encoder)
+    assert encoded.words == ["good", "film", "a"]  # "goodfilm" is unknown to the tokenizer
+    alone = torch.stack([states_alone(encoder, word) for word in encoded.words])
+    torch.testing.assert_close(encoded.vectors, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_components_are_those_of_another_library(encoder):
+    words = ["good", "film", "a", "is", "not", "bad"]
+    found = word_vectors(words, encoder, size=3).vectors.numpy()
+    known = PCA(3, svd_solver="full").fit_transform(word_vectors(words, encoder).vectors.numpy())
+    np.testing.assert_allclose(np.abs(found), np.abs(known), atol=1e-4)
+
+
+def test_an_encoder_that_knows_no_word_is_refused(encoder):
+    with pytest.raises(UserError, match="knows none of the 1 words"):
+        word_vectors(["goodfilm"], encoder)
+
+
+@pytest.mark.parametrize("size", [0, 9])
+def test_a_size_that_the_encoder_does_not_have_is_refused(encoder, size):
+    with pytest.raises(UserError, match=f"--size {size}: expected 1 to"):
+        word_vectors(WORDS, encoder, size=size)
+
+
+def test_the_command_writes_what_the_loader_reads(encoder, tmp_path, capsys):
+    path = tmp_path / "testbed.vec"
+    arguments = ["data=testbed", "--encoder", encoder, "-o", str(path)]
+    vectors(arguments)
+    count, size = map(int, path.read_text("utf-8").split("\n")[0].split(" "))
+    words = [line.rsplit(" ", size)[0] for line in path.read_text("utf-8").splitlines()[1:]]
+    vocabulary = Vocabulary(words)
+    matrix, found = load_vectors(path, vocabulary)
+    assert found == count == len(words) > 0
+    own = word_vectors(words[:1], encoder).vectors[0].numpy()
+    np.testing.assert_allclose(matrix[vocabulary.id_of(words[0])], own, rtol=1e-4, atol=1e-5)
+    assert f"{count:,} of " in capsys.readouterr().out
+
+    before = path.read_bytes()
+    with pytest.raises(SystemExit):
+        vectors(arguments)
+    assert "something is there already" in capsys.readouterr().err
+    assert path.read_bytes() == before
