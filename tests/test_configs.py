@@ -108,8 +108,11 @@ FEW_SAMPLES = (
 )
 
 
-# tests/models/pretrained has the experiment `sites`
-@pytest.mark.parametrize("stem", sorted(set(stems("experiment")) - set(STUDIES) - {"sites"}))
+# tests/models/pretrained has the experiment `sites`, tests/runs/launching the sweep `papers`
+SINGLE_RUNS = set(stems("experiment")) - set(STUDIES) - {"sites", "papers"}
+
+
+@pytest.mark.parametrize("stem", sorted(SINGLE_RUNS))
 def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     settings = [
         f"+experiment={stem}",
