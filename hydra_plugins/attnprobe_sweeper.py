@@ -71,7 +71,7 @@ class GridsSweeper(BasicSweeper):
             max_batch_size: jobs that Hydra hands to its launcher at once; None: all.
         """
         parser = OverridesParser.create()
-        jobs = []
+        jobs: list[list[str]] = []
         for name in self.names:
             grid = self.grids[name].items()
             settings = [f"{setting}={values}" for setting, values in grid]
