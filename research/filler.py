@@ -13,6 +13,7 @@ four kinds:
 """
 
 import argparse
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -193,9 +194,12 @@ def shares(
     examiner: Examiner, split: TextSplit, filler_of: FillerOf, passes: int
 ) -> Iterator[dict[str, object]]:
     """A row per attention: its mass beyond chance, and the share that is measured."""
-    columns: dict[str, list[tuple[float, float, float]]] = {}
-    known: dict[str, list[float]] = {}
-    strengths, reliabilities, hits = [], [], []
+    excesses: dict[str, list[float]] = defaultdict(list)
+    masses: dict[str, list[float]] = defaultdict(list)
+    rooms = []
+    strengths = []
+    reliabilities = []
+    hits = []
     for text, effects in effects_by_text(examiner, split, filler_of, passes):
         assert text.rationale is not None
         marks = text.rationale[0, text.content[0]]
@@ -205,25 +209,27 @@ def shares(
         hits.append(effects.strongest == deciding)
         strengths.append(effects.strength)
         reliabilities.append(effects.reliability)
-        room = float(1 - effects.shares.mean())
+        mean_share = float(effects.shares.mean())
+        rooms.append(1 - mean_share)
+        chance = 1 / len(marks)
         for name, attention in attentions_of(len(marks), deciding).items():
-            excess = float(attention @ effects.shares - effects.shares.mean())
-            columns.setdefault(name, []).append((excess, room, effects.strength))
-            chance = 1 / len(marks)
-            known.setdefault(name, []).append((float(attention[deciding]) - chance) / (1 - chance))
-    strength = np.array(strengths)[None]
-    for name, numbers in columns.items():
-        excess, room, _ = np.array(numbers).T[:, None]
-        share = share_on_deciding_words(excess, room, strength)
+            excesses[name].append(float(attention @ effects.shares) - mean_share)
+            masses[name].append((float(attention[deciding]) - chance) / (1 - chance))
+
+    room = np.array([rooms])
+    strength = np.array([strengths])
+    reliability = mean_reliability(np.array([reliabilities]), strength)
+    for name, excess in excesses.items():
+        share = share_on_deciding_words(np.array([excess]), room, strength)
         yield {
             "attention": name,
-            "mass beyond chance": float(np.mean(known[name])),
+            "mass beyond chance": float(np.mean(masses[name])),
             "share": share.value,
             "low": share.low,
             "high": share.high,
             "strongest word decides": float(np.mean(hits)),
             "strength": float(strength.mean()),
-            "reliability": mean_reliability(np.array(reliabilities)[None], strength),
+            "reliability": reliability,
             "texts": len(hits),
         }
 
@@ -294,27 +300,22 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A line per data, model and filler: how far shares are from what is known, at most."""
     error = (rows["share"] - rows["mass beyond chance"]).abs()
     is_on_word = rows["attention"].str.startswith("deciding")
-    rows = rows.assign(
-        **{
-            "error, on the word that decides": error.where(is_on_word),
-            "error, elsewhere": error.where(~is_on_word),
+    errors = {
+        "error, on the word that decides": error.where(is_on_word),
+        "error, elsewhere": error.where(~is_on_word),
+    }
+    groups = rows.assign(**errors).groupby(["data", "model", "filler"], sort=False)
+    lines = groups.agg(
+        {
+            "texts": "first",
+            "strongest word decides": "first",
+            "strength": "first",
+            "reliability": "first",
+            "error, on the word that decides": "max",
+            "error, elsewhere": "max",
         }
     )
-    return (
-        rows.groupby(["data", "model", "filler"], sort=False)
-        .agg(
-            {
-                "texts": "first",
-                "strongest word decides": "first",
-                "strength": "first",
-                "reliability": "first",
-                "error, on the word that decides": "max",
-                "error, elsewhere": "max",
-            }
-        )
-        .reset_index()
-        .round(3)
-    )
+    return lines.reset_index().round(3)
 
 
 def main() -> None:

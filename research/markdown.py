@@ -1,10 +1,37 @@
-"""Tables as docs/ has them."""
+"""Tables as docs/ has them, and the generated parts of its pages."""
+
+import re
+from pathlib import Path
 
 import pandas as pd
+
+from attnprobe.core.errors import UserError
+from attnprobe.results.files import write_text
 
 
 def markdown(table: pd.DataFrame) -> str:
     """The table without its index, in Markdown."""
-    lines = [f"| {' | '.join(map(str, table))} |", f"|{'---|' * table.shape[1]}"]
-    lines += [f"| {' | '.join(map(str, row))} |" for row in table.to_numpy().tolist()]
-    return "\n".join(lines)
+    rows = [list(table), ["---"] * table.shape[1], *table.to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+def put_between_markers(page: Path, name: str, content: str) -> None:
+    """Replace a generated part of a page, between `<!-- NAME -->` and `<!-- end of NAME -->`.
+
+    Args:
+        page: in Markdown.
+        name: of the part.
+        content: that stands there from now on.
+
+    Raises:
+        UserError: the page has no such part, or several.
+    """
+    text = page.read_text(encoding="utf-8")
+    start = f"<!-- {name} -->"
+    end = f"<!-- end of {name} -->"
+    part = f"{start}\n\n{content}\n\n{end}"
+    pattern = f"{re.escape(start)}\n.*?{re.escape(end)}"
+    replaced, count = re.subn(pattern, lambda _: part, text, flags=re.DOTALL)
+    if count != 1:
+        raise UserError(f"{page} has {count} parts {start} … {end}: expected one")
+    write_text(replaced, page)

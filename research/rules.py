@@ -4,7 +4,8 @@ They are longer at will, ask a question, or come with built attentions. What the
 judged on is `research.grammar`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -34,80 +35,71 @@ def filler(draw: Random, count: int) -> list[str]:
 # Rules that put cues into filler
 
 
-def cues_in_filler(length: Range, count: int, cues: Cues, silent: int = 0) -> Rule:
+def cues_in_filler(
+    draw: Random, label: int, *, length: Range, count: int, cues: Cues, silent: int = 0
+) -> Text:
     """Cues at random places in words that say nothing.
 
     Args:
+        draw: random numbers.
+        label: of the text.
         length: words of a text.
         count: cues of a text.
         cues: says which words they are.
         silent: how many of the first cues do not decide.
     """
-
-    def rule(draw: Random, label: int) -> Text:
-        low, high = length
-        words = filler(draw, low if low == high else draw.randint(low, high))
-        places = sorted(draw.sample(range(len(words)), count))
-        word_at = cues(draw, label, places)
-        for place, word in word_at.items():
-            words[place] = word
-        return words, set(list(word_at)[silent:])
-
-    return rule
+    low, high = length
+    size = low if low == high else draw.randint(low, high)
+    words = filler(draw, size)
+    places = sorted(draw.sample(range(size), count))
+    word_at = cues(draw, label, places)
+    for place, word in word_at.items():
+        words[place] = word
+    deciding = list(word_at)[silent:]
+    return words, set(deciding)
 
 
-def in_order(words: Callable[[Random, int], Sequence[str]]) -> Cues:
-    """These words, one after the other."""
-
-    def cues(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-        return dict(zip(places, words(draw, label), strict=True))
-
-    return cues
-
-
-def tokens(count: int = 1, lexicon: int = 1) -> Rule:
+def class_words(draw: Random, label: int, places: list[int], *, lexicon: int) -> dict[int, str]:
     """Words of the label's class, each of them enough, out of a lexicon of so many."""
-
-    def cues(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-        return {place: f"class{label}_{draw.randrange(lexicon)}" for place in places}
-
-    return cues_in_filler((8, 14), count, cues)
+    return {place: f"class{label}_{draw.randrange(lexicon)}" for place in places}
 
 
-def vote(voters: int, length: int) -> Rule:
+def votes(draw: Random, label: int, places: list[int]) -> dict[int, str]:
     """Voting words of two kinds; the majority decides."""
+    voters = len(places)
+    winners = draw.randint((voters + 1) // 2, voters)
+    kinds = [label] * winners + [1 - label] * (voters - winners)
+    draw.shuffle(kinds)
+    words = [f"vote{kind}_{draw.randrange(5)}" for kind in kinds]
+    return dict(zip(places, words, strict=True))
 
-    def votes(draw: Random, label: int) -> list[str]:
-        winners = draw.randint((voters + 1) // 2, voters)
-        kinds = [label] * winners + [1 - label] * (voters - winners)
-        draw.shuffle(kinds)
-        return [f"vote{kind}_{draw.randrange(5)}" for kind in kinds]
 
-    return cues_in_filler((length, length), voters, in_order(votes))
+def keys_with_values(draw: Random, label: int, places: list[int]) -> dict[int, str]:
+    """Each key once, with a value of its own; the value of the key that is asked for decides."""
+    keys = len(places)
+    order = draw.sample(range(keys), keys)
+    values = draw.sample(range(keys), keys)
+    decisive = draw.randrange(keys)
+    shift = label - values[decisive]
+    word_at = {}
+    for place, key, value in zip(places, order, values, strict=True):
+        word_at[place] = f"key{key}_{(value + shift) % keys}"
+    word_at[places[decisive]] = word_at.pop(places[decisive])  # the last one decides
+    return word_at
 
 
 def recall(keys: int) -> Rule:
-    """Each key once, with a value of its own; the value of the key that is asked for decides."""
-
-    def cues(draw: Random, label: int, places: list[int]) -> dict[int, str]:
-        order = draw.sample(range(keys), keys)
-        values = draw.sample(range(keys), keys)
-        decisive = draw.randrange(keys)
-        shift = label - values[decisive]
-        words = [
-            f"key{key}_{(value + shift) % keys}" for key, value in zip(order, values, strict=True)
-        ]
-        word_at = dict(zip(places, words, strict=True))
-        word_at[places[decisive]] = word_at.pop(places[decisive])  # the last one decides
-        return word_at
-
-    return cues_in_filler((8, 14), keys, cues, silent=keys - 1)
+    """The rule of `keys_with_values`: of so many cues the last alone decides."""
+    return partial(
+        cues_in_filler, length=(8, 14), count=keys, cues=keys_with_values, silent=keys - 1
+    )
 
 
 def negated(draw: Random, label: int) -> Text:
     """A cue, turned by `not` within the three words before it; a `not` elsewhere says nothing."""
     words = filler(draw, draw.randint(10, 14))
-    cue = max(draw.sample(range(len(words)), 1)[0], 4)
+    (place,) = draw.sample(range(len(words)), 1)
+    cue = max(place, 4)
     is_turned = draw.random() < 0.5
     negation = cue - draw.randint(1, 3)
     far = [place for place in range(len(words)) if abs(place - cue) > 4]
@@ -147,15 +139,16 @@ def built_attentions(words: list[str], label: int, deciding: set[int]) -> dict[s
     }
     attentions = {}
     for name, weights in focus.items():
-        rest = (1 - sum(weights.values())) / (len(words) - len(weights))
+        free = 1 - sum(weights.values())
+        rest = free / (len(words) - len(weights))
         attentions[name] = [weights.get(place, rest) for place in range(len(words))]
     return attentions
 
 
 RULES: dict[str, Rule] = {
-    "token": tokens(),
-    "twins": tokens(2, lexicon=2),
-    "majority5": vote(5, 15),
+    "token": partial(cues_in_filler, length=(8, 14), count=1, cues=partial(class_words, lexicon=1)),
+    "twins": partial(cues_in_filler, length=(8, 14), count=2, cues=partial(class_words, lexicon=2)),
+    "majority5": partial(cues_in_filler, length=(15, 15), count=5, cues=votes),
     "order_marked": order_marked,
     "negated": negated,
     "recall2": recall(2),
@@ -200,15 +193,17 @@ class RuleSource(Source):
     def row(self, split: str, number: int) -> dict[str, Any]:
         """One text; the same numbers draw its counterfactual."""
         name = f"{self.rule}:{self.seed}:{split}:{number}"
+        write = RULES[self.rule]
         classes = CLASSES.get(self.rule, 2)
         label = number % classes
         next_label = (label + 1) % classes
-        words, deciding = RULES[self.rule](Random(name), label)
-        counterfactual, _ = RULES[self.rule](Random(name), next_label)
+        words, deciding = write(Random(name), label)
+        counterfactual, _ = write(Random(name), next_label)
 
         padding = filler(Random(f"{name}:more"), (self.longer - 1) * len(words))
         length = len(words) + len(padding)
-        places = sorted(Random(f"{name}:places").sample(range(length), len(words)))
+        places = Random(f"{name}:places").sample(range(length), len(words))
+        places.sort()
         words = spread_over(words, places, padding)
         counterfactual = spread_over(counterfactual, places, padding)
         deciding = {places[place] for place in deciding}
@@ -233,7 +228,7 @@ def spread_over(words: list[str], places: list[int], padding: list[str]) -> list
     """The words at these places in ascending order, `padding` in all others."""
     word_at = dict(zip(places, words, strict=True))
     rest = iter(padding)
-    return [
-        word_at[place] if place in word_at else next(rest)
-        for place in range(len(words) + len(padding))
-    ]
+    spread = []
+    for place in range(len(words) + len(padding)):
+        spread.append(word_at[place] if place in word_at else next(rest))
+    return spread

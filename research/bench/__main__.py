@@ -17,10 +17,10 @@ from attnprobe.findings.bench.folder import BenchFolder
 from attnprobe.probes.swaps import Swaps
 from attnprobe.runs.composition import composing
 from research.bench.baselines import compare, ways_as_markdown
-from research.bench.docs import put_between_markers
 from research.bench.making import make_model, name_of
 from research.bench.ranking import DIGITS, as_markdown, rank, rates_by_encoder, write_rates
 from research.grammar import DEVELOPMENT, RuleSpec, development_rules, drawn_rules
+from research.markdown import put_between_markers
 from research.words.cells import OWN_ATTENTIONS, Grid
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import scipy
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnprobe.core.batch import Batch
@@ -27,8 +27,7 @@ from attnprobe.models.controls import FirstAttention, FocusedAttention, Rational
 from attnprobe.probes.faithfulness import Faithfulness, curves_of
 from attnprobe.results.files import write_atomically
 from research.attentions import PlacedAttention
-from research.bench.making import model_of_run
-from research.words.truth import RIGHT, WRONG, WRONG_BLIND
+from research.words.truth import RIGHT, WRONG, WRONG_BLIND, model_of_run
 
 PASSES = 400
 """Changed texts per text of keep and drop: as many as the verdict takes at first."""
@@ -58,7 +57,7 @@ RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
-class Asked:
+class Case:
     """A model of the bench with all that the ways need.
 
     Attributes:
@@ -74,7 +73,7 @@ class Asked:
     filler: Filler
 
     @classmethod
-    def of(cls, bench: BenchFolder, model: BenchModel) -> "Asked":
+    def of(cls, bench: BenchFolder, model: BenchModel) -> "Case":
         """A model that is stored."""
         classifier, data = model_of_run(bench.run(model.name))
         split = data.splits["test"]
@@ -84,6 +83,12 @@ class Asked:
             outputs = classifier(batch)
         subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs))
         return cls(model, texts, subject, Filler.of(split[[row]] for row in range(len(split))))
+
+    def attentions(self) -> dict[str, Float[Tensor, "batch seq"]]:
+        """The model's own attention, and those by construction."""
+        built = {name: attention.given(self.subject.batch) for name, attention in BUILT.items()}
+        attentions = {LEARNED: self.subject.outputs.attention} | built
+        return {name: weights.double() for name, weights in attentions.items()}
 
 
 def compare(bench: BenchFolder, path: Path) -> pd.DataFrame:
@@ -97,37 +102,32 @@ def compare(bench: BenchFolder, path: Path) -> pd.DataFrame:
     for model in bench.models("*--learned--*"):
         if model.name in set(rows["model"]):
             continue
-        added = pd.DataFrame(rows_of_model(Asked.of(bench, model)))
+        added = pd.DataFrame(rows_of_model(Case.of(bench, model)))
         rows = pd.concat([rows, added], ignore_index=True)
         write_atomically(path, lambda target, rows=rows: rows.to_parquet(target, index=False))
         print(f"{model.name}: {len(added)} attentions", flush=True)
     return rows
 
 
-def rows_of_model(asked: Asked) -> list[dict[str, object]]:
+def rows_of_model(case: Case) -> list[dict[str, object]]:
     """A row per attention of a model."""
-    subject = asked.subject
-    effects = [text.sets.effects() for text in asked.texts]
+    effects = [text.sets.effects() for text in case.texts]
     rows = []
-    attentions = {name: built.given(subject.batch) for name, built in BUILT.items()}
-    for name, attention in ({LEARNED: subject.outputs.attention} | attentions).items():
-        weights = attention.double()
-        scores = [
-            row[content].numpy()
-            for row, content in zip(weights, subject.batch.content, strict=True)
-        ]
-        numbers = numbers_of_model(numbers_of_texts(asked.texts, effects, scores))
+    for name, weights in case.attentions().items():
+        texts = zip(weights, case.subject.batch.content, strict=True)
+        scores = [text_weights[content].numpy() for text_weights, content in texts]
+        numbers = numbers_of_model(numbers_of_texts(case.texts, effects, scores))
         rows.append(
             {
-                "model": asked.model.name,
-                "rule": asked.model.rule,
-                "encoder": asked.model.encoder,
+                "model": case.model.name,
+                "rule": case.model.rule,
+                "encoder": case.model.encoder,
                 "attention": name,
                 "rightness": numbers["truth"],
                 "standing": standing(name, numbers["truth"]),
                 "answer": numbers["answer"],
                 "share": numbers["share"],
-                **rival_numbers(asked, weights),
+                **rival_numbers(case, weights),
             }
         )
     return rows
@@ -143,14 +143,14 @@ def standing(attention: str, rightness: float) -> str:
     return "between"
 
 
-def rival_numbers(asked: Asked, weights: Float[Tensor, "batch seq"]) -> dict[str, float]:
+def rival_numbers(case: Case, weights: Float[Tensor, "batch seq"]) -> dict[str, float]:
     """What each other way says of an attention, mean of the texts; the larger, the more right."""
-    subject = asked.subject
+    subject = case.subject
     eraser = Faithfulness()
     shares = torch.tensor(sorted(eraser.thresholds), dtype=torch.float64)
     curves = curves_of(subject, weights, "delete", shares)
     return {
-        "keep_drop": keep_drop(asked, weights),
+        "keep_drop": keep_drop(case, weights),
         "comprehensiveness": float(curves.deletion.nanmean()),
         "sufficiency": -float(curves.insertion.nanmean()),
         "leave_one_out": agreement(weights, subject.scores("leave_one_out"), subject.batch),
@@ -162,33 +162,38 @@ def agreement(
     weights: Float[Tensor, "batch seq"], scores: Float[Tensor, "batch seq"], batch: Batch
 ) -> float:
     """Kendall's τ-b of two scores, mean of the texts of which it is defined."""
-    taus = [
-        scipy.stats.kendalltau(row[content], other[content]).statistic
-        for row, other, content in zip(weights, scores, batch.content, strict=True)
-    ]
+    taus = []
+    for text_weights, text_scores, content in zip(weights, scores, batch.content, strict=True):
+        correlation = scipy.stats.kendalltau(text_weights[content], text_scores[content])
+        taus.append(correlation.statistic)
     return float(np.nanmean(taus))
 
 
-def keep_drop(asked: Asked, weights: Float[Tensor, "batch seq"]) -> float:
+def keep_drop(case: Case, weights: Float[Tensor, "batch seq"]) -> float:
     """The predicted class's probability with the top words kept, less that with them gone.
 
     The other words are filler, as for the verdict, and as many texts are changed: the number of top
     words goes through all that there are, again and again, each time with other filler.
     """
-    run = in_float32(asked.subject.classifier)
-    draws = Draws(asked.model.draw, "keep_drop")
+    run = in_float32(case.subject.classifier)
+    draws = Draws(case.model.draw, "keep_drop")
     differences = []
-    for row, decision in enumerate(asked.subject.outputs.logits.argmax(-1).tolist()):
-        text = asked.subject.batch.rows(slice(row, row + 1))
-        swapper = Swapper(run, text.cut(int(text.mask.sum())), asked.filler)
-        ranked = weights[row, text.content[0]].argsort(descending=True, stable=True).argsort()
-        counts = 1 + torch.arange(PASSES // 2) % (len(ranked) - 1)
-        kept = ranked < counts.unsqueeze(-1)
+    for row, decision in enumerate(case.subject.outputs.logits.argmax(-1).tolist()):
+        text = case.subject.batch.rows(slice(row, row + 1))
+        swapper = Swapper(run, text.cut(int(text.mask.sum())), case.filler)
+        is_top = top_words(weights[row, text.content[0]], PASSES // 2)
         filler = swapper.draw_filler(PASSES // 2, draws.generator(int(text.example_id)))
-        logits = swapper.logits(torch.cat([kept, ~kept]), torch.cat([filler, filler]))
+        logits = swapper.logits(torch.cat([is_top, ~is_top]), torch.cat([filler, filler]))
         with_top, without_top = logits.softmax(-1)[:, decision].chunk(2)
         differences.append(float((with_top - without_top).mean()))
     return float(np.mean(differences))
+
+
+def top_words(weights: Float[Tensor, " words"], samples: int) -> Bool[Tensor, "samples words"]:
+    """The words of the largest weights: one in the first sample, two in the next, and so on."""
+    rank = weights.argsort(descending=True, stable=True).argsort()
+    counts = 1 + torch.arange(samples) % (len(rank) - 1)
+    return rank < counts.unsqueeze(-1)
 
 
 def table_of_ways(rows: pd.DataFrame) -> pd.DataFrame:
@@ -202,11 +207,11 @@ def table_of_ways(rows: pd.DataFrame) -> pd.DataFrame:
         rules, and the mean of the models' own.
     """
     decided = rows[rows["standing"].isin(["right", "wrong"])]
+    models = [model for _, model in decided.groupby("model")]
     table = []
     for way, title in WAYS.items():
         value, low, high = over_resampled_rules(decided, partial(auroc_of, way=way))
-        by_model = decided.groupby("model")
-        within = np.nanmean([auroc_of(part, way) for _, part in by_model])
+        within = np.nanmean([auroc_of(model, way) for model in models])
         table.append({"way": title, "auroc": value, "low": low, "high": high, "within": within})
     return pd.DataFrame(table).sort_values("auroc", ascending=False, kind="stable")
 
@@ -228,7 +233,8 @@ def over_resampled_rules(
     samples = []
     for _ in range(RESAMPLES):
         drawn = draw.integers(len(parts), size=len(parts))
-        samples.append(statistic(pd.concat([parts[number] for number in drawn])))
+        resample = pd.concat([parts[number] for number in drawn])
+        samples.append(statistic(resample))
     low, high = np.nanquantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return statistic(rows), float(low), float(high)
 

@@ -6,7 +6,6 @@ from io import StringIO
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 
 from attnprobe.core.randomness import Draws
 from attnprobe.data.module import TextDataModule
@@ -15,14 +14,10 @@ from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.importance.base import Subject
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.swaps import PASSES_OF_PAIR, Swaps
-from attnprobe.results.directory import WEIGHTS, RunDirectory
-from attnprobe.results.saved_settings import read_settings
-from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed
 from attnprobe.runs.run import run
-from attnprobe.runs.validation import configured
 from research.words.cells import Cell
-from research.words.truth import FOLLOWS, SOLVED, batches, facts_of_model
+from research.words.truth import batches, facts_of_model, model_of_run
 
 
 def name_of(cell: Cell) -> str:
@@ -64,8 +59,11 @@ def make_model(
         run(composed(settings_of(cell, directory, texts)), sweep=True)
     classifier, data = model_of_run(directory)
     facts = facts_of_model(classifier, data)
-    is_solved = facts.balanced_accuracy >= SOLVED and not facts.follows < FOLLOWS
-    kept = list(texts_of(classifier, data, probe, cell.draw)) if is_solved else []
+    examples = []
+    passes = 0
+    if facts.is_solved:
+        examples = list(texts_of(classifier, data, probe, cell.draw))
+        passes = PASSES_OF_PAIR * len(examples[0].sets.kept)
     model = BenchModel(
         name=name,
         rule=cell.rule.name,
@@ -75,24 +73,14 @@ def make_model(
         draw=cell.draw,
         half=half,
         classes=classifier.classes,
-        texts=len(kept),
-        passes=PASSES_OF_PAIR * len(kept[0].sets.kept) if kept else 0,
+        texts=len(examples),
+        passes=passes,
         accuracy=facts.balanced_accuracy,
         follows=facts.follows,
-        is_solved=is_solved,
+        is_solved=facts.is_solved,
     )
-    bench.add(model, kept)
+    bench.add(model, examples)
     return model
-
-
-def model_of_run(directory: Path) -> tuple[TrainedModel, TextDataModule]:
-    """A finished run's classifier in eval mode, and its data."""
-    parts = configured(read_settings(directory))
-    data = parts.data
-    data.setup("test")
-    model = untrained(parts, data)
-    model.load_state_dict(load_file(RunDirectory(directory) / WEIGHTS))
-    return model.eval().to(model.precision), data
 
 
 def texts_of(

@@ -1,6 +1,7 @@
 """Every importance on every model of a bench: the shipped rates, and the table of the docs."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,32 @@ def write_rates(rates: pd.DataFrame, path: Path) -> None:
     write_text(ordered.to_csv(index=False, float_format=f"%.{DIGITS}f"), path)
 
 
+@dataclass(frozen=True)
+class MethodRates:
+    """The rates of one method.
+
+    Attributes:
+        name: of the method.
+        encoders: encoder, or `ALL` → the row of `rates_by_encoder`.
+    """
+
+    name: str
+    encoders: Mapping[Hashable, Mapping[Hashable, Any]]
+
+    @property
+    def is_general(self) -> bool:
+        """Whether the method is defined for all encoders."""
+        return ALL in self.encoders
+
+    @property
+    def main(self) -> Mapping[Hashable, Any]:
+        """The row of all encoders; of a method of some, that of transformers, else of any."""
+        for encoder in (ALL, LAYERED):
+            if encoder in self.encoders:
+                return self.encoders[encoder]
+        return next(iter(self.encoders.values()))
+
+
 def as_markdown(rates: pd.DataFrame) -> str:
     """The methods' rates as a table for the docs, the best first.
 
@@ -109,57 +136,40 @@ def as_markdown(rates: pd.DataFrame) -> str:
         "| method | AUROC | AUROC, transformers | on deciding words | verdict's share | yes |",
         "|---|---|---|---|---|---|",
     ]
-    by_method = {
-        str(method): part.set_index("encoder").to_dict("index")
-        for method, part in rates.groupby("scores")
-    }
-    order = sorted(
-        by_method,
-        key=lambda method: (
-            ALL not in by_method[method],
-            -by_method[method][first_encoder(by_method[method])]["auroc"],
-        ),
-    )
-    for method in order:
-        by_encoder = by_method[method]
-        row = by_encoder[first_encoder(by_encoder)]
-        overall = interval(row, "auroc") if ALL in by_encoder else ""
-        layered = interval(by_encoder[LAYERED], "auroc") if LAYERED in by_encoder else ""
+    methods = []
+    for name, rows in rates.groupby("scores"):
+        methods.append(MethodRates(str(name), rows.set_index("encoder").to_dict("index")))
+    methods.sort(key=lambda method: (not method.is_general, -method.main["auroc"]))
+    for method in methods:
         cells = [
-            title_of(method),
-            overall,
-            layered,
-            interval(row, "truth"),
-            interval(row, "share"),
-            interval(row, "yes", percent=True),
+            title_of(method.name),
+            interval(method.main, "auroc") if method.is_general else "",
+            interval(method.encoders[LAYERED], "auroc") if LAYERED in method.encoders else "",
+            interval(method.main, "truth"),
+            interval(method.main, "share"),
+            interval(method.main, "yes", percent=True),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def first_encoder(encoders: Collection[Hashable]) -> Hashable:
-    """All encoders where a method is defined for all, else the transformer, else any."""
-    for encoder in (ALL, LAYERED):
-        if encoder in encoders:
-            return encoder
-    return next(iter(encoders))
-
-
 def title_of(method: str) -> str:
     """A method in the docs: known answers in words, importances as their settings are."""
-    known = {"truth": "*the truth itself*", "reverse": "*its reverse*"}
-    if method in known:
-        return known[method]
+    titles = {"truth": "*the truth itself*", "reverse": "*its reverse*"}
+    if method in titles:
+        return titles[method]
     return f"`{built_in(method).name}`"
 
 
-def interval(row: Mapping[Any, Any], name: str, *, percent: bool = False) -> str:
+def interval(row: Mapping[Hashable, Any], name: str, *, percent: bool = False) -> str:
     """Such as `0.98 [0.95, 1.00]`; without brackets where there is no interval."""
-    values = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
     form = "{:.0f}" if percent else "{:.2f}"
     factor = 100 if percent else 1
-    value, low, high = (
-        form.format(factor * number + 0.0).replace("-0.00", "0.00") for number in values
-    )
-    unit = " %" if percent else ""
-    return f"{value}{unit}" if pd.isna(values[1]) else f"{value}{unit} [{low}, {high}]"
+
+    def number(column: str) -> str:
+        return form.format(factor * row[column] + 0.0).replace("-0.00", "0.00")
+
+    value = number(name) + (" %" if percent else "")
+    if pd.isna(row[f"{name}_low"]):
+        return value
+    return f"{value} [{number(f'{name}_low')}, {number(f'{name}_high')}]"

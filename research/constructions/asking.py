@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.deciding_words import (
@@ -30,14 +31,14 @@ BATCH = 64
 
 
 @dataclass(frozen=True)
-class Asked:
+class Outcome:
     """What the verdict says of a construction.
 
     Attributes:
         construction: what was asked.
         mass: weight on the words that decide, beyond chance; mean of the runs.
         line: the judgement on the words that decide.
-        own: the same share where most other words stay.
+        own_context: the same share where most other words stay.
         classes: the share of each predicted class.
         chip: may this attention be read?
         sentence: why.
@@ -48,7 +49,7 @@ class Asked:
     construction: Construction
     mass: float
     line: Judgement
-    own: float
+    own_context: float
     classes: Sequence[ShareOfClass]
     chip: Chip
     sentence: str
@@ -63,7 +64,7 @@ class Asked:
         return str(self.line.answer)
 
 
-def ask(construction: Construction, seed: int = 0) -> Asked:
+def ask(construction: Construction, seed: int = 0) -> Outcome:
     """Write a construction's texts, and ask its model.
 
     Args:
@@ -78,14 +79,15 @@ def ask(construction: Construction, seed: int = 0) -> Asked:
     )
     judgements = judge(put_to_test(READING.claims, table))
     chip, sentence = chip_of(judgements)
-    known = [
-        mass(texts, [model.weights_of(number) for number in range(len(texts))]) for model in models
-    ]
-    return Asked(
+    masses = []
+    for model in models:
+        weights = [model.weights_of(number) for number in range(len(texts))]
+        masses.append(mass(texts, weights))
+    return Outcome(
         construction=construction,
-        mass=float(np.mean(known)),
+        mass=float(np.mean(masses)),
         line=judgement_on(SHARE_CLAIM, judgements),
-        own=judgement_on(OWN_CONTEXT_CLAIM, judgements).value,
+        own_context=judgement_on(OWN_CONTEXT_CLAIM, judgements).value,
         classes=shares_of_classes(*columns(table, *SHARE_METRICS, "predicted_class")),
         chip=chip,
         sentence=sentence,
@@ -110,13 +112,13 @@ def table_of(model: HandBuilt, texts: Sequence[Text], seed: int, run: int = 0) -
     return runner.rows[probe.name].table(identity).to_pandas()
 
 
-def columns(table: pd.DataFrame, *metrics: str) -> list[np.ndarray]:
-    """Some metrics as `[runs, texts]`."""
+def columns(table: pd.DataFrame, *metrics: str) -> list[Float[np.ndarray, "runs texts"]]:
+    """Some metrics of a long table, one array each."""
     columns = []
     for metric in metrics:
         rows = table[table["metric"] == metric]
-        wide = rows.pivot_table(
+        values = rows.pivot_table(
             index="run_id", columns="example_id", values="value", observed=True, dropna=False
         )
-        columns.append(wide.to_numpy())
+        columns.append(values.to_numpy())
     return columns

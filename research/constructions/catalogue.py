@@ -5,6 +5,7 @@ the measure before.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from research.constructions.models import (
     Construction,
     Score,
     Text,
-    Write,
     around_cues,
     beside_cues,
     linear,
@@ -30,11 +30,16 @@ from research.constructions.models import (
     two_classes,
 )
 
-NO, YES = CUE, CUE + 1
-"""Cues for the first and the second class."""
-WEAK_NO, WEAK_YES = CUE + 2, CUE + 3
-AGAINST_NO, AGAINST_YES = CUE + 4, CUE + 5
-FIRST_MARK, SECOND_MARK = CUE + 6, CUE + 7
+NO = CUE
+"""Cue of the first class."""
+YES = CUE + 1
+"""Cue of the second class."""
+WEAK_NO = CUE + 2
+WEAK_YES = CUE + 3
+AGAINST_NO = CUE + 4
+AGAINST_YES = CUE + 5
+FIRST_MARK = CUE + 6
+SECOND_MARK = CUE + 7
 LEXICON = range(CUE + 8, CUE + 28)
 
 Ids = Int[Tensor, "texts tokens"]
@@ -49,157 +54,109 @@ def cue_of(label: int) -> int:
 # Texts
 
 
-def one_cue(length: int, places: range | None = None) -> Write:
+def one_cue(
+    draw: np.random.Generator, label: int, *, length: int, places: range | None = None
+) -> Text:
     """One cue of the label, at one of these places (any)."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        place = int(draw.choice(places or range(length)))
-        return text_with(draw, length, {place: cue_of(label)}, [place])
-
-    return write
+    place = int(draw.choice(places or range(length)))
+    return text_with(draw, length, {place: cue_of(label)}, [place])
 
 
-def marked_or_not(length: int, places: range) -> Write:
+def marked_or_not(draw: np.random.Generator, label: int, *, length: int, places: range) -> Text:
     """A cue where the label is 1; a text of label 0 is known by having none."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        if not label:
-            return text_with(draw, length, {}, [])
-        place = int(draw.choice(places))
-        return text_with(draw, length, {place: YES}, [place])
-
-    return write
+    if not label:
+        return text_with(draw, length, {}, [])
+    place = int(draw.choice(places))
+    return text_with(draw, length, {place: YES}, [place])
 
 
-def lexicon(length: int, places: range) -> Write:
+def lexicon(draw: np.random.Generator, label: int, *, length: int, places: range) -> Text:
     """One of twenty cues, half of them of each label."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        place = int(draw.choice(places))
-        word = int(draw.choice(LEXICON[10 * label : 10 * label + 10]))
-        return text_with(draw, length, {place: word}, [place])
-
-    return write
+    place = int(draw.choice(places))
+    word = int(draw.choice(LEXICON[10 * label : 10 * label + 10]))
+    return text_with(draw, length, {place: word}, [place])
 
 
-def same_cues(length: int, count: int) -> Write:
+def same_cues(draw: np.random.Generator, label: int, *, length: int, count: int) -> Text:
     """Several cues of the label, each of which is enough."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = draw.choice(length, count, replace=False).tolist()
-        return text_with(draw, length, dict.fromkeys(places, cue_of(label)), places)
-
-    return write
+    places = draw.choice(length, count, replace=False).tolist()
+    return text_with(draw, length, dict.fromkeys(places, cue_of(label)), places)
 
 
-def concession(length: int, count: int) -> Write:
+def concession(draw: np.random.Generator, label: int, *, length: int, count: int) -> Text:
     """Several cues of the label, and one cue against it that they outweigh; it comes last."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        *places, against = draw.choice(length, count + 1, replace=False).tolist()
-        words = dict.fromkeys(places, cue_of(label))
-        words[against] = (AGAINST_NO, AGAINST_YES)[label]
-        return text_with(draw, length, words, [*places, against])
-
-    return write
+    *places, against = draw.choice(length, count + 1, replace=False).tolist()
+    words = dict.fromkeys(places, cue_of(label))
+    words[against] = (AGAINST_NO, AGAINST_YES)[label]
+    return text_with(draw, length, words, [*places, against])
 
 
-def cues_in_order(length: int, count: int, decides: int) -> Write:
+def cues_in_order(
+    draw: np.random.Generator, label: int, *, length: int, count: int, decides: int
+) -> Text:
     """Cues of random labels in random places, of which one decides: −1 the last, 0 the first."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = sorted(draw.choice(length, count, replace=False).tolist())
-        words = {place: cue_of(int(draw.integers(2))) for place in places}
-        words[places[decides]] = cue_of(label)
-        return text_with(draw, length, words, [places[decides]])
-
-    return write
+    places = sorted(draw.choice(length, count, replace=False).tolist())
+    words = {place: cue_of(int(draw.integers(2))) for place in places}
+    words[places[decides]] = cue_of(label)
+    return text_with(draw, length, words, [places[decides]])
 
 
-def overridden(length: int, opposed: float) -> Write:
+def overridden(draw: np.random.Generator, label: int, *, length: int, opposed: float) -> Text:
     """A strong cue decides wherever it is; a weak one says otherwise in some of the texts."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        strong, weak = draw.choice(length, 2, replace=False).tolist()
-        says = 1 - label if draw.random() < opposed else label
-        words = {strong: cue_of(label), weak: (WEAK_NO, WEAK_YES)[says]}
-        return text_with(draw, length, words, [strong])
-
-    return write
+    strong, weak = draw.choice(length, 2, replace=False).tolist()
+    says = 1 - label if draw.random() < opposed else label
+    words = {strong: cue_of(label), weak: (WEAK_NO, WEAK_YES)[says]}
+    return text_with(draw, length, words, [strong])
 
 
-def third_class(length: int) -> Write:
+def third_class(draw: np.random.Generator, label: int, *, length: int) -> Text:
     """Of three classes, one word rules out the third, and one decides between the first two."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = draw.choice(length, 2, replace=False).tolist()
-        words = dict(zip(places, (FIRST_MARK, cue_of(label)), strict=True))
-        return text_with(draw, length, words, places)
-
-    return write
+    places = draw.choice(length, 2, replace=False).tolist()
+    words = dict(zip(places, (FIRST_MARK, cue_of(label)), strict=True))
+    return text_with(draw, length, words, places)
 
 
-def odd_or_even(length: int) -> Write:
+def odd_or_even(draw: np.random.Generator, label: int, *, length: int) -> Text:
     """One to three markers: label 1 where their number is odd."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        count = int(draw.choice((1, 3))) if label else 2
-        places = draw.choice(length, count, replace=False).tolist()
-        return text_with(draw, length, dict.fromkeys(places, YES), places)
-
-    return write
+    count = int(draw.choice((1, 3))) if label else 2
+    places = draw.choice(length, count, replace=False).tolist()
+    return text_with(draw, length, dict.fromkeys(places, YES), places)
 
 
-def majority(length: int, votes: int) -> Write:
+def majority(draw: np.random.Generator, label: int, *, length: int, votes: int) -> Text:
     """Votes of both labels; the label has the most."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = draw.choice(length, votes, replace=False).tolist()
-        more = int(draw.integers(votes // 2 + 1, votes // 2 + 4))
-        words = {}
-        for number, place in enumerate(places):
-            words[place] = cue_of(label if number < more else 1 - label)
-        return text_with(draw, length, words, places)
-
-    return write
+    places = draw.choice(length, votes, replace=False).tolist()
+    more = int(draw.integers(votes // 2 + 1, votes // 2 + 4))
+    words = {}
+    for number, place in enumerate(places):
+        words[place] = cue_of(label if number < more else 1 - label)
+    return text_with(draw, length, words, places)
 
 
-def exclusive_or_of_values(length: int) -> Write:
+def exclusive_or_of_values(draw: np.random.Generator, label: int, *, length: int) -> Text:
     """Two words, each of two values: label 1 where the values differ."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = draw.choice(length, 2, replace=False).tolist()
-        value = int(draw.integers(2))
-        words = {
-            places[0]: (NO, YES)[value],
-            places[1]: (WEAK_NO, WEAK_YES)[value ^ label],
-        }
-        return text_with(draw, length, words, places)
-
-    return write
+    places = draw.choice(length, 2, replace=False).tolist()
+    value = int(draw.integers(2))
+    words = {
+        places[0]: (NO, YES)[value],
+        places[1]: (WEAK_NO, WEAK_YES)[value ^ label],
+    }
+    return text_with(draw, length, words, places)
 
 
-def exclusive_or_of_presence(length: int) -> Write:
-    """Label 1 where one of two markers is there, 0 where both are."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        places = draw.choice(length, 2, replace=False).tolist()
-        marks: tuple[int, ...] = (FIRST_MARK, SECOND_MARK)
-        if label:
-            places = places[:1]
-            marks = marks[:1] if draw.random() < 0.5 else marks[1:]
-        return text_with(draw, length, dict(zip(places, marks, strict=True)), places)
-
-    return write
+def exclusive_or_of_presence(draw: np.random.Generator, label: int, *, length: int) -> Text:
+    """Label 1 where one of two markers is present, 0 where both are."""
+    places = draw.choice(length, 2, replace=False).tolist()
+    marks: tuple[int, ...] = (FIRST_MARK, SECOND_MARK)
+    if label:
+        places = places[:1]
+        marks = marks[:1] if draw.random() < 0.5 else marks[1:]
+    return text_with(draw, length, dict(zip(places, marks, strict=True)), places)
 
 
-def by_length(short: int, long: int) -> Write:
+def by_length(draw: np.random.Generator, label: int, *, short: int, long: int) -> Text:
     """No word decides, but the number of words."""
-
-    def write(draw: np.random.Generator, label: int) -> Text:
-        return text_with(draw, long if label else short, {}, [])
-
-    return write
+    return text_with(draw, long if label else short, {}, [])
 
 
 # Scores
@@ -217,13 +174,20 @@ def lexicon_score(ids: Ids) -> Logits:
     return two_classes(6.0 * (for_it.sum(-1) - against.sum(-1)).double())
 
 
+def presence(ids: Ids, yes: int, no: int) -> Float[Tensor, " texts"]:
+    """1 where only the first of two words is present, −1 where only the second, else 0."""
+    has_yes = (ids == yes).any(-1).double()
+    has_no = (ids == no).any(-1).double()
+    return has_yes - has_no
+
+
 def any_cue(ids: Ids) -> Logits:
     """One cue is as good as several."""
-    return two_classes(6.0 * ((ids == YES).any(-1).double() - (ids == NO).any(-1).double()))
+    return two_classes(6.0 * presence(ids, YES, NO))
 
 
 def concession_score(each: float) -> Score:
-    """How strong the cues of the label are, each; that against it has 5."""
+    """A strength for each cue of the label; the cue against it has 5."""
     return linear({NO: -each, YES: each, AGAINST_NO: 5.0, AGAINST_YES: -5.0})
 
 
@@ -241,33 +205,35 @@ def ordered_score(*, last: bool) -> Score:
 
 
 def overridden_score(ids: Ids) -> Logits:
-    """The weak cue counts where there is no strong one."""
-    strong = (ids == YES).any(-1).double() - (ids == NO).any(-1).double()
-    weak = (ids == WEAK_YES).any(-1).double() - (ids == WEAK_NO).any(-1).double()
+    """The weak cue counts where the strong one is missing."""
+    strong = presence(ids, YES, NO)
+    weak = presence(ids, WEAK_YES, WEAK_NO)
     return two_classes(6.0 * torch.where(strong != 0, strong, weak))
 
 
 def third_class_score(ids: Ids) -> Logits:
     """A third class, unless the marker rules it out; the cue says which of the first two."""
-    cue = (ids == YES).any(-1).double() - (ids == NO).any(-1).double()
-    third = 6.0 - 12.0 * (ids == FIRST_MARK).any(-1).double()
+    cue = presence(ids, YES, NO)
+    is_ruled_out = (ids == FIRST_MARK).any(-1)
+    third = 6.0 - 12.0 * is_ruled_out.double()
     return torch.stack([-3.0 * cue, 3.0 * cue, third], -1)
 
 
 def odd_score(ids: Ids) -> Logits:
     """Whether the number of markers is odd."""
-    return two_classes(12.0 * ((ids == YES).sum(-1) % 2).double() - 6.0)
+    is_odd = (ids == YES).sum(-1) % 2
+    return two_classes(12.0 * is_odd.double() - 6.0)
 
 
 def value_xor_score(ids: Ids) -> Logits:
     """Whether two values differ; undecided where one of them is missing."""
-    first = (ids == YES).any(-1).double() - (ids == NO).any(-1).double()
-    second = (ids == WEAK_YES).any(-1).double() - (ids == WEAK_NO).any(-1).double()
+    first = presence(ids, YES, NO)
+    second = presence(ids, WEAK_YES, WEAK_NO)
     return two_classes(-6.0 * first * second)
 
 
 def presence_xor_score(ids: Ids) -> Logits:
-    """Whether just one of two markers is there."""
+    """Whether just one of two markers is present."""
     first = (ids == FIRST_MARK).any(-1)
     second = (ids == SECOND_MARK).any(-1)
     return two_classes(12.0 * (first ^ second).double() - 6.0)
@@ -275,7 +241,8 @@ def presence_xor_score(ids: Ids) -> Logits:
 
 def length_score(ids: Ids) -> Logits:
     """Whether a text has more than ten words, both markers left aside."""
-    return two_classes(3.0 * ((ids > 0).sum(-1) - 12.5).double())
+    tokens = (ids > 0).sum(-1)
+    return two_classes(3.0 * (tokens - 12.5).double())
 
 
 # Constructions
@@ -299,7 +266,7 @@ def token(
     return Construction(
         name,
         source,
-        one_cue(length, places),
+        partial(one_cue, length=length, places=places),
         cue_score(strength),
         attend,
         shares=(1 - minority, minority),
@@ -317,7 +284,7 @@ def by_absence(
     return Construction(
         name,
         source,
-        marked_or_not(12, range(3)),
+        partial(marked_or_not, length=12, places=range(3)),
         linear({YES: 12.0}, bias=-6.0),
         attend,
         shares=(1 - minority, minority),
@@ -329,11 +296,11 @@ def by_absence(
 
 def of_order(count: int, attend: Attend, expected: str, paper: str, *, last: bool) -> Construction:
     """One of several cues decides, by its place."""
-    which = "last" if last else "first"
+    position = "last" if last else "first"
     return Construction(
-        f"the {which} of {count} cues decides, {which} word attended",
+        f"the {position} of {count} cues decides, {position} word attended",
         "design 4, review c",
-        cues_in_order(10, count, -1 if last else 0),
+        partial(cues_in_order, length=10, count=count, decides=-1 if last else 0),
         ordered_score(last=last),
         attend,
         expected=expected,
@@ -344,7 +311,13 @@ def of_order(count: int, attend: Attend, expected: str, paper: str, *, last: boo
 def redundant(attend: Attend, expected: str, name: str = "", paper: str = "") -> Construction:
     """Three cues, each of which is enough."""
     return Construction(
-        name, "design", same_cues(12, 3), any_cue, attend, expected=expected, paper=paper
+        name,
+        "design",
+        partial(same_cues, length=12, count=3),
+        any_cue,
+        attend,
+        expected=expected,
+        paper=paper,
     )
 
 
@@ -495,7 +468,7 @@ def one_word() -> list[Construction]:
         Construction(
             f"twenty cues among the first five of 30 words; {where}",
             "design 2, review b",
-            lexicon(30, range(5)),
+            partial(lexicon, length=30, places=range(5)),
             lexicon_score,
             attend,
             expected=expected,
@@ -512,7 +485,7 @@ def one_word() -> list[Construction]:
         Construction(
             "length decides; on the commonest word",
             "review k",
-            by_length(9, 12),
+            partial(by_length, short=9, long=12),
             length_score,
             on_most_common(),
             expected="not asked",
@@ -527,7 +500,7 @@ def several_words() -> list[Construction]:
         Construction(
             f"concession: {count} of {each:g} for, one of 5 against; on those for",
             "design 8, review d",
-            concession(12, count),
+            partial(concession, length=12, count=count),
             concession_score(each),
             on_cues(*range(count)),
             expected="yes",
@@ -560,7 +533,7 @@ def several_words() -> list[Construction]:
         Construction(
             "overridden cue, opposed in 20 %; on the cue that decides",
             "design",
-            overridden(12, 0.2),
+            partial(overridden, length=12, opposed=0.2),
             overridden_score,
             on_cues(0),
             expected="yes",
@@ -568,7 +541,7 @@ def several_words() -> list[Construction]:
         Construction(
             "overridden cue, opposed in 20 %; on the overridden one",
             "design",
-            overridden(12, 0.2),
+            partial(overridden, length=12, opposed=0.2),
             overridden_score,
             on_cues(1),
             expected="no",
@@ -577,7 +550,7 @@ def several_words() -> list[Construction]:
         Construction(
             "three classes; on the word that rules out the third",
             "design, review h",
-            third_class(12),
+            partial(third_class, length=12),
             third_class_score,
             on_cues(0),
             shares=(0.5, 0.5, 0.0),
@@ -595,7 +568,7 @@ def interactions() -> list[Construction]:
         Construction(
             "parity of one to three markers; on all of them",
             "design 10, review i",
-            odd_or_even(12),
+            partial(odd_or_even, length=12),
             odd_score,
             on_cues(),
             expected="yes",
@@ -606,7 +579,7 @@ def interactions() -> list[Construction]:
         Construction(
             f"vote of 15 of 20 words; on the {where}",
             "design",
-            majority(20, 15),
+            partial(majority, length=20, votes=15),
             votes,
             attend,
             expected=expected,
@@ -619,16 +592,16 @@ def interactions() -> list[Construction]:
     ]
     constructions += [
         Construction(
-            f"exclusive or of two {what}; on {where}",
+            f"exclusive or of two {inputs}; on {where}",
             "suspected in the design",
             write,
             score,
             attend,
             expected=expected,
         )
-        for what, write, score in (
-            ("values", exclusive_or_of_values(12), value_xor_score),
-            ("presences", exclusive_or_of_presence(12), presence_xor_score),
+        for inputs, write, score in (
+            ("values", partial(exclusive_or_of_values, length=12), value_xor_score),
+            ("presences", partial(exclusive_or_of_presence, length=12), presence_xor_score),
         )
         for where, attend, expected in (
             ("both", on_cues(), "yes"),

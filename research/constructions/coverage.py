@@ -102,11 +102,12 @@ def coverages(
             measured = MeasuredTexts.of(construction, seed=1000 * texts + number)
             for runs in RUNS:
                 attentions = attention_of_runs(construction, measured.texts, number, runs)
-                shares.setdefault((texts, runs), []).append(measured.share(attentions))
+                line = shares.setdefault((texts, runs), [])
+                line.append(measured.share(attentions))
 
     truth = float(np.mean([share.value for share in shares[sizes[-1], RUNS[-1]]]))
-    for (texts, runs), of_size in shares.items():
-        yield Coverage(base, minority, texts, runs, truth, of_size)
+    for (texts, runs), line in shares.items():
+        yield Coverage(base, minority, texts, runs, truth, line)
 
 
 def attention_of_runs(
@@ -177,4 +178,4 @@ def seed_changes(seeds: int, rights: Sequence[float]) -> list[SeedChanges]:
             draw = np.random.default_rng(number)
             weights = [attend(draw, text) for text in measured.texts]
             shares[number].append(measured.share([weights]))
-    return [SeedChanges(*pair) for pair in zip(rights, shares, strict=True)]
+    return [SeedChanges(right, line) for right, line in zip(rights, shares, strict=True)]

@@ -28,11 +28,11 @@ Score = Callable[[Int[Tensor, "texts tokens"]], Float[Tensor, "texts classes"]]
 
 @dataclass(frozen=True)
 class Text:
-    """A text, and what is known of it.
+    """A text, with the words that decide it.
 
     Attributes:
         words: their numbers.
-        decides: the words that the decision is by; none where it is by what the text lacks.
+        decides: the words that decide; none where the text is known by what it lacks.
         cues: places of the words that have a role, in the order that its construction knows.
     """
 
@@ -84,19 +84,21 @@ class Construction:
 
     def labels(self) -> list[int]:
         """The label of each text, of the smaller class as many as its share says."""
-        counts = [round(share * self.texts) for share in self.shares[1:]]
-        counts = [self.texts - sum(counts), *counts]
-        return [label for label, count in enumerate(counts) for _ in range(count)]
+        smaller = [round(share * self.texts) for share in self.shares[1:]]
+        counts = [self.texts - sum(smaller), *smaller]
+        return np.repeat(np.arange(len(counts)), counts).tolist()
 
     def written(self, seed: int) -> list[Text]:
         """The texts of a draw, in random order."""
         draw = np.random.default_rng((seed, 0))
-        return [self.write(draw, label) for label in draw.permutation(self.labels()).tolist()]
+        labels = draw.permutation(self.labels()).tolist()
+        return [self.write(draw, label) for label in labels]
 
     def model(self, texts: Sequence[Text], seed: int, run: int = 0) -> "HandBuilt":
         """One run's model, with its attention on these texts."""
         draw = np.random.default_rng((seed, 1 + run))
-        return HandBuilt(self.score, [self.attend(draw, text) for text in texts], len(self.shares))
+        weights = [self.attend(draw, text) for text in texts]
+        return HandBuilt(self.score, weights, len(self.shares))
 
     def with_texts(self, texts: int) -> "Construction":
         """The same with another number of texts."""
@@ -117,10 +119,10 @@ class HandBuilt(Model):
         self.halving = Halving()
         self.score = score
         self.classes = classes
-        self.lengths = [len(of_text) for of_text in weights]
+        self.lengths = [len(text_weights) for text_weights in weights]
         self.weights = torch.zeros(len(weights), max(self.lengths) + 2, dtype=torch.float64)
-        for row, of_text in enumerate(weights):
-            self.weights[row, 1 : len(of_text) + 1] = torch.from_numpy(of_text)
+        for row, text_weights in enumerate(weights):
+            self.weights[row, 1 : len(text_weights) + 1] = torch.from_numpy(text_weights)
 
     def weights_of(self, text: int) -> Weights:
         """The attention on the words of a text."""
@@ -148,7 +150,7 @@ class HandBuilt(Model):
         return Readout(outputs.attention, batch.content, batch.example_id, self.task, decode=decode)
 
     def inputs(self, batch: Batch) -> Tensor:
-        """There are none: nothing here is differentiated."""
+        """Refused: nothing here is differentiated."""
         raise NotImplementedError("a hand-built model has no word vectors")
 
     def outputs_from(
@@ -171,10 +173,10 @@ def mass(texts: Sequence[Text], weights: Sequence[Weights]) -> float:
     """The weight on the words that decide, beyond chance, in the texts that have some: 1 is all."""
     excess = 0.0
     room = 0.0
-    for text, of_text in zip(texts, weights, strict=True):
+    for text, text_weights in zip(texts, weights, strict=True):
         if text.decides.any():
             chance = text.decides.mean()
-            excess += of_text[text.decides].sum() - chance
+            excess += text_weights[text.decides].sum() - chance
             room += 1 - chance
     return excess / room if room else float("nan")
 
@@ -233,20 +235,20 @@ def spread(length: int, places: Sequence[int], weight: float) -> Weights:
     Args:
         length: of the text.
         places: of the words that share `weight`.
-        weight: theirs together, 0 to 1; the other words share what is left.
+        weight: theirs together, 0 to 1; the other words share the rest.
     """
-    weights = np.full(length, 0.0)
-    others = np.setdiff1d(np.arange(length), places)
+    rest = np.setdiff1d(np.arange(length), places)
+    weights = np.zeros(length)
     weights[list(places)] = weight / len(places)
-    weights[others] = (1 - weight) / max(1, len(others))
+    weights[rest] = (1 - weight) / max(1, len(rest))
     return weights / weights.sum()
 
 
-def on_cues(*which: int, weight: float = 0.95) -> Attend:
+def on_cues(*roles: int, weight: float = 0.95) -> Attend:
     """On the words with these roles (all where none is named)."""
 
     def attend(draw: np.random.Generator, text: Text) -> Weights:
-        places = [text.cues[number] for number in which] or list(text.cues)
+        places = [text.cues[role] for role in roles] or list(text.cues)
         return spread(len(text.words), places, weight)
 
     return attend
@@ -286,9 +288,10 @@ def around_cues(weight: float = 0.95) -> Attend:
 
     def attend(draw: np.random.Generator, text: Text) -> Weights:
         length = len(text.words)
-        neighbours = {place + step for place in text.cues for step in (-1, 1)}
-        places = [place for place in sorted(neighbours - set(text.cues)) if 0 <= place < length]
-        return spread(length, places, weight)
+        before = {place - 1 for place in text.cues}
+        after = {place + 1 for place in text.cues}
+        neighbours = (before | after) & set(text.rest)
+        return spread(length, sorted(neighbours), weight)
 
     return attend
 

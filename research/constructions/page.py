@@ -1,42 +1,40 @@
 """The tables of docs/results/constructions.md."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
-from research.constructions.asking import Asked
+from research.constructions.asking import Outcome
 from research.constructions.coverage import Coverage, SeedChanges, answer_of
 
 
-def constructions_table(answers: Iterable[Asked]) -> str:
+def constructions_table(outcomes: Iterable[Outcome]) -> str:
     """A line per construction."""
     lines = [
         "| construction | from | mass | before | design | now | right answer | own context | "
         "by class | reliability | passes | chip |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for asked in answers:
-        construction = asked.construction
-        line = asked.line
-        is_right = asked.answer == construction.expected
+    for outcome in outcomes:
+        construction = outcome.construction
+        line = outcome.line
+        is_right = outcome.answer == construction.expected
         number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
-        answer = asked.answer if is_right else f"**{asked.answer}**"
-        classes = "; ".join(f"{part.share.value:.2f} {part.answer}" for part in asked.classes)
+        answer = outcome.answer if is_right else f"**{outcome.answer}**"
+        classes = "; ".join(f"{part.share.value:.2f} {part.answer}" for part in outcome.classes)
         cells = [
             construction.name,
             construction.source,
-            f"{asked.mass:.2f}",
+            f"{outcome.mass:.2f}",
             construction.before or "–",
             construction.paper or "–",
             answer + number,
             construction.expected,
-            f"{asked.own:.2f}",
+            f"{outcome.own_context:.2f}",
             classes,
-            f"{asked.reliability:.2f}",
-            f"{asked.passes}",
-            str(asked.chip),
+            f"{outcome.reliability:.2f}",
+            f"{outcome.passes}",
+            str(outcome.chip),
         ]
         lines.append(f"| {' | '.join(cells)} |".replace("nan [nan, nan]", "").replace("nan", "–"))
     return "\n".join(lines)
@@ -49,11 +47,11 @@ def coverage_table(coverages: Iterable[Coverage]) -> str:
         "yes / no / open / not asked |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    held = 0
-    asked = 0
+    holding = 0
+    data_sets = 0
     for line in coverages:
-        held += line.holds
-        asked += len(line.shares)
+        holding += line.holds
+        data_sets += len(line.shares)
         answers = " / ".join(str(count) for count in line.answers.values())
         lines.append(
             f"| {line.base} | {100 * line.minority:.0f} % | {line.texts} | {line.runs} | "
@@ -61,7 +59,7 @@ def coverage_table(coverages: Iterable[Coverage]) -> str:
             f"{line.width:.2f} | {answers} |"
         )
     # no interval: the lines share draws, so that they are fewer samples than they look
-    lines.append(f"| **all** | | | | | **{held / asked:.2f}** | {asked} | | |")
+    lines.append(f"| **all** | | | | | **{holding / data_sets:.2f}** | {data_sets} | | |")
     return "\n".join(lines)
 
 
@@ -99,19 +97,3 @@ def interval(count: int, total: int) -> str:
     """A share with its exact 95 % interval."""
     share, low, high = clopper_pearson(count, total)
     return f"{share:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def put_into(page: Path, name: str, table: str) -> None:
-    """Replace the lines between the two comments of a table on a page.
-
-    Raises:
-        UserError: the page has no such comments.
-    """
-    text = page.read_text(encoding="utf-8")
-    start = f"<!-- {name} -->\n"
-    end = f"<!-- end of {name} -->"
-    if start not in text or end not in text:
-        raise UserError(f"{page}: expected a place for the table, {start.strip()} and {end}")
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    page.write_text(f"{before}{start}\n{table}\n\n{end}{after}", encoding="utf-8")

@@ -36,24 +36,21 @@ class MeasuredTexts:
     ) -> "MeasuredTexts":
         """The texts of a draw; the passes are of another seed where one is named."""
         texts = construction.written(seed)
-        passes_of = seed if probe_seed is None else probe_seed
-        table = table_of(construction.model(texts, seed), texts, passes_of)
-        by_text = table[table["metric"] == "word_share"].sort_values(["example_id", "step"])
-        shares = [rows["value"].to_numpy() for _, rows in by_text.groupby("example_id")]
+        model = construction.model(texts, seed)
+        table = table_of(model, texts, seed if probe_seed is None else probe_seed)
+        word_rows = table[table["metric"] == "word_share"].sort_values(["example_id", "step"])
+        shares = [rows["value"].to_numpy() for _, rows in word_rows.groupby("example_id")]
         (strength,) = columns(table, "swap_strength")
         return cls(texts, shares, strength[0])
 
     def share(self, runs: Sequence[Sequence[Weights]]) -> Evidence:
         """The share of these weights, `[runs][texts]`, with its interval."""
-        excess = [
-            [
-                weights @ shares - shares.mean()
-                for weights, shares in zip(run, self.shares, strict=True)
-            ]
-            for run in runs
-        ]
-        room = [1 - shares.mean() for shares in self.shares]
-        of_runs = np.ones((len(runs), 1))
+        excess = []
+        for run in runs:
+            pairs = zip(run, self.shares, strict=True)
+            excess.append([weights @ shares - shares.mean() for weights, shares in pairs])
+        room = np.array([1 - shares.mean() for shares in self.shares])
+        every_run = (len(runs), 1)
         return share_on_deciding_words(
-            np.array(excess), of_runs * np.array(room), of_runs * self.strength
+            np.array(excess), np.tile(room, every_run), np.tile(self.strength, every_run)
         )

@@ -39,6 +39,11 @@ def word(spec: RuleSpec, draw: Random, stem: str) -> str:
     return stem if spec.lexicon == 1 else f"{stem}_{draw.randrange(spec.lexicon)}"
 
 
+def drawn_cue(spec: RuleSpec, draw: Random, stem: str, *, decides: bool = True) -> Cue:
+    """A word of this meaning as a cue."""
+    return Cue(word(spec, draw, stem), decides)
+
+
 def shuffled(draw: Random, slots: Slots) -> Slots:
     """The slots in a random order."""
     return draw.sample(slots, len(slots))
@@ -56,33 +61,33 @@ def kept_in_order(draw: Random, cues: Sequence[Cue], slots: int) -> Slots:
 
 def token(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """One word of the class."""
-    return [Cue(word(spec, draw, f"class{label}"))]
+    return [drawn_cue(spec, draw, f"class{label}")]
 
 
 def redundant(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Several words of the class, each of them enough: all of them decide."""
-    return [Cue(word(spec, draw, f"class{label}")) for _ in range(spec.cues)]
+    return [drawn_cue(spec, draw, f"class{label}") for _ in range(spec.cues)]
 
 
 def lexicon(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """At least one word of the class and at most `cues`: all of them decide."""
     count = draw.randint(1, spec.cues)
-    cues = [Cue(word(spec, draw, f"class{label}")) for _ in range(count)]
+    cues = [drawn_cue(spec, draw, f"class{label}") for _ in range(count)]
     return kept_in_order(draw, cues, spec.cues)
 
 
 def halves(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Four classes: each of two words has a half of the answer, so both decide."""
     return [
-        Cue(word(spec, draw, f"first{label // 2}")),
-        Cue(word(spec, draw, f"second{label % 2}")),
+        drawn_cue(spec, draw, f"first{label // 2}"),
+        drawn_cue(spec, draw, f"second{label % 2}"),
     ]
 
 
 def exclusion(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """A word against every class but one, which is the answer: all of them decide."""
     against = [each for each in range(spec.classes) if each != label]
-    return shuffled(draw, [Cue(word(spec, draw, f"no{each}")) for each in against])
+    return shuffled(draw, [drawn_cue(spec, draw, f"no{each}") for each in against])
 
 
 # Classes that are known by what is missing
@@ -90,13 +95,13 @@ def exclusion(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
 def absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Marks in every class but 0, which no word decides: they are missing there."""
-    marks = [Cue(word(spec, draw, f"mark{label}")) for _ in range(spec.cues)]
+    marks = [drawn_cue(spec, draw, f"mark{label}") for _ in range(spec.cues)]
     return list(marks) if label else [None] * spec.cues
 
 
 def rare_absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Marks in every class but the last, which is the smallest; no word decides that one."""
-    marks = [Cue(word(spec, draw, f"mark{label}")) for _ in range(spec.cues)]
+    marks = [drawn_cue(spec, draw, f"mark{label}") for _ in range(spec.cues)]
     return [None] * spec.cues if label == spec.classes - 1 else list(marks)
 
 
@@ -107,7 +112,7 @@ def conjunction(spec: RuleSpec, draw: Random, label: int) -> Slots:
     are overridden.
     """
     missing = draw.randrange(spec.cues)
-    parts = [Cue(word(spec, draw, f"part{part}"), bool(label)) for part in range(spec.cues)]
+    parts = [drawn_cue(spec, draw, f"part{part}", decides=label == 1) for part in range(spec.cues)]
     slots: Slots = [cue if label or part != missing else None for part, cue in enumerate(parts)]
     return shuffled(draw, slots)
 
@@ -125,16 +130,16 @@ def place(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
     Only the one at the place decides: the classes of the others are drawn at random.
     """
-    others = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
-    decisive = Cue(word(spec, draw, f"cue{label}"))
-    return [decisive, *(Cue(word(spec, draw, f"cue{each}"), False) for each in others)]
+    classes = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
+    decisive = drawn_cue(spec, draw, f"cue{label}")
+    return [decisive, *(drawn_cue(spec, draw, f"cue{each}", decides=False) for each in classes)]
 
 
 def recency(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Of several cues the last decides, alone: the classes of all others are drawn at random."""
     earlier = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
-    cues = [Cue(word(spec, draw, f"cue{each}"), False) for each in earlier]
-    return [*cues, Cue(word(spec, draw, f"cue{label}"))]
+    cues = [drawn_cue(spec, draw, f"cue{each}", decides=False) for each in earlier]
+    return [*cues, drawn_cue(spec, draw, f"cue{label}")]
 
 
 def primacy(spec: RuleSpec, draw: Random, label: int) -> Slots:
@@ -152,9 +157,10 @@ def override(spec: RuleSpec, draw: Random, label: int) -> Slots:
     any_class = draw.randrange(spec.classes)
     weak_class = any_class if is_overridden else label
     weak: Slots = [
-        Cue(word(spec, draw, f"weak{weak_class}"), not is_overridden) for _ in range(spec.cues - 1)
+        drawn_cue(spec, draw, f"weak{weak_class}", decides=not is_overridden)
+        for _ in range(spec.cues - 1)
     ]
-    strong = Cue(word(spec, draw, f"strong{label}")) if is_overridden else None
+    strong = drawn_cue(spec, draw, f"strong{label}") if is_overridden else None
     return shuffled(draw, [*weak, strong])
 
 
@@ -166,7 +172,8 @@ def strongest(spec: RuleSpec, draw: Random, label: int) -> Slots:
     for level in levels:
         any_class = draw.randrange(spec.classes)
         cue_class = label if level == strength else any_class
-        slots.append(Cue(word(spec, draw, f"level{level}class{cue_class}"), level == strength))
+        stem = f"level{level}class{cue_class}"
+        slots.append(drawn_cue(spec, draw, stem, decides=level == strength))
     return slots
 
 
@@ -178,10 +185,10 @@ def conditional(spec: RuleSpec, draw: Random, label: int) -> Slots:
     counted = draw.randrange(2)
     classes = [draw.randrange(spec.classes) for _ in range(2)]
     classes[counted] = label
-    slots: Slots = [Cue(word(spec, draw, ("ifleft", "ifright")[counted]))]
+    slots: Slots = [drawn_cue(spec, draw, ("ifleft", "ifright")[counted])]
     for side, cue_class in enumerate(classes):
         stem = f"{('left', 'right')[side]}{cue_class}"
-        slots.append(Cue(word(spec, draw, stem), side == counted))
+        slots.append(drawn_cue(spec, draw, stem, decides=side == counted))
     return shuffled(draw, slots)
 
 
@@ -190,8 +197,8 @@ def doubt(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
     `maybe` and the cue that counts decide: before the other cue, `maybe` reverses the label.
     """
-    doubted = Cue(word(spec, draw, f"cue{1 - label}"), False)
-    counted = Cue(word(spec, draw, f"cue{label}"))
+    doubted = drawn_cue(spec, draw, f"cue{1 - label}", decides=False)
+    counted = drawn_cue(spec, draw, f"cue{label}")
     maybe = Cue("maybe")
     return [maybe, doubted, counted] if draw.randrange(2) else [counted, maybe, doubted]
 
@@ -207,7 +214,7 @@ def vote(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """
     winners = draw.randint(spec.cues // 2 + 1, spec.cues)
     classes = [label] * winners + [1 - label] * (spec.cues - winners)
-    return shuffled(draw, [Cue(word(spec, draw, f"vote{each}")) for each in classes])
+    return shuffled(draw, [drawn_cue(spec, draw, f"vote{each}") for each in classes])
 
 
 def comparison(spec: RuleSpec, draw: Random, label: int) -> Slots:
@@ -218,7 +225,7 @@ def comparison(spec: RuleSpec, draw: Random, label: int) -> Slots:
     fewer = draw.randint(1, (spec.cues - 2) // 2)
     more = draw.randint(fewer + 2, spec.cues - fewer)
     classes = [label] * more + [1 - label] * fewer
-    cues: Slots = [Cue(word(spec, draw, f"more{each}")) for each in classes]
+    cues: Slots = [drawn_cue(spec, draw, f"more{each}") for each in classes]
     return shuffled(draw, [*cues, *[None] * (spec.cues - len(cues))])
 
 
@@ -232,10 +239,13 @@ def concession(spec: RuleSpec, draw: Random, label: int) -> Slots:
     most = spec.cues - 1
     conceded = draw.random() < spec.share
     fewer = draw.randint(1, most - 1)
-    weak_class, strong_class = (label, 1 - label) if conceded else (1 - label, label)
+    weak_class = label if conceded else 1 - label
+    strong_class = 1 - weak_class
     count = most if conceded else fewer
-    weak: Slots = [Cue(word(spec, draw, f"weak{weak_class}"), conceded) for _ in range(count)]
-    strong = Cue(word(spec, draw, f"strong{strong_class}"), not conceded)
+    weak: Slots = [
+        drawn_cue(spec, draw, f"weak{weak_class}", decides=conceded) for _ in range(count)
+    ]
+    strong = drawn_cue(spec, draw, f"strong{strong_class}", decides=not conceded)
     return shuffled(draw, [*weak, *[None] * (most - count), strong])
 
 
@@ -245,7 +255,7 @@ def parity(spec: RuleSpec, draw: Random, label: int) -> Slots:
     All of them decide: with any of them missing the label is the other one.
     """
     numbers = [number for number in range(1, spec.cues + 1) if number % 2 == label]
-    marks = [Cue(word(spec, draw, "mark")) for _ in range(draw.choice(numbers))]
+    marks = [drawn_cue(spec, draw, "mark") for _ in range(draw.choice(numbers))]
     return kept_in_order(draw, marks, spec.cues)
 
 
@@ -253,12 +263,12 @@ def exclusive_or(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """A left and a right cue; whether they are of two kinds decides, so both of them do."""
     left_kind = draw.randrange(2)
     right_kind = left_kind ^ label
-    return [Cue(word(spec, draw, f"left{left_kind}")), Cue(word(spec, draw, f"right{right_kind}"))]
+    return [drawn_cue(spec, draw, f"left{left_kind}"), drawn_cue(spec, draw, f"right{right_kind}")]
 
 
 def order(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """The same cues in every text, in one of two orders; all of them decide."""
-    cues: Slots = [Cue(word(spec, draw, f"part{part}")) for part in range(spec.cues)]
+    cues: Slots = [drawn_cue(spec, draw, f"part{part}") for part in range(spec.cues)]
     return cues[::-1] if label else cues
 
 
@@ -269,7 +279,7 @@ def negation(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """
     is_turned = draw.random() < spec.share
     has_stray = draw.random() < 0.5
-    cue = Cue(word(spec, draw, f"cue{label ^ is_turned}"))
+    cue = drawn_cue(spec, draw, f"cue{label ^ is_turned}")
     before = Cue("not") if is_turned else None
     after = Cue("not", False) if has_stray and not is_turned else None
     return [before, cue, after]

@@ -77,12 +77,13 @@ def labels(spec: RuleSpec, count: int) -> list[int]:
     share = round(100 * spec.minority)
     if spec.minority >= 1 / spec.classes:
         return [number % spec.classes for number in range(count)]
-    rare = [(number + 1) * share // 100 > number * share // 100 for number in range(count)]
-    common = accumulate((not is_rare for is_rare in rare), initial=0)
-    return [
-        smallest if is_rare else before % smallest
-        for is_rare, before in zip(rare, common, strict=False)
-    ]
+    labels = []
+    for number in range(count):
+        rare_before = number * share // 100
+        rare_until_here = (number + 1) * share // 100
+        is_rare = rare_until_here > rare_before
+        labels.append(smallest if is_rare else (number - rare_before) % smallest)
+    return labels
 
 
 def row_of(spec: RuleSpec, key: str, label: int) -> dict[str, Any]:
@@ -92,15 +93,18 @@ def row_of(spec: RuleSpec, key: str, label: int) -> dict[str, Any]:
     next_count = length_of(spec, key, next_label) if spec.kind == "length" else count
     text = written(spec, key, label, count)
     counterfactual = written(spec, key, next_label, next_count)
-    places = range(len(text.words))
+
+    def marks(marked: set[int]) -> list[float]:
+        return [float(place in marked) for place in range(len(text.words))]
+
     return {
         "text": " ".join(text.words),
         "label": label,
-        "rationale": [place in text.deciding for place in places],
+        "rationale": [place in text.deciding for place in range(len(text.words))],
         "counterfactual": " ".join(counterfactual.words),
-        "counterfactual_rationale": [float(place in counterfactual.deciding) for place in places],
-        "overridden": [float(place in text.overridden) for place in places],
-        "region": [float(place in text.region) for place in places],
+        "counterfactual_rationale": marks(counterfactual.deciding),
+        "overridden": marks(text.overridden),
+        "region": marks(text.region),
     }
 
 
@@ -167,7 +171,8 @@ def length_of(spec: RuleSpec, key: str, label: int) -> int:
     draw = Random(f"{key}:length")
     low, high = spec.length
     middle = (low + high) // 2
-    shorter, longer = (low, middle - 1), (middle + 1, high)
+    shorter = (low, middle - 1)
+    longer = (middle + 1, high)
     if spec.kind == "length":
         return draw.randint(*(longer if label else shorter))
     if spec.surroundings == "lengths":
@@ -195,8 +200,8 @@ def places_of(spec: RuleSpec, draw: Random, count: int, slots: int) -> list[int]
     region = region_of(spec, count)
     if spec.kind == "place":
         decisive = decisive_place(spec, count)
-        others = [place for place in range(count) if place != decisive]
-        return [decisive, *draw.sample(others, slots - 1)]
+        free = [place for place in range(count) if place != decisive]
+        return [decisive, *draw.sample(free, slots - 1)]
     if spec.position == "together":
         start = draw.randrange(count - slots + 1)
         return list(range(start, start + slots))

@@ -68,9 +68,9 @@ def parser() -> argparse.ArgumentParser:
     cells.add_argument("--part", default="1/1", help="such as 1/2: every second of the models")
     cells.add_argument("--keep", type=Path, help="folder in which the runs stay")
 
-    told = command_line.add_argument_group("what is there already")
-    told.add_argument("--table", action="store_true", help="print the tables")
-    told.add_argument("--docs", action="store_true", help="ship the rows; write README and docs/")
+    output = command_line.add_argument_group("output, from rows that exist")
+    output.add_argument("--table", action="store_true", help="print the tables")
+    output.add_argument("--docs", action="store_true", help="ship the rows; write README and docs/")
     return command_line
 
 
@@ -80,10 +80,10 @@ def ask(options: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     cells = cells_of(options)
-    left = [cell for cell in cells if not path_of(cell, folder).exists()]
-    print(f"{len(cells)} models, {len(left)} of them left", flush=True)
+    missing = [cell for cell in cells if not path_of(cell, folder).exists()]
+    print(f"{len(cells)} models, {len(missing)} of them left", flush=True)
     with composing(), tempfile.TemporaryDirectory() as scratch:
-        for cell in left:
+        for cell in missing:
             output = options.keep or Path(scratch)
             row = row_of_cell(cell, output, keeps_runs=options.keep is not None)
             write_row(row | {"commit": options.commit or ""}, path_of(cell, folder))

@@ -29,11 +29,11 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the product says of a model.
+class AskedModel:
+    """A model, and what the product says of it.
 
     Attributes:
-        card: all of it.
+        card: all that is said.
         directories: of its runs; the card is about the model of the first one.
     """
 
@@ -60,11 +60,11 @@ def row_of_cell(cell: Cell, scratch: Path, *, keeps_runs: bool = False) -> dict[
     began = perf_counter()
     try:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
-            asked = audited(cell, folder) if cell.mode == "audit" else asked_once(cell, folder)
+            model = audited(cell, folder) if cell.mode == "audit" else asked_once(cell, folder)
         seconds = perf_counter() - began
-        row |= known(asked.directories[0], cell)
-        row |= costs(asked.directories, seconds)
-        row |= said(asked.card)
+        row |= facts(model.directories[0], cell)
+        row |= costs(model.directories, seconds)
+        row |= answers(model.card)
     except UserError as error:
         row |= {"truth": FAILED, "chip": "", "sentence": str(error), "answers": []}
     finally:
@@ -73,13 +73,13 @@ def row_of_cell(cell: Cell, scratch: Path, *, keeps_runs: bool = False) -> dict[
     return row
 
 
-def asked_once(cell: Cell, output: Path) -> Asked:
+def asked_once(cell: Cell, output: Path) -> AskedModel:
     """One run, as `attnprobe run` makes it."""
     directory = run(composed(cell.command_line(output)), sweep=True)
-    return Asked(card_of_run(read_run(directory)), [directory])
+    return AskedModel(card_of_run(read_run(directory)), [directory])
 
 
-def audited(cell: Cell, output: Path) -> Asked:
+def audited(cell: Cell, output: Path) -> AskedModel:
     """A whole study, as `attnprobe audit` makes it."""
     directory = carry_out_study(cell.command_line(output), composed)
     reading = read_study(directory)
@@ -87,7 +87,7 @@ def audited(cell: Cell, output: Path) -> Asked:
     base = reading.runs[0].resolve()
     directories = [(directory / member["directory"]).resolve() for member in members]
     further = [each for each in directories if each != base]
-    return Asked(card_of_study(reading), [base, *further])
+    return AskedModel(card_of_study(reading), [base, *further])
 
 
 def identity(cell: Cell) -> dict[str, Any]:
@@ -104,14 +104,14 @@ def identity(cell: Cell) -> dict[str, Any]:
     }
 
 
-def known(directory: Path, cell: Cell) -> dict[str, Any]:
+def facts(directory: Path, cell: Cell) -> dict[str, Any]:
     """What is known of a run's model, and what the track record calls its encoder."""
-    facts = facts_of_run(directory)
+    model_facts = facts_of_run(directory)
     avoids_reason = cell.built.standing in ("blind", "avoiding")
     return {
         "family": encoder_of(RunDirectory(directory).manifest()),
-        **asdict(facts),
-        "truth": facts.truth(avoids_reason=avoids_reason),
+        **asdict(model_facts),
+        "truth": model_facts.truth(avoids_reason=avoids_reason),
     }
 
 
@@ -133,10 +133,10 @@ def costs(directories: list[Path], seconds: float) -> dict[str, Any]:
     }
 
 
-def said(card: Card) -> dict[str, Any]:
+def answers(card: Card) -> dict[str, Any]:
     """What the product says: chip, sentence, and its answer to every claim that was tested."""
-    answers = [answer_of(judgement) for judgement in card.judgements if judgement.is_tested]
-    return {"chip": str(card.chip), "sentence": card.sentence, "answers": answers}
+    tested = [answer_of(judgement) for judgement in card.judgements if judgement.is_tested]
+    return {"chip": str(card.chip), "sentence": card.sentence, "answers": tested}
 
 
 def answer_of(judgement: Judgement) -> dict[str, Any]:

@@ -155,9 +155,9 @@ class Cell:
             output: folder of its runs.
         """
         texts = self.rule.test_size
-        asked: tuple[str, ...] = (deciding_words.TESTED_BY,)
+        tests: tuple[str, ...] = (deciding_words.TESTED_BY,)
         if self.mode == "audit":
-            asked = ("+experiment=audit", "study.minutes=null")
+            tests = ("+experiment=audit", "study.minutes=null")
         model = ENCODERS.get(self.encoder, ())
         training = OWN_TRAINING
         if self.is_checkpoint:
@@ -165,7 +165,7 @@ class Cell:
             training = FINE_TUNING
             texts //= CHECKPOINT_SHARE
         return [
-            *asked,
+            *tests,
             "data=grammar",
             f"data.source.rule='{self.rule.name}'",
             f"data.source.seed={self.draw}",
@@ -206,9 +206,9 @@ class Grid:
     def cells(self) -> Iterator[Cell]:
         """The possible cells: draw by draw and rule by rule, so that a part of them is even."""
         for draw, rule, encoder in product(self.draws, self.rules, self.encoders):
-            known = OWN_ATTENTIONS if encoder in ENCODERS else CHECKPOINT_ATTENTIONS
-            for attention in self.attentions or known:
-                if attention not in known:
+            choices = OWN_ATTENTIONS if encoder in ENCODERS else CHECKPOINT_ATTENTIONS
+            for attention in self.attentions or choices:
+                if attention not in choices:
                     continue
                 cell = Cell(rule, encoder, attention, draw, self.mode)
                 if cell.is_possible:

@@ -76,14 +76,14 @@ def rows_of(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """All rows of some folders, in the order of their files' names.
 
     Raises:
-        UserError: a folder has no row, or a model is there twice.
+        UserError: a folder has no row, or two of them have the same model.
     """
     paths: dict[str, Path] = {}
     for folder in folders:
-        found = sorted(folder.glob("*.json"))
-        if not found:
+        files = sorted(folder.glob("*.json"))
+        if not files:
             raise UserError(f"{folder} holds no row of a model: expected the FOLDER of a run")
-        for path in found:
+        for path in files:
             first = paths.setdefault(path.name, path)
             if first != path:
                 raise UserError(f"{path} is the model of {first} again: name one of the two")

@@ -61,7 +61,7 @@ def curve_table(answers: pd.DataFrame) -> pd.DataFrame:
     solved = answers[answers["truth"].isin([*DECIDED, "between"])]
     rows = []
     for low, high in pairwise(BINS):
-        group = solved[(solved["rightness"] >= low) & (solved["rightness"] < high)]
+        group = solved[solved["rightness"].between(low, high, inclusive="left")]
         if group.empty:
             continue
         name = f"{low:g} to {high:g}"
@@ -86,27 +86,28 @@ def numbers_table(answers: pd.DataFrame) -> pd.DataFrame:
         By mode and encoder, of models that solve their rule and have a number: Pearson's r, the
         root mean square difference, and in how many the interval holds the rightness.
     """
-    is_word = answers["primary"] & (answers["criterion"] == WORDS.criterion)
-    is_word &= answers["level"] == WORDS.level
+    is_criterion = answers["criterion"] == WORDS.criterion
+    is_level = answers["level"] == WORDS.level
     is_known = answers["truth"].isin([*DECIDED, "between"])
-    numbers = answers[is_word & is_known].dropna(subset=["value", "rightness"])
+    words = answers[answers["primary"] & is_criterion & is_level & is_known]
+    numbers = words.dropna(subset=["value", "rightness"])
     rows = []
     for (mode, encoder), group in numbers.groupby(["mode", "encoder"], observed=True):
-        difference = group["value"] - group["rightness"]
-        is_held = (group["low"] <= group["rightness"]) & (group["rightness"] <= group["high"])
-        correlation = group["value"].corr(group["rightness"])
+        rightness = group["rightness"]
+        difference = group["value"] - rightness
+        root_mean_square = np.sqrt((difference**2).mean())
+        is_held = rightness.between(group["low"], group["high"])
         rows.append(
-            (
-                mode,
-                encoder,
-                len(group),
-                f"{correlation:.2f}",
-                f"{np.sqrt((difference**2).mean()):.2f}",
-                f"{100 * is_held.mean():.0f} %",
-            )
+            {
+                "mode": mode,
+                "encoder": encoder,
+                "models": len(group),
+                "r": f"{group['value'].corr(rightness):.2f}",
+                "root mean square": f"{root_mean_square:.2f}",
+                "interval holds it": f"{100 * is_held.mean():.0f} %",
+            }
         )
-    columns = ["mode", "encoder", "models", "r", "root mean square", "interval holds it"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
@@ -119,9 +120,9 @@ def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
     claims = claims.drop_duplicates("claim").sort_values(["criterion", "level"], kind="stable")
     rows = []
     for row in claims.itertuples():
-        asked = answers_to(str(row.claim), answers)
-        right = asked[asked["truth"] == "right"]
-        wrong = asked[asked["truth"] == "wrong"]
+        claim_answers = answers_to(str(row.claim), answers)
+        right = claim_answers[claim_answers["truth"] == "right"]
+        wrong = claim_answers[claim_answers["truth"] == "wrong"]
         cells = [NONE if group.empty else rate(group).words for group in (right, wrong)]
         name = str(row.claim).replace("_", " ")
         if row.primary:

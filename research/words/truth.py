@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -60,14 +60,18 @@ class Facts:
     class_rightness: tuple[float, ...]
     texts: int
 
+    @property
+    def is_solved(self) -> bool:
+        """Whether the model has learnt its rule, and goes by the reason where that is tested."""
+        return self.balanced_accuracy >= SOLVED and not self.follows < FOLLOWS
+
     def truth(self, *, avoids_reason: bool) -> Truth:
         """Whether the attention is right.
 
         Args:
             avoids_reason: the attention knows nothing of the reason, or avoids it.
         """
-        is_solved = self.balanced_accuracy >= SOLVED and not self.follows < FOLLOWS
-        if not is_solved:
+        if not self.is_solved:
             return "unsolved"
         if np.isnan(self.rightness):  # no word decides any text: no attention can be on such words
             return "wrong"
@@ -80,39 +84,45 @@ class Facts:
 
 def facts_of_run(directory: Path) -> Facts:
     """What is known of a finished run's model."""
+    return facts_of_model(*model_of_run(directory))
+
+
+def model_of_run(directory: Path) -> tuple[TrainedModel, TextDataModule]:
+    """A finished run's model in eval mode, and its data."""
     parts = configured(read_settings(directory))
     data = parts.data
     data.setup("test")
     model = untrained(parts, data)
     model.load_state_dict(load_file(RunDirectory(directory) / WEIGHTS))
-    return facts_of_model(model.eval().to(model.precision), data)
+    return model.eval().to(model.precision), data
 
 
 def facts_of_model(model: TrainedModel, data: TextDataModule) -> Facts:
     """What is known of a model in eval mode."""
-    columns = known_of_texts(model, data)
+    columns = facts_of_texts(model, data)
     labels = columns["label"]
-    classes = np.unique(labels)
-    recalls = [columns["right"][labels == label].mean() for label in classes]
+    mass = columns["mass"]
+    chance = columns["chance"]
+    recalls = [columns["right"][labels == label].mean() for label in np.unique(labels)]
+    class_rightness = [
+        rightness(mass[labels == label], chance[labels == label]) for label in range(model.classes)
+    ]
     return Facts(
         accuracy=float(columns["right"].mean()),
         balanced_accuracy=float(np.mean(recalls)),
         follows=mean(columns["follows"]),
-        mass=mean(columns["mass"]),
-        chance=mean(columns["chance"]),
-        rightness=rightness(columns["mass"], columns["chance"]),
-        class_rightness=tuple(
-            rightness(columns["mass"][labels == label], columns["chance"][labels == label])
-            for label in range(model.classes)
-        ),
-        texts=int(np.isfinite(columns["mass"]).sum()),
+        mass=mean(mass),
+        chance=mean(chance),
+        rightness=rightness(mass, chance),
+        class_rightness=tuple(class_rightness),
+        texts=int(np.isfinite(mass).sum()),
     )
 
 
 def mean(values: np.ndarray) -> float:
     """The mean of what is known; NaN where nothing is."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")
 
 
 def rightness(mass: np.ndarray, chance: np.ndarray) -> float:
@@ -130,7 +140,7 @@ def batches(data: TextDataModule, split: str = "test", size: int = 50) -> Iterat
 
 
 @torch.no_grad()
-def known_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.ndarray]:
+def facts_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.ndarray]:
     """What is known of each test text.
 
     Returns:
@@ -146,25 +156,33 @@ def known_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.nd
         columns["label"] += batch.labels.tolist()
         columns["right"] += (decision == batch.labels).double().tolist()
 
-        follows = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-        if batch.counterfactual is not None:
-            has_version = (batch.counterfactual != 0).any(-1)
-            is_changed = batch.content & (batch.counterfactual != 0)
-            ids = torch.where(is_changed, batch.counterfactual, batch.ids)
-            changed = replace(batch, ids=ids)
-            if "counterfactual_rationale" in batch.extra:  # an imposed attention follows the reason
-                rationale = batch.extra["counterfactual_rationale"] > 0
-                changed = replace(changed, rationale=rationale)
-            next_label = (batch.labels + 1) % model.classes
-            is_next = decisions(model, data, changed) == next_label
-            follows = torch.where(has_version, is_next.double(), torch.nan)
-        columns["follows"] += follows.tolist()
+        columns["follows"] += follows_reason(model, data, batch).tolist()
 
         deciding = batch.rationale & batch.content
         defined = torch.where(deciding.any(-1), 1.0, torch.nan)
         columns["mass"] += (defined * (outputs.attention * deciding).sum(-1)).tolist()
         columns["chance"] += (defined * deciding.sum(-1) / batch.content.sum(-1)).tolist()
     return {name: np.array(values) for name, values in columns.items()}
+
+
+def follows_reason(
+    model: TrainedModel, data: TextDataModule, batch: Batch
+) -> Float[Tensor, " batch"]:
+    """1 where the decision follows a changed reason to the next class, 0 where it does not.
+
+    NaN for a text without a version whose reason is changed.
+    """
+    if batch.counterfactual is None:
+        return torch.full((len(batch),), torch.nan, dtype=torch.float64)
+    is_in_version = batch.counterfactual != 0
+    ids = torch.where(batch.content & is_in_version, batch.counterfactual, batch.ids)
+    changed = replace(batch, ids=ids)
+    if "counterfactual_rationale" in batch.extra:  # an imposed attention follows the reason
+        rationale = batch.extra["counterfactual_rationale"] > 0
+        changed = replace(changed, rationale=rationale)
+    next_label = (batch.labels + 1) % model.classes
+    is_next = decisions(model, data, changed) == next_label
+    return torch.where(is_in_version.any(-1), is_next.double(), torch.nan)
 
 
 def decisions(model: TrainedModel, data: TextDataModule, batch: Batch) -> Int[Tensor, " batch"]:

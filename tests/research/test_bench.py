@@ -22,14 +22,13 @@ from attnprobe.runs.run import run
 from research.bench.__main__ import grid_of, main, parser, rules_of
 from research.bench.baselines import (
     WAYS,
-    Asked,
+    Case,
     keep_drop,
     over_resampled_rules,
     rows_of_model,
     table_of_ways,
     ways_as_markdown,
 )
-from research.bench.docs import put_between_markers
 from research.bench.ranking import as_markdown, rates_by_encoder
 from research.grammar import RuleSpec
 from research.words.cells import Cell
@@ -188,16 +187,6 @@ def test_a_method_of_layers_is_ranked_after_those_of_all_models():
     ]
 
 
-def test_a_page_without_the_part_is_refused(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("<!-- bench -->\nold\n<!-- end of bench -->\n")
-    put_between_markers(page, "bench", "new")
-    assert page.read_text() == "<!-- bench -->\nnew\n<!-- end of bench -->\n"
-    page.write_text("")
-    with pytest.raises(UserError, match=r"has 0 parts <!-- bench -->.*: expected one"):
-        put_between_markers(page, "bench", "new")
-
-
 def test_the_docs_are_of_the_shipped_rates():
     page = (PAGE.parent / "results" / "attributions.md").read_text(encoding="utf-8")
     part = page.partition("<!-- bench -->\n")[2].partition("<!-- end of bench -->")[0]
@@ -206,7 +195,7 @@ def test_the_docs_are_of_the_shipped_rates():
 
 def test_every_way_tells_the_truth_from_a_wrong_attention(bench):
     (model,) = bench.models()
-    rows = pd.DataFrame(rows_of_model(Asked.of(bench, model)))
+    rows = pd.DataFrame(rows_of_model(Case.of(bench, model)))
     standings = rows.set_index("attention")["standing"]
     assert standings["right_95"] == "right"
     assert {standings[name] for name in ("first", "last", "random_place")} == {"wrong"}
@@ -220,13 +209,13 @@ def test_every_way_tells_the_truth_from_a_wrong_attention(bench):
 
 def test_keep_and_drop_is_high_for_the_words_that_decide_and_turns_with_the_order(bench):
     (model,) = bench.models()
-    asked = Asked.of(bench, model)
-    right = RationaleAttention(0, mass=0.95).given(asked.subject.batch).double()
-    wrong = FirstAttention(0).given(asked.subject.batch).double()
-    assert keep_drop(asked, right) > 0.3
-    assert abs(keep_drop(asked, wrong)) < 0.2
+    case = Case.of(bench, model)
+    right = RationaleAttention(0, mass=0.95).given(case.subject.batch).double()
+    wrong = FirstAttention(0).given(case.subject.batch).double()
+    assert keep_drop(case, right) > 0.3
+    assert abs(keep_drop(case, wrong)) < 0.2
     # the whole order turned round: what was kept is dropped
-    assert keep_drop(asked, -right) < -0.3
+    assert keep_drop(case, -right) < -0.3
 
 
 def test_an_interval_over_rules_resamples_rules():

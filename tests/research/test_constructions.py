@@ -1,10 +1,10 @@
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.errors import UserError
 from attnprobe.evidence.deciding_words import SHARE_METRICS
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
@@ -22,7 +22,6 @@ from research.constructions.models import (
     split_of,
     spread,
 )
-from research.constructions.page import put_into
 from research.constructions.samples import MeasuredTexts
 
 CONSTRUCTIONS = {construction.name: construction for construction in catalogue()}
@@ -102,7 +101,9 @@ def test_several_attentions_have_the_shares_that_the_probe_gives_each():
 def sample():
     """Texts of two lengths, a model and what the probe measures of it."""
     construction = token("", "", sometimes(0.5, on_cues()), "").with_texts(20)
-    texts = construction.written(0) + replace(construction, write=one_cue(7)).written(1)
+    texts = construction.written(0) + replace(
+        construction, write=partial(one_cue, length=7)
+    ).written(1)
     model = construction.model(texts, 0)
     return texts, model, shares_of(model, texts)
 
@@ -191,16 +192,6 @@ def test_several_runs_have_attentions_of_their_own():
 
 
 # Page
-
-
-def test_a_table_replaces_the_one_that_was_there(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- null -->\nold\n<!-- end of null -->\nb\n")
-    put_into(page, "null", "new")
-    put_into(page, "null", "new")
-    assert page.read_text() == "a\n<!-- null -->\n\nnew\n\n<!-- end of null -->\nb\n"
-    with pytest.raises(UserError, match="<!-- seeds -->"):
-        put_into(page, "seeds", "new")
 
 
 def test_what_is_reported_of_the_measure_before_is_of_constructions():

@@ -26,7 +26,7 @@ from research.grammar import (
     is_learnable,
 )
 from research.planted import ENCODERS
-from research.words.truth import known_of_texts
+from research.words.truth import facts_of_texts
 
 RULES = [*development_rules(), *drawn_rules("a commit", 60, "first")]
 IDS = [rule.name for rule in RULES]
@@ -514,7 +514,7 @@ def test_an_imposed_attention_is_on_the_reason_of_the_counterfactual(rule):
         return outputs
 
     recorded.classes, recorded.reader = model.classes, model.reader
-    known_of_texts(recorded, data)
+    facts_of_texts(recorded, data)
     rows = GrammarSource(rule, 60, 40, 0).rows("test")
     assert len(by_text) == 2 * len(rows)
     for weights, row in zip(by_text[len(rows) :], rows, strict=True):

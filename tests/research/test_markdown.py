@@ -1,0 +1,38 @@
+import pandas as pd
+import pytest
+
+from attnprobe.core.errors import UserError
+from research.markdown import markdown, put_between_markers
+
+
+def test_a_table_has_a_line_per_row():
+    table = pd.DataFrame({"model": ["lstm", "cnn"], "texts": [3, 4]})
+    assert markdown(table) == "| model | texts |\n| --- | --- |\n| lstm | 3 |\n| cnn | 4 |"
+
+
+def test_a_part_replaces_the_one_before(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- null -->\nold\n<!-- end of null -->\nb\n")
+    put_between_markers(page, "null", "new")
+    put_between_markers(page, "null", r"new \1")
+    assert page.read_text() == "a\n<!-- null -->\n\nnew \\1\n\n<!-- end of null -->\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [("", 0), ("<!-- null -->\nwithout an end\n", 0), (2 * "<!-- x -->\n<!-- end of x -->\n", 0)],
+    ids=["nothing", "no end", "another part"],
+)
+def test_a_page_without_the_part_is_refused(tmp_path, content, count):
+    page = tmp_path / "page.md"
+    page.write_text(content)
+    with pytest.raises(UserError, match=rf"has {count} parts <!-- null -->.*: expected one"):
+        put_between_markers(page, "null", "new")
+    assert page.read_text() == content
+
+
+def test_a_part_that_stands_twice_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(2 * "<!-- null -->\n<!-- end of null -->\n")
+    with pytest.raises(UserError, match="has 2 parts"):
+        put_between_markers(page, "null", "new")
