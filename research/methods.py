@@ -14,12 +14,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.reading import importances_in
 from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.findings.members import numbers_by_text
 from attnprobe.findings.studies.base import Done, Member, Study, StudyFigure, StudyReading
 from attnprobe.importance.base import classes
 from attnprobe.plots.grid import around, cells, grid, title
+from attnprobe.readings.importances import importances_in
 from attnprobe.report.studies.drawing import draw
 from attnprobe.results.table import IMPORTANCES, read_results
 from research import planted

@@ -11,7 +11,6 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.reading import Headline, present
 from attnprobe.evidence.statistics import interval
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Run, read_runs
@@ -19,6 +18,8 @@ from attnprobe.findings.judgement import Card, Judgement
 from attnprobe.findings.stored import card_of_run
 from attnprobe.findings.studies.base import STUDY, read_study
 from attnprobe.plots.heatmap import label_text
+from attnprobe.readings.reading import Headline
+from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.table import repeats_of
 

@@ -12,8 +12,8 @@ import pandas as pd
 
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
-from attnprobe.evidence.reading import importances_in
 from attnprobe.probes.erasure import removal_share
+from attnprobe.readings.importances import importances_in
 from attnprobe.results.numbers import Numbers, numbers_of
 
 CONTEXT_FREE = {

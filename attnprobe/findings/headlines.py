@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence.published import published
-from attnprobe.evidence.reading import Headline, Reading, ends_of, present
 from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.readings.reading import Headline, Reading
+from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_of
+from attnprobe.results.table import ends_of
 
 OVERALL = "overall"
 """The group of all classes together."""

@@ -11,12 +11,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.groups import Run, grouped, read_runs
 from attnprobe.findings.judgement import Card, Findings
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import decide, group_of
 from attnprobe.findings.track_record import digest_of_record
+from attnprobe.readings.registry import readings
 from attnprobe.results.directory import FINDINGS
 from attnprobe.results.files import DERIVED, is_derived, write_table
 from attnprobe.results.fingerprint import fingerprint

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from attnprobe.evidence.claims import Finding, put_to_test, with_ceilings
-from attnprobe.evidence.reading import present
 from attnprobe.findings.chip import chip_of
 from attnprobe.findings.comparisons import compare_models
 from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs
@@ -17,6 +16,7 @@ from attnprobe.findings.judgement import ACROSS, Card, Findings, Judgement
 from attnprobe.findings.mechanisms import encoder_of, mechanism_of
 from attnprobe.findings.rules import judge
 from attnprobe.findings.studies.base import StudyReading
+from attnprobe.readings.registry import present
 from attnprobe.results.directory import Places
 from attnprobe.results.numbers import Numbers
 

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
-from attnprobe.evidence.reading import Facts
 from attnprobe.plots.style import (
     CLASS_COLOURS,
     COLUMN_WIDTH,
@@ -24,6 +23,7 @@ from attnprobe.plots.style import (
     new_figure,
     text_width,
 )
+from attnprobe.readings.importances import Facts
 from attnprobe.results.pivot import Facet, facets, per_example
 
 DOT = " · "

@@ -27,7 +27,6 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import NotNegative, Portion, Positive, Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, as_truth, mean_of, share_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading
 from attnprobe.evidence.statistics import wilson
 from attnprobe.exact import FarthestAttention, farthest_attention
 from attnprobe.measures import LN2, jensen_shannon
@@ -36,6 +35,7 @@ from attnprobe.plots.heatmap import METRICS as HEATMAP_METRICS
 from attnprobe.plots.heatmap import heatmaps, telling_examples
 from attnprobe.plots.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, box
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, ReadoutProbe, positions
+from attnprobe.readings.reading import Column, Drawing, Headline, HeatMap, Reading
 from attnprobe.results import pivot
 from attnprobe.results.pivot import Facet
 

@@ -18,11 +18,11 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Number
 from attnprobe.evidence.claims import CEILING, MEASURES, Claim
 from attnprobe.evidence.evidence import Evidence, Measure, mean_of, skill_of
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import even, permuted
 from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject
+from attnprobe.readings.reading import Headline, Reading
 
 METRICS = (
     Metric(

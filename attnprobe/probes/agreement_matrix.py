@@ -22,15 +22,6 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Facts,
-    Headline,
-    Reading,
-    Tabulation,
-    importances_in,
-    mean_table,
-)
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import kendall_tau, rank_biased_overlap, top_overlap
 from attnprobe.plots.grid import around, cells, counted, facet_grid, in_cell, title
@@ -44,6 +35,9 @@ from attnprobe.probes.base import (
     strengths,
     undefined_in,
 )
+from attnprobe.readings.importances import Facts, importances_in
+from attnprobe.readings.means import mean_table
+from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 
 METRICS = (
     Metric(

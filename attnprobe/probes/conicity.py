@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from attnprobe.core.metrics import Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
+from attnprobe.readings.reading import Headline, Reading
 
 COSINE = Scale("cosine", -1, 1)
 METRICS = (

@@ -25,7 +25,6 @@ from attnprobe.core.metrics import CORRELATION, COUNT, JSD, P_VALUE, SHARE, TAU,
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import as_truth, mean_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, facts_of, importances_in
 from attnprobe.evidence.statistics import discovered
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.baselines import is_function_word
@@ -41,6 +40,8 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.probes.leave_one_out import checked
+from attnprobe.readings.importances import facts_of, importances_in
+from attnprobe.readings.reading import Column, Drawing, Headline, Reading
 from attnprobe.results.pivot import Facet, facets, per_example, split_by_class
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))

@@ -24,18 +24,6 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count, Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Measure, as_truth, flips_of, least, mean_of, share_of
-from attnprobe.evidence.reading import (
-    Column,
-    Drawing,
-    Facts,
-    Headline,
-    HeatMap,
-    Reading,
-    Tabulation,
-    facet_table,
-    facts_of,
-    importances_in,
-)
 from attnprobe.evidence.statistics import mean_in_columns, rank_biserial, wilson
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.checks import LEAST_MASS
@@ -58,6 +46,9 @@ from attnprobe.probes.base import (
     positions,
     undefined_in,
 )
+from attnprobe.readings.importances import Facts, facts_of, importances_in
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import Facet
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}

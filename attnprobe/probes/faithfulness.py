@@ -22,16 +22,6 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import as_truth, mean_of, share_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    facts_of,
-    importances_and_operators,
-    importances_in,
-    mean_table,
-)
 from attnprobe.importance import word_removal
 from attnprobe.models.base import Model
 from attnprobe.plots.grid import interval_figure
@@ -44,6 +34,9 @@ from attnprobe.probes.base import (
     Subject,
     undefined_in,
 )
+from attnprobe.readings.importances import facts_of, importances_and_operators, importances_in
+from attnprobe.readings.means import mean_table
+from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the words at which the curves are measured, in addition to the thresholds."""

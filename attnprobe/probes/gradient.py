@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from attnprobe.core.metrics import SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Headline, HeatMap, Reading
 from attnprobe.importance.gradients import gradients_of
 from attnprobe.measures import normalised
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject, positions
+from attnprobe.readings.reading import Headline, HeatMap, Reading
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
 METRICS = (

@@ -19,7 +19,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation, facet_table
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.measures import jensen_shannon
@@ -27,6 +26,8 @@ from attnprobe.models.base import Model, Summed
 from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Column, Drawing, Headline, Reading, Tabulation
 
 NOTHING = 1e-6
 """A weight no larger than this is none."""

@@ -17,7 +17,6 @@ from attnprobe.core.metrics import SHARE, TAU, TRUTH, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.data.vocabulary import PADDING
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.plausibility import (
     average_precision,
@@ -29,6 +28,7 @@ from attnprobe.importance.word_removal import without_pieces
 from attnprobe.measures import kendall_tau, normalised, total_variation
 from attnprobe.models.base import Model
 from attnprobe.probes.base import LINEAR, Measurement, Probe, Subject
+from attnprobe.readings.reading import Headline, Reading
 
 ABOVE_CHANCE = Scale("share", -1, 1)
 METRICS = (

@@ -9,9 +9,9 @@ import torch
 
 from attnprobe.core.metrics import SHARE, TVD, Metric
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Headline, HeatMap, Reading
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut as Removal
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.readings.reading import Headline, HeatMap, Reading
 
 METRICS = (
     Metric(

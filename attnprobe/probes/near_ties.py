@@ -11,10 +11,10 @@ from attnprobe.core.metrics import SHARE, TAU, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count, Share
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import is_top
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, ReadoutProbe
+from attnprobe.readings.reading import Headline, Reading
 
 METRICS = (
     Metric(

@@ -16,14 +16,6 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
-from attnprobe.evidence.reading import (
-    Headline,
-    Reading,
-    Tabulation,
-    facet_table,
-    facts_of,
-    importances_and_operators,
-)
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
 from attnprobe.models.base import Model
@@ -35,6 +27,9 @@ from attnprobe.probes.base import (
     Subject,
     undefined_in,
 )
+from attnprobe.readings.importances import facts_of, importances_and_operators
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Headline, Reading, Tabulation
 
 TEXT_OPERATORS = tuple(operator for operator in word_removal.OPERATORS if operator != "attention")
 """Ways in which words go from a text; `attention` changes none."""

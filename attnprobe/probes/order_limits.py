@@ -12,9 +12,10 @@ from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
 from attnprobe.exact.removal_orders import mean_fall, order_limits
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject
+from attnprobe.readings.means import means_by_importance
+from attnprobe.readings.reading import Headline, Reading, Tabulation
 
 SOURCE = "Edin et al. 2025; Dinkelbach 1967"
 REACHED = 1e-9

@@ -1,6 +1,6 @@
 """How well the classifier itself does, as context of every other number."""
 
-from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.readings.reading import Headline, Reading
 
 READING = Reading(
     probe="performance",

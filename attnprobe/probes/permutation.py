@@ -14,11 +14,11 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, Reading
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.plots.grid import NOTE_SIZE, around, class_handles, grid, title
 from attnprobe.plots.style import CLASS_COLOURS, FAINT, violin
 from attnprobe.probes.base import DESCRIPTION, Measurement, ReadoutProbe
+from attnprobe.readings.reading import Column, Drawing, Headline, Reading
 from attnprobe.results import pivot
 
 METRICS = (

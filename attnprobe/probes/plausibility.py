@@ -16,21 +16,15 @@ from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import beyond_chance, mean_of
-from attnprobe.evidence.reading import (
-    Column,
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    facet_table,
-    importances_in,
-)
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import plausibility
 from attnprobe.measures import shifted
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, strengths
 from attnprobe.probes.leave_one_out import checked
+from attnprobe.readings.importances import importances_in
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Column, Drawing, Headline, Reading, Tabulation
 
 MEASURES = {
     "top_in_rationale": plausibility.top_hit,

@@ -23,10 +23,10 @@ from attnprobe.core.settings import Positive
 from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import POSITIONS_AT_ONCE, in_float32
 from attnprobe.probes.base import Measurement, Probe, Subject
+from attnprobe.readings.reading import Headline, Reading
 
 KINDS = ("words_attention", "words_equal", "states_attention", "states_equal")
 FOLDS = 5

@@ -22,14 +22,6 @@ from attnprobe.core.settings import Count
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    facet_table,
-    importances_in,
-)
 from attnprobe.evidence.statistics import interval, mean_in_columns
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import spearman
@@ -45,6 +37,9 @@ from attnprobe.probes.base import (
     strengths,
     undefined_in,
 )
+from attnprobe.readings.importances import importances_in
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.results.directory import WEIGHTS, RunDirectory
 from attnprobe.results.pivot import metrics_there
 

@@ -8,7 +8,6 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SHARE, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import is_top, over_ties
 from attnprobe.probes.base import (
     DESCRIPTION,
@@ -18,6 +17,7 @@ from attnprobe.probes.base import (
     Subject,
     undefined_in,
 )
+from attnprobe.readings.reading import Headline, Reading
 
 METRICS = (
     Metric(

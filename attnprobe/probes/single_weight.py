@@ -21,17 +21,6 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of, share_of
-from attnprobe.evidence.reading import (
-    Column,
-    Drawing,
-    Headline,
-    HeatMap,
-    Reading,
-    Tabulation,
-    facet_table,
-    facts_of,
-    importances_in,
-)
 from attnprobe.exact.erasure import SingleErasures, erase_each
 from attnprobe.measures import LN2, kendall_tau
 from attnprobe.plots.grid import around, cells, counted, facet_grid, grid, quarters, title
@@ -46,6 +35,9 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.probes.erasure import FILED
+from attnprobe.readings.importances import facts_of, importances_in
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import max_attention_bin
 
 SOURCE = "Serrano & Smith 2019, section 4"

@@ -17,13 +17,14 @@ from attnprobe.core.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, importances_in
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.measures import entropy, kendall_tau
 from attnprobe.models.base import Model
 from attnprobe.plots.grid import DOT, around, cells, counted, grid, in_cell, title
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, positions
+from attnprobe.readings.importances import importances_in
+from attnprobe.readings.reading import Drawing, HeatMap, Reading, Tabulation
 from attnprobe.results.directory import SITE
 from attnprobe.results.pivot import RUN, by_run, metrics_there
 

@@ -15,7 +15,6 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import LEAST_GAIN, skill_of
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact import nulls
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.models.base import Unit
@@ -28,6 +27,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.probes.leave_one_out import checked
+from attnprobe.readings.reading import Headline, Reading
 
 NULL = "the same with the own weights in random order, mean of the orders"
 SPREAD = "their standard deviation"

@@ -13,9 +13,10 @@ from attnprobe.core.batch import Batch, probabilities
 from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
 from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject
+from attnprobe.readings.means import means_by_importance
+from attnprobe.readings.reading import Headline, Reading, Tabulation
 
 SOURCE = "Zhao & Aletras 2023"
 NORMALISED = Scale("share of the fall without any word", 0, 1)

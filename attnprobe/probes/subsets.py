@@ -17,14 +17,6 @@ from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, 
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    importances_in,
-    means_by_importance,
-)
 from attnprobe.exact.subsets import (
     PrefixLimits,
     complement,
@@ -37,6 +29,9 @@ from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
+from attnprobe.readings.importances import importances_in
+from attnprobe.readings.means import means_by_importance
+from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 
 SOURCE = "Edin et al. 2025"
 METRICS = (

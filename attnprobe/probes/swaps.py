@@ -30,7 +30,6 @@ from attnprobe.evidence.deciding_words import (
     reference_strength,
 )
 from attnprobe.evidence.evidence import by_run
-from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import (
     POSITIONS_AT_ONCE,
@@ -42,6 +41,8 @@ from attnprobe.importance.word_swaps import (
 )
 from attnprobe.models.base import Unit
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Headline, Reading, Tabulation
 
 BEYOND_CHANCE = Scale("share beyond chance", -2, 2)
 ROOM = Scale("share", 0, 2)

@@ -7,9 +7,9 @@ from attnprobe.core.batch import prediction_distance
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import CLASS, JSD, TRUTH, TVD, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject
+from attnprobe.readings.reading import Headline, Reading
 
 SOURCE = "Wiegreffe & Pinter 2019, sections 3.3 and 4"
 METRICS = (

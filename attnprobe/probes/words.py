@@ -14,12 +14,12 @@ from scipy import stats
 
 from attnprobe.core.metrics import TRUTH, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import Drawing, Reading
 from attnprobe.evidence.statistics import in_columns, student
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK, drawable
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.readings.reading import Drawing, Reading
 from attnprobe.results.pivot import distinct
 
 METRICS = (

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from attnprobe.evidence.reading import Drawing, Reading, readings
 from attnprobe.findings.groups import Group
 from attnprobe.plots.style import class_names, paper_style, rendered, save
+from attnprobe.readings.reading import Drawing, Reading
+from attnprobe.readings.registry import readings
 from attnprobe.results.directory import Places, RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import named

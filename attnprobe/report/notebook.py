@@ -16,7 +16,7 @@ import pandas as pd
 
 from attnprobe.core.metrics import sureness
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.reading import facts_of
+from attnprobe.readings.importances import facts_of
 from attnprobe.results.table import IMPORTANCES
 
 EXPLAINED = "explain"

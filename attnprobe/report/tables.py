@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 
 from attnprobe.core.sanitise import spreadsheet_cell, visible
-from attnprobe.evidence.reading import present
 from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.headlines import compare
 from attnprobe.findings.judgement import Findings, table_of
 from attnprobe.findings.table import decide
 from attnprobe.probes.words import FEWEST_TEXTS, PROBE, STEPS, word_table
+from attnprobe.readings.registry import present
 from attnprobe.results.directory import Places
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers

@@ -17,10 +17,10 @@ from rich.text import Text
 
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.published import REMARKS
-from attnprobe.evidence.reading import readings
 from attnprobe.evidence.verdicts import Answer, Chip
 from attnprobe.findings.judgement import Card, Judgement, Summary
 from attnprobe.findings.quality import Quality
+from attnprobe.readings.registry import readings
 from attnprobe.results.pivot import RUN, class_of
 
 WIDTH = 80

@@ -18,13 +18,14 @@ import wandb
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import Scale
-from attnprobe.evidence.reading import HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import Run, read_run
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.judgement import Card, table_of
 from attnprobe.findings.quality import Quality
 from attnprobe.findings.stored import card_of_run
 from attnprobe.plots.example_selection import select_examples
+from attnprobe.readings.reading import HeatMap
+from attnprobe.readings.registry import columns_in, maps_in
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.notebook import Strip, attention_strips, page, strips_html
 from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, word_tables

@@ -140,6 +140,12 @@ def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
     return importances
 
 
+def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, float]:
+    """The least and the greatest that a metric can be, as the results' runs say it."""
+    low, high = results.attrs.get(RANGES, {}).get(probe, {}).get(metric, (None, None))
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
 def repeats_of(run: RunDirectory) -> frozenset[int]:
     """The test examples whose words, and question, an earlier one has as well.
 

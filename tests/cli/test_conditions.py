@@ -4,8 +4,8 @@ import pytest
 
 from attnprobe.cli.conditions import FAILED, condition, judge
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.lines import LINES
+from attnprobe.readings.registry import readings
 
 NUMBERS = {
     "performance.accuracy": 0.8,

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from attnprobe.evidence import reading
+from attnprobe.readings import registry
 from tests.docs.extending import FILES, FOREIGN, reviews
 
 
@@ -53,8 +53,8 @@ def mine(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         patch.chdir(folder)
-        reading.readings.cache_clear()
+        registry.readings.cache_clear()
         yield folder
     for name in [name for name in sys.modules if name.split(".")[0] in FOREIGN]:
         del sys.modules[name]
-    reading.readings.cache_clear()
+    registry.readings.cache_clear()

@@ -4,11 +4,11 @@ from pathlib import Path
 from attnprobe.evidence import claims, deciding_words
 from attnprobe.evidence import statistics as rare
 from attnprobe.evidence.evidence import LEAST_GAIN
-from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.studies.criteria import statements
 from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
+from attnprobe.readings.registry import readings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")

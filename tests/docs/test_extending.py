@@ -11,8 +11,8 @@ from scipy import stats
 
 import attnprobe
 from attnprobe.core.errors import UserError
-from attnprobe.evidence import reading
 from attnprobe.findings.headlines import compare, headline
+from attnprobe.readings import registry
 from attnprobe.report.page.build import write_report
 from attnprobe.report.tables import write_tables
 from attnprobe.report.terminal import print_summary
@@ -99,15 +99,15 @@ def test_a_probe_and_its_reading(mine, probed, capsys):
 def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(
     mine, probed, monkeypatch, capsys
 ):
-    monkeypatch.setattr(reading, "entry_points", lambda group: [])
-    reading.readings.cache_clear()
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    registry.readings.cache_clear()
     results = read_results(probed)
     assert len(results.query("probe == 'sufficiency' and metric == 'tvd_top'")) == 30
     assert not any(name.startswith("sufficiency") for name in headline(results))
     print_summary(compare(results))
     write_tables(probed, mine / "tables2")
     write_report([probed], mine / "report2.html")
-    reading.readings.cache_clear()
+    registry.readings.cache_clear()
 
 
 def test_every_file_of_the_page_was_used():

@@ -5,10 +5,10 @@ import numpy as np
 import torch
 
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.reading import readings
 from attnprobe.importance.base import Subject
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import Measurement
+from attnprobe.readings.registry import readings
 from attnprobe.results.table import Rows
 from tests.toys import toy_batch, toy_readout
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.reading import readings
+from attnprobe.readings.registry import readings
 from tests.probes.tables import NAN, erased, table
 
 COUNT = 40

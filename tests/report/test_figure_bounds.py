@@ -14,11 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import BboxBase
 
-from attnprobe.evidence.reading import Drawing, readings
 from attnprobe.importance.base import built_in
 from attnprobe.plots.grid import LOWEST, TALLEST
 from attnprobe.plots.style import drawable, paper_style
 from attnprobe.probes.correlation import PUBLISHED
+from attnprobe.readings.reading import Drawing
+from attnprobe.readings.registry import readings
 from attnprobe.results.pivot import named
 from attnprobe.results.table import IMPORTANCES
 from tests.probes.tables import draw

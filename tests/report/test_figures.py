@@ -2,7 +2,6 @@ import base64
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -10,13 +9,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-import attnprobe.probes
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.reading import present, readings
 from attnprobe.plots.grid import TITLE_WIDTH, title
 from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
+from attnprobe.readings.registry import readings
 from attnprobe.report import figures as draw
-from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
 from attnprobe.results.table import read_results
 from tests.probes import tables
@@ -129,27 +126,6 @@ def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
     seal_again(second)
     with pytest.raises(UserError, match="run here is there twice"):
         draw.draw_figures([first, second], tmp_path / "f")
-
-
-def test_readings_are_found_by_being_there():
-    folder = Path(attnprobe.probes.__file__).parent
-    files = (
-        path
-        for path in folder.glob("[!_]*.py")
-        if "\nREADING = " in path.read_text(encoding="utf-8")
-    )
-    assert set(readings()) == {path.stem for path in files}
-    probes = pd.DataFrame({"probe": ["adversarial", "unheard_of", "performance"], "metric": "a"})
-    identity = {
-        "run_id": "r",
-        "experiment": "e",
-        "data": "d",
-        "model": "m",
-        "seed": 0,
-        "split": "test",
-    }
-    numbers = numbers_of(probes.assign(**identity))
-    assert [reading.probe for reading in present(numbers)] == ["performance", "adversarial"]
 
 
 def test_titles_of_data_are_not_interpreted(make_run):

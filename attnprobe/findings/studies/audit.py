@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import duration, quoted
 from attnprobe.core.settings import Positive, Seed, Whole
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import (
     Compose,
@@ -30,6 +29,7 @@ from attnprobe.findings.studies.criteria.alternative import add_alternative
 from attnprobe.findings.studies.criteria.members import Members
 from attnprobe.findings.studies.criteria.necessity import add_necessity
 from attnprobe.findings.studies.criteria.stability import add_stability
+from attnprobe.readings.registry import readings
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 

@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.plots.example_selection import select_examples
+from attnprobe.readings.reading import Column, HeatMap
+from attnprobe.readings.registry import columns_in, maps_in
 from attnprobe.results.directory import SITE, VOCABULARY, table_file
 from attnprobe.results.files import read_json
 from attnprobe.results.playground import read_playground

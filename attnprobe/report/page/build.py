@@ -15,7 +15,6 @@ from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.claims import CRITERIA, LEVELS
-from attnprobe.evidence.reading import present
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Group, grouped, read_sound_runs
 from attnprobe.findings.headlines import compare
@@ -23,6 +22,7 @@ from attnprobe.findings.judgement import Findings
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import StudyReading, find_studies
+from attnprobe.readings.registry import present
 from attnprobe.report.figures import Picture, pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glossary import MEANS, TERMS, explained

@@ -13,13 +13,13 @@ import pandas as pd
 from attnprobe.core.metrics import Scale
 from attnprobe.core.sanitise import percent, quoted
 from attnprobe.evidence.published import REMARKS
-from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
 from attnprobe.findings.lines import LEAK, NEEDS_MARKS
 from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import group_of
+from attnprobe.readings.reading import Reading
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.studies.drawing import draw_study
 from attnprobe.report.tables import with_intervals

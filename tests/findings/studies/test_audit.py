@@ -12,9 +12,9 @@ import pytest
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.claims import CRITERIA
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies.audit import Audit
 from attnprobe.findings.studies.base import Costs, Plan, already_answered
+from attnprobe.readings.registry import readings
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 from attnprobe.evidence.claims import CRITERIA, Claim, Finding, put_to_test
 from attnprobe.evidence.evidence import Evidence
-from attnprobe.evidence.reading import readings
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.lines import LINES
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import StudyFigure, StudyReading
+from attnprobe.readings.registry import readings
 from attnprobe.report.__main__ import main
 from attnprobe.report.page import build
 from attnprobe.report.studies.drawing import draw

@@ -10,9 +10,9 @@ import pytest
 from markupsafe import Markup
 
 from attnprobe.evidence.claims import CRITERIA
-from attnprobe.evidence.reading import readings
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.lines import LINES
+from attnprobe.readings.registry import readings
 from attnprobe.report.figures import prose
 from attnprobe.report.page import build
 from attnprobe.report.page.build import with_hidden_shown

@@ -12,13 +12,13 @@ import pandas as pd
 
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
-from attnprobe.evidence.reading import facts_of
 from attnprobe.evidence.statistics import in_columns
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.bench.rates import beside_attention_on_bench
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.statements import cite, of_several_runs
 from attnprobe.probes.faithfulness import SOURCE, measured
+from attnprobe.readings.importances import facts_of
 from attnprobe.results.pivot import per_example
 
 MEANINGLESS = ("random", "position")

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.evidence import reading
 from attnprobe.findings.groups import grouped, read_runs
+from attnprobe.readings import registry
+from attnprobe.readings.reading import Column, HeatMap, Reading
 from attnprobe.report.page.browser import BLOCK_SIZE, browse, packed, rounded
 from attnprobe.report.page.build import write_report
 from attnprobe.results.table import read_examples, read_results
@@ -210,10 +211,10 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
 
 def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch):
     """As a probe of an installed package brings them."""
-    maps = (reading.HeatMap("gradient", "Theirs", "a number of theirs", relative=True),)
-    columns = (reading.Column("max_gradient", "theirs", one_minus=True, leads=True),)
-    mine = reading.Reading("gradient", maps=maps, columns=columns)
-    monkeypatch.setattr(reading, "readings", lambda: {mine.probe: mine})
+    maps = (HeatMap("gradient", "Theirs", "a number of theirs", relative=True),)
+    columns = (Column("max_gradient", "theirs", one_minus=True, leads=True),)
+    mine = Reading("gradient", maps=maps, columns=columns)
+    monkeypatch.setattr(registry, "readings", lambda: {mine.probe: mine})
     directory = make_run(count=9, probes=EVERYTHING)
     browser = browsed(directory)
     run = browser.index["runs"][0]

@@ -1,0 +1,1 @@
+"""How each probe is read: its numbers, figures, tables and claims, as the probe declares them."""

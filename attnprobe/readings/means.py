@@ -1,0 +1,80 @@
+"""Tables of means, with a row per data set and model."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.readings.importances import importances_in
+from attnprobe.results.pivot import facets, per_example
+from attnprobe.results.table import ends_of
+
+
+def facet_table(
+    results: pd.DataFrame,
+    probe: str,
+    metrics: Sequence[str],
+    lines: Callable[[pd.DataFrame], Iterable[Mapping[str, object]]],
+) -> pd.DataFrame:
+    """A table with a row per data set and model and line; empty without metrics.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        metrics: what the lines are made of.
+        lines: the wide rows of one data set and model → its lines, heading → cell.
+    """
+    panels = facets(per_example(results, probe, metrics)) if metrics else []
+    return pd.DataFrame(
+        [{"data and model": panel.title, **line} for panel in panels for line in lines(panel.rows)]
+    )
+
+
+def mean_table(
+    results: pd.DataFrame,
+    probe: str,
+    lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]],
+) -> pd.DataFrame:
+    """A table of means with 95 % bootstrap intervals over the texts; empty without lines.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        lines: (heading → cell, heading → metric), such as ({"importance": "gradient"}, {"AOPC":
+            "aopc_gradient"}).
+
+    Returns:
+        A row per data set and model and line: the line's cells, in how many texts its first metric
+        is known (`n`), and each metric's mean and interval under its heading.
+    """
+    several = list(lines)
+
+    def means(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        for cells, columns in several:
+            first_metric = next(iter(columns.values()))
+            line = {**cells, "n": int(rows[first_metric].notna().sum())}
+            for heading, metric in columns.items():
+                low, high = ends_of(results, probe, metric)
+                line |= mean_in_columns(heading, rows[metric].to_numpy(), low, high)
+            yield line
+
+    metrics = [metric for _, columns in several for metric in columns.values()]
+    return facet_table(results, probe, metrics, means)
+
+
+def means_by_importance(
+    results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]
+) -> pd.DataFrame:
+    """`mean_table` with a line per importance.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        mark: what stands before an importance's name in one of the metrics.
+        kinds: of the importance X the metric `<kind>_X` → its heading.
+    """
+    lines = []
+    for name, facts in importances_in(results, probe, mark).items():
+        columns = {heading: f"{kind}_{name}" for kind, heading in kinds.items()}
+        lines.append(({"importance": facts.title}, columns))
+    return mean_table(results, probe, lines)
