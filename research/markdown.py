@@ -11,8 +11,10 @@ from attnprobe.results.files import write_text
 
 def markdown(table: pd.DataFrame) -> str:
     """The table without its index, in Markdown."""
-    rows = [list(table), ["---"] * table.shape[1], *table.to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+    rows = [list(table), *table.to_numpy().tolist()]
+    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
+    lines.insert(1, "|" + "---|" * table.shape[1])
+    return "\n".join(lines)
 
 
 def put_between_markers(page: Path, name: str, content: str) -> None:

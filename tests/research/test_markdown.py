@@ -7,7 +7,7 @@ from research.markdown import markdown, put_between_markers
 
 def test_a_table_has_a_line_per_row():
     table = pd.DataFrame({"model": ["lstm", "cnn"], "texts": [3, 4]})
-    assert markdown(table) == "| model | texts |\n| --- | --- |\n| lstm | 3 |\n| cnn | 4 |"
+    assert markdown(table) == "| model | texts |\n|---|---|\n| lstm | 3 |\n| cnn | 4 |"
 
 
 def test_a_part_replaces_the_one_before(tmp_path):
