@@ -14,15 +14,14 @@ import pandas as pd
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.published import FILES, NUMBERS
-from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.headlines import OVERALL, compare
 from attnprobe.findings.studies.base import find_studies
+from attnprobe.readings.registry import present
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
-from research.bench.docs import put_between_markers
-from research.markdown import markdown
+from research.markdown import markdown, put_between_markers
 
 NO_DATA = {
     "amazon": "not at hand",
