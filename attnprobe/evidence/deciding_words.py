@@ -112,6 +112,13 @@ class WeightedTexts:
         """The weight itself."""
         return self.by_run[2].mean(0)
 
+    @property
+    def shares_of_runs(self) -> Float[np.ndarray, " runs"]:
+        """The share of each run; without those in which every word moves the prediction."""
+        excess, room, _ = self.by_run.sum(-1)
+        has_room = room > 0
+        return excess[has_room] / room[has_room]
+
 
 def reference_strength(strength: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, " runs"]:
     """Mean strength of the upper half of each run's texts."""
@@ -123,7 +130,7 @@ def reference_strength(strength: Float[np.ndarray, "runs texts"]) -> Float[np.nd
 def text_weights(strength: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, "runs texts"]:
     """How much each text counts, 0 to 1: its strength beside the reference."""
     reference = reference_strength(strength)[:, None]
-    return np.clip(strength / np.maximum(reference, np.finfo(float).tiny), 0, 1)
+    return np.clip(strength.clip(min=0) / np.maximum(reference, np.finfo(float).tiny), 0, 1)
 
 
 def mean_reliability(
@@ -225,8 +232,7 @@ def _with_interval(
         shares = np.array([share_without(group_of_text == group) for group in range(groups)])
         error = np.sqrt((groups - 1) / groups * np.nansum((shares - np.nanmean(shares)) ** 2))
         half = float(scipy.stats.t.ppf(UPPER_TAIL, groups - 1) * error)
-    of_runs = weighted.by_run.sum(-1)
-    half = float(np.hypot(half, students_half_width(of_runs[0] / of_runs[1])))
+    half = float(np.hypot(half, students_half_width(weighted.shares_of_runs)))
 
     worst = (excess - IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
     best = (excess + IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)

@@ -296,9 +296,9 @@ def of_examples(metrics: tuple[str, ...], reduce: Callable[..., Evidence]) -> Me
 
 def mean_of(
     *metrics: str,
+    ends: tuple[float, float],
     value: Callable[..., np.ndarray] = lambda column: column,
     reach: float | None = None,
-    ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Measure:
     """A measure: a mean over examples, with its bootstrap interval.
 
@@ -307,9 +307,10 @@ def mean_of(
 
     Args:
         metrics: what it is made of.
+        ends: the least and the greatest that the number can be, where no metric is of a scale
+            without an end; no interval goes beyond them.
         value: the metrics' columns → what is averaged; without it there is one metric.
         reach: see `Evidence.of`.
-        ends: the least and the greatest that the number can be; no interval goes beyond them.
     """
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
@@ -337,7 +338,7 @@ def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
         sample = over_seeds(rows, value(*columns)).dropna().to_numpy()
         if not np.isin(sample, (-1, 0, 1)).all():
-            return Evidence.of(sample)
+            return Evidence.of(sample).within(-1, 1)
         more = int((sample > 0).sum())
         less = int((sample < 0).sum())
         difference = paired_difference(more, less, len(sample))
@@ -402,13 +403,13 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
         gain = Evidence.of_runs(parts[..., 1], reach=bound)
         if not gain.value > least or gain.high <= least:
             reason = f"nothing it could point at moves the prediction by {least:g}"
-            return replace(skill, unasked=reason)
+            return replace(skill.as_skill(), unasked=reason)
 
         has_no_interval = skill.rare or np.isnan(skill.low)
         if bound is not None and len(parts) == 1 and has_no_interval:
             skill = _bounded_skill(skill, gain, parts[0], bound)
         if gain.low <= least:
-            return replace(skill, low=np.nan, high=np.nan)
+            skill = replace(skill, low=np.nan, high=np.nan)
         return skill.as_skill()
 
     return of_examples(metrics, reduce)

@@ -14,6 +14,7 @@ from attnprobe.core.sanitise import visible
 from attnprobe.evidence.statistics import interval
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Run, read_runs
+from attnprobe.findings.headlines import ends_of_headline
 from attnprobe.findings.judgement import Card, Judgement
 from attnprobe.findings.stored import card_of_run
 from attnprobe.findings.studies.base import STUDY, read_study
@@ -188,7 +189,12 @@ def _changed_correctness(before: pd.DataFrame, after: pd.DataFrame) -> ChangedNu
         return (words["prediction"] == words["label"]).astype(float)
 
     return _paired(
-        "performance", CORRECT, "accuracy (same texts)", is_correct(before), is_correct(after)
+        "performance",
+        CORRECT,
+        "accuracy (same texts)",
+        is_correct(before),
+        is_correct(after),
+        reach=1.0,
     )
 
 
@@ -208,7 +214,8 @@ def _changed_headline(
     first: Run, second: Run, probe: str, number: Headline, example_ids: np.ndarray
 ) -> ChangedNumber | None:
     """One headline number; None where a run does not have it for any of the shared texts."""
-    before = number.values(first.numbers.rows(probe, number.metrics))
+    rows = first.numbers.rows(probe, number.metrics)
+    before = number.values(rows)
     after = number.values(second.numbers.rows(probe, number.metrics))
     is_of_whole_split = WHOLE_SPLIT in before.index and WHOLE_SPLIT in after.index
     if not is_of_whole_split:
@@ -218,7 +225,8 @@ def _changed_headline(
         return None
     if is_of_whole_split:
         return _of_whole_split(probe, number, before, after)
-    return _paired(probe, number.key, number.title, before, after)
+    low, high = ends_of_headline(rows, number)
+    return _paired(probe, number.key, number.title, before, after, reach=high - low)
 
 
 def _of_whole_split(
@@ -237,12 +245,23 @@ def _of_whole_split(
 
 
 def _paired(
-    probe: str, metric: str, title: str, before: "pd.Series[float]", after: "pd.Series[float]"
+    probe: str,
+    metric: str,
+    title: str,
+    before: "pd.Series[float]",
+    after: "pd.Series[float]",
+    *,
+    reach: float,
 ) -> ChangedNumber:
-    """The numbers of the same texts; those where either is undefined are left out."""
+    """The numbers of the same texts; those where either is undefined are left out.
+
+    `reach` is the largest that the number can be minus the smallest.
+    """
     pairs = pd.DataFrame({"first": before.to_numpy(float), "second": after.to_numpy(float)})
     pairs = pairs.dropna()
-    change, low, high = interval((pairs["second"] - pairs["first"]).to_numpy())
+    change, low, high = interval(
+        (pairs["second"] - pairs["first"]).to_numpy(), low=-reach, high=reach
+    )
     return ChangedNumber(
         probe=probe,
         metric=metric,

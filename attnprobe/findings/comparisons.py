@@ -41,6 +41,7 @@ class ModelComparison:
         quantity: as of `Claim`.
         metrics: what it compares; `{importance}` is the name of one.
         value: the metrics' columns → what is compared, per example.
+        reach: by how much two models can differ in it at most.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModelComparison:
     quantity: str
     metrics: tuple[str, ...]
     value: Callable[..., np.ndarray]
+    reach: float = 1.0
 
     def claim(self, first: str, second: str, importance: str = "", title: str = "") -> Claim:
         """The claim about two models, and about one importance where the metrics name it."""
@@ -61,7 +63,7 @@ class ModelComparison:
             criterion=self.criterion,
             statement=self.statement.format(first=first, second=second, title=title),
             source=self.source,
-            measure=difference(first, second, metrics, self.value),
+            measure=difference(first, second, metrics, self.value, self.reach),
             quantity=self.quantity,
         )
 
@@ -77,7 +79,11 @@ class PairClaim:
 
 
 def difference(
-    first: str, second: str, metrics: Sequence[str], value: Callable[..., np.ndarray]
+    first: str,
+    second: str,
+    metrics: Sequence[str],
+    value: Callable[..., np.ndarray],
+    reach: float,
 ) -> Measure:
     """A measure: by how much one model's number is above another's, mean over their examples.
 
@@ -90,6 +96,7 @@ def difference(
         second: name of the model whose number is subtracted.
         metrics: of the probe.
         value: the metrics' columns → a number per row.
+        reach: by how much two models can differ in it at most; no interval goes beyond.
     """
 
     def numbers_of_model(table: pd.DataFrame, model: str) -> "pd.Series[float] | None":
@@ -104,7 +111,8 @@ def difference(
         second_numbers = numbers_of_model(table, second)
         if first_numbers is None or second_numbers is None:
             return None
-        evidence = Evidence.of((first_numbers - second_numbers).dropna())
+        differences = (first_numbers - second_numbers).dropna()
+        evidence = Evidence.of(differences).within(-reach, reach)
         return evidence if evidence.n else None
 
     return Measure(tuple(metrics), measure)
@@ -145,6 +153,7 @@ EFFECTS_FOLLOW_LESS = ModelComparison(
     ),
     metrics=("tau_attention_effect",),
     value=np.negative,
+    reach=2.0,
 )
 AGREES_LESS = ModelComparison(
     name="agrees_less",
@@ -157,6 +166,7 @@ AGREES_LESS = ModelComparison(
     quantity=("Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2"),
     metrics=("tau_attention_{importance}",),
     value=np.negative,
+    reach=2.0,
 )
 NEEDS_MORE = ModelComparison(
     name="needs_more",

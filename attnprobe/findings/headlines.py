@@ -172,7 +172,7 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
     if run.attrs.get(ASKED) and not number.spread:
         groups = {group: _mean_of_questions(part, run) for group, part in groups.items()}
 
-    low, high = _ends(run, number)
+    low, high = ends_of_headline(run, number)
     for group, part in groups.items():
         n = int(part.notna().sum())
         if number.spread:  # a standard deviation has no interval
@@ -214,8 +214,13 @@ def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Ser
     return values.groupby(texts.reindex(values.index)).mean()
 
 
-def _ends(run: pd.DataFrame, number: Headline) -> tuple[float, float]:
-    """The least and the greatest that the number can be."""
+def ends_of_headline(run: pd.DataFrame, number: Headline) -> tuple[float, float]:
+    """The least and the greatest that the number can be.
+
+    Args:
+        run: rows of one run and one probe, one at least.
+        number: of the probe.
+    """
     low, high = ends_of(run, str(run["probe"].iloc[0]), number.metric)
     if number.transform is None:
         return low, high

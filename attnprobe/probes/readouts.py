@@ -263,7 +263,9 @@ def _claim(name: str, criterion: str, statement: str, kind: str) -> Claim:
         speaks="for",
         source="attnprobe: docs/concepts.md",
         measure=mean_of(
-            *metrics, value=lambda attention, equal, weight: weight * (attention - equal)
+            *metrics,
+            value=lambda attention, equal, weight: weight * (attention - equal),
+            ends=(-1, 1),
         ),
         quantity="difference of balanced accuracies, −1 to 1",
         smallest=0.01,

@@ -21,6 +21,7 @@ from attnprobe.plots.style import INK, drawable
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 from attnprobe.readings.reading import Drawing, Reading
 from attnprobe.results.pivot import distinct
+from attnprobe.results.table import ends_of
 
 METRICS = (
     Metric(
@@ -106,12 +107,13 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
         KeyError: the table has a number of a text that the examples do not have.
     """
     places = _places(results, examples)
+    _, largest_effect = ends_of(results, PROBE, "effect")
     texts = places.groupby(["word", "example_id"], observed=True)[[*STEPS, "beyond"]].mean()
     lines = []
     for word, rows in texts.reset_index().groupby("word", observed=True):
         measured = rows[rows["effect"].notna()]
         if len(measured) >= FEWEST_TEXTS:
-            lines.append(_line_of(str(word), measured))
+            lines.append(_line_of(str(word), measured, largest_effect))
     table = pd.DataFrame(lines)
     if table.empty:
         return table
@@ -144,12 +146,15 @@ def _places(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _line_of(word: str, texts: pd.DataFrame) -> dict[str, object]:
-    """The numbers of one word, from those of the texts that it is in."""
+def _line_of(word: str, texts: pd.DataFrame, largest_effect: float) -> dict[str, object]:
+    """The numbers of one word, from those of the texts that it is in, each on its scale."""
     line: dict[str, object] = {"word": word, "texts": len(texts)}
-    columns = {"attention": "relative_attention", "effect": "effect", "beyond": "beyond"}
-    for name, column in columns.items():
-        line |= in_columns(name, student(texts[column].to_numpy()))
+    attention = student(texts["relative_attention"].to_numpy(), low=0)
+    effect = student(texts["effect"].to_numpy(), low=0, high=largest_effect)
+    beyond = student(texts["beyond"].to_numpy(), low=-largest_effect, high=largest_effect)
+    line |= in_columns("attention", attention)
+    line |= in_columns("effect", effect)
+    line |= in_columns("beyond", beyond)
     line["flips"] = texts["flips"].mean()
     line["direction"] = texts["direction"].mean()
     line["p attention"] = _p_of_no_difference(texts["relative_attention"] - 1)

@@ -15,6 +15,7 @@ from attnprobe.evidence.evidence import (
 from attnprobe.evidence.statistics import paired_difference, wilson
 from attnprobe.results.table import Rows
 
+OPEN = (-np.inf, np.inf)
 IDENTITY = {
     "run_id": "r",
     "experiment": "e",
@@ -227,7 +228,7 @@ def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
     a = np.arange(40.0)
     b = a - difference
     a[0] = np.nan
-    evidence = mean_of("a", "b", value=np.subtract)(table(a=a, b=b))
+    evidence = mean_of("a", "b", value=np.subtract, ends=OPEN)(table(a=a, b=b))
     assert evidence.value == pytest.approx(difference[1:].mean())
     assert evidence.n == 39
     # the spread of a alone would be far wider
@@ -236,17 +237,17 @@ def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
 
 def test_several_seeds_are_within_the_interval_and_no_further_examples():
     values = np.random.default_rng(0).normal(0.5, 0.2, 60)
-    one_seed = mean_of("a")(table(a=values))
+    one_seed = mean_of("a", ends=OPEN)(table(a=values))
     shifts = {"r": -0.1, "s": 0.0, "t": 0.1}
     tables = [table(run, a=values + shift) for run, shift in shifts.items()]
-    three_seeds = mean_of("a")(pd.concat(tables))
+    three_seeds = mean_of("a", ends=OPEN)(pd.concat(tables))
     assert three_seeds.value == pytest.approx(one_seed.value)
     assert three_seeds.n == 60
     assert three_seeds.high - three_seeds.low > 3 * (one_seed.high - one_seed.low)
 
 
 def test_few_examples_decide_nothing():
-    evidence = mean_of("a")(table(a=[*np.linspace(1, 2, 19), np.nan]))
+    evidence = mean_of("a", ends=OPEN)(table(a=[*np.linspace(1, 2, 19), np.nan]))
     assert evidence.value == pytest.approx(1.5)
     assert evidence.n == 19
     assert evidence.exceeds(0) == "too rare to say"
@@ -267,7 +268,7 @@ def test_a_share_has_wilsons_interval():
     ids=["undefined everywhere", "another metric", "no row"],
 )
 def test_what_is_not_there_has_no_number(metric, rows):
-    assert mean_of(metric)(rows) is None
+    assert mean_of(metric, ends=OPEN)(rows) is None
 
 
 def interval_from(low, high):

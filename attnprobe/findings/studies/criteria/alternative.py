@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
@@ -25,8 +26,8 @@ MEANINGLESS = ("random", "position")
 """What nobody would show; random is the null."""
 TAKES_OUT = ("leave_one_out", "sufficient_subset", "occlusion")
 """Methods that take words out themselves, as the metric does."""
-LOSS_REACH = 2.0
-"""Largest minus smallest comprehensiveness: a probability falls by −1 to 1."""
+LARGEST_LOSS = 1.0
+"""Comprehensiveness at most: a probability falls by −1 to 1."""
 CAPTION = (
     "What to show instead: fall of the prediction without each method's top words (deleted), and "
     "beside attention"
@@ -99,8 +100,8 @@ def beside_attention(
         difference = values - attention
         if method == "attention":
             difference = np.full(len(values), np.nan)
-        loss = Evidence.of(values, reach=LOSS_REACH)
-        more = Evidence.of(difference, reach=2 * LOSS_REACH)
+        loss = loss_of(values)
+        more = difference_of_losses(difference)
         row: dict[str, object] = {
             "method": facts_of(method, results, "faithfulness").title,
             "texts": loss.n,
@@ -109,6 +110,17 @@ def beside_attention(
         row |= in_columns("more than attention", (more.value, more.low, more.high))
         rows.append(row)
     return pd.DataFrame(rows).sort_values("loss", ascending=False).reset_index(drop=True)
+
+
+def loss_of(values: Float[np.ndarray, " texts"]) -> Evidence:
+    """Mean comprehensiveness, −1 to 1."""
+    return Evidence.of(values, reach=2 * LARGEST_LOSS).within(-LARGEST_LOSS, LARGEST_LOSS)
+
+
+def difference_of_losses(values: Float[np.ndarray, " texts"]) -> Evidence:
+    """Mean difference of two methods' comprehensiveness, −2 to 2."""
+    largest = 2 * LARGEST_LOSS
+    return Evidence.of(values, reach=2 * largest).within(-largest, largest)
 
 
 def chosen(texts: pd.DataFrame, candidates: Sequence[str]) -> tuple[str, pd.DataFrame]:
@@ -168,7 +180,7 @@ def compared_with_attention(
         gain = (
             texts[comprehensiveness(method, operator)] - texts[comprehensiveness(rival, operator)]
         )
-        return Evidence.of(gain.to_numpy(), reach=2 * LOSS_REACH)
+        return difference_of_losses(gain.to_numpy())
 
     # the operator attention only lowers weights, and leaves the words in the input
     common = [
@@ -179,7 +191,7 @@ def compared_with_attention(
         and comprehensiveness("attention", operator) in texts
     ]
     return Comparison(
-        loss=Evidence.of(texts[comprehensiveness(method)].to_numpy(), reach=LOSS_REACH),
+        loss=loss_of(texts[comprehensiveness(method)].to_numpy()),
         gain=gain_over("attention"),
         over_random=gain_over("random"),
         other_operators=[gain_over("attention", operator) for operator in common],

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from attnprobe.core.metrics import JSD, TVD
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
@@ -89,8 +90,8 @@ def adversary_table(compared: pd.DataFrame, f1: "pd.Series[float]") -> pd.DataFr
     rows = []
     for weight, texts in compared.groupby("parameter", sort=True):
         row = {"lambda": weight, "F1": f1[weight]}
-        row |= in_columns("TVD", interval(texts["tvd"]))
-        row |= in_columns("JSD", interval(texts["jsd"]))
+        row |= in_columns("TVD", interval(texts["tvd"], low=TVD.low, high=TVD.high))
+        row |= in_columns("JSD", interval(texts["jsd"], low=JSD.low, high=JSD.high))
         rows.append(row)
     return pd.DataFrame(rows)
 
