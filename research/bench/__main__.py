@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     rivals_command.set_defaults(carry_out=compare_rivals)
     rivals_command.add_argument("folder", type=Path, help="of the bench")
     rivals_command.add_argument("--rows", type=Path, required=True, help="as of rank")
+    rivals_command.add_argument("--texts", type=int, help="of each model; all if left out")
     rivals_command.add_argument("--page", type=Path, help="as of rank")
     return command_line
 
@@ -118,7 +119,7 @@ def rank_all(options: argparse.Namespace) -> None:
 
 def compare_rivals(options: argparse.Namespace) -> None:
     """Ask other ways whether attentions are right, and write the table."""
-    rows = compare(BenchFolder.open(options.folder), options.rows)
+    rows = compare(BenchFolder.open(options.folder), options.rows, options.texts)
     if options.page is not None:
         put_between_markers(options.page, "rivals", ways_as_markdown(rows))
     print(ways_as_markdown(rows))

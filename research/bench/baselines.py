@@ -18,9 +18,10 @@ from torch import Tensor
 
 from attnprobe.core.batch import Batch
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.statistics import CONFIDENCE
+from attnprobe.evidence.statistics import CONFIDENCE, Interval
 from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.judging import auroc, numbers_of_model, numbers_of_texts
+from attnprobe.findings.track_record import YES, mean_of_rules
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import Filler, Swapper, in_float32
 from attnprobe.models.controls import FirstAttention, FocusedAttention, RationaleAttention
@@ -44,8 +45,9 @@ BUILT: dict[str, FocusedAttention] = {
     "overridden": PlacedAttention(0, where="overridden"),
 }
 """The attentions of `research.grammar.ATTENTIONS` that know no training texts."""
+VERDICT = "share"
 WAYS = {
-    "share": "the verdict's share",
+    VERDICT: "the verdict's share",
     "keep_drop": "keep and drop: the prediction with the top words kept, less that with them gone",
     "comprehensiveness": "comprehensiveness (ERASER, words deleted)",
     "sufficiency": "sufficiency (ERASER, words deleted; the smaller the better)",
@@ -54,6 +56,8 @@ WAYS = {
 }
 """Number of a model and an attention → what it is."""
 RESAMPLES = 2000
+MOST_FALSE = 0.05
+"""Share of wrong attentions that a way may say yes of."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,17 @@ class Case:
     filler: Filler
 
     @classmethod
-    def of(cls, bench: BenchFolder, model: BenchModel) -> "Case":
-        """A model that is stored."""
+    def of(cls, bench: BenchFolder, model: BenchModel, most_texts: int | None = None) -> "Case":
+        """A model that is stored.
+
+        Args:
+            bench: with the models' runs.
+            model: of the bench.
+            most_texts: so many of its texts, the first ones; None: all.
+        """
         classifier, data = model_of_run(bench.run(model.name))
         split = data.splits["test"]
-        texts = bench.texts(model)
+        texts = bench.texts(model)[:most_texts]
         batch = split[[split.row_of(text.example_id) for text in texts]]
         with torch.no_grad():
             outputs = classifier(batch)
@@ -91,18 +101,19 @@ class Case:
         return {name: weights.double() for name, weights in attentions.items()}
 
 
-def compare(bench: BenchFolder, path: Path) -> pd.DataFrame:
+def compare(bench: BenchFolder, path: Path, most_texts: int | None = None) -> pd.DataFrame:
     """A row per model and attention: its rightness, and what each way says of it.
 
     Args:
         bench: with its models' runs.
         path: of the rows, which are added to: what is cut short goes on.
+        most_texts: so many texts of each model; None: all.
     """
     rows = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["model"])
     for model in bench.models("*--learned--*"):
         if model.name in set(rows["model"]):
             continue
-        added = pd.DataFrame(rows_of_model(Case.of(bench, model)))
+        added = pd.DataFrame(rows_of_model(Case.of(bench, model, most_texts)))
         rows = pd.concat([rows, added], ignore_index=True)
         write_atomically(path, lambda target, rows=rows: rows.to_parquet(target, index=False))
         print(f"{model.name}: {len(added)} attentions", flush=True)
@@ -123,6 +134,7 @@ def rows_of_model(case: Case) -> list[dict[str, object]]:
                 "rule": case.model.rule,
                 "encoder": case.model.encoder,
                 "attention": name,
+                "texts": len(case.texts),
                 "rightness": numbers["truth"],
                 "standing": standing(name, numbers["truth"]),
                 "answer": numbers["answer"],
@@ -204,16 +216,52 @@ def table_of_ways(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per way, the best first: AUROC over all models and attentions with its interval over
-        rules, and the mean of the models' own.
+        rules, the mean of the models' own, and how often it says yes of right and of wrong ones.
     """
     decided = rows[rows["standing"].isin(["right", "wrong"])]
-    models = [model for _, model in decided.groupby("model")]
+    is_right = decided["standing"] == "right"
     table = []
     for way, title in WAYS.items():
         value, low, high = over_resampled_rules(decided, partial(auroc_of, way=way))
-        within = np.nanmean([auroc_of(model, way) for model in models])
-        table.append({"way": title, "auroc": value, "low": low, "high": high, "within": within})
+        by_model = decided.groupby("model")
+        within = np.nanmean([auroc_of(part, way) for _, part in by_model])
+        is_yes = says_yes(decided, way)
+        row: dict[str, object] = {
+            "way": title,
+            "auroc": value,
+            "low": low,
+            "high": high,
+            "within": within,
+            "yes_on_right": yes_rate(decided[is_right], is_yes[is_right]),
+            "yes_on_wrong": yes_rate(decided[~is_right], is_yes[~is_right]),
+        }
+        table.append(row)
     return pd.DataFrame(table).sort_values("auroc", ascending=False, kind="stable")
+
+
+def says_yes(rows: pd.DataFrame, way: str) -> "pd.Series[bool]":
+    """Whether each attention gets a yes.
+
+    The verdict has a rule of its own. Any other way says yes above the number that `MOST_FALSE` of
+    the wrong attentions of all *other* rules exceed: no rule chooses its own threshold.
+
+    Args:
+        rows: of right and wrong attentions.
+        way: one of `WAYS`.
+    """
+    if way == VERDICT:
+        return rows["answer"] == YES
+    is_yes = pd.Series(False, index=rows.index)
+    for rule, part in rows.groupby("rule"):
+        is_other = (rows["rule"] != rule) & (rows["standing"] == "wrong")
+        threshold = rows.loc[is_other, way].quantile(1 - MOST_FALSE)
+        is_yes[part.index] = part[way] > threshold
+    return is_yes
+
+
+def yes_rate(rows: pd.DataFrame, is_yes: "pd.Series[bool]") -> Interval:
+    """Share of the attentions that get a yes: the mean of the rules', with its interval."""
+    return mean_of_rules(is_yes.groupby(rows["rule"]).mean().to_numpy())
 
 
 def auroc_of(rows: pd.DataFrame, way: str) -> float:
@@ -248,12 +296,24 @@ def ways_as_markdown(rows: pd.DataFrame) -> str:
     counts = rows["standing"].value_counts()
     lines = [
         f"{counts.get('right', 0)} right and {counts.get('wrong', 0)} wrong attentions of "
-        f"{rows['model'].nunique()} models of {rows['rule'].nunique()} rules:",
+        f"{rows['model'].nunique()} models of {rows['rule'].nunique()} rules, "
+        f"{rows['texts'].max()} texts of each:",
         "",
-        "| | AUROC, all models together | within a model |",
-        "|---|---|---|",
+        "| | AUROC, all models together | within a model | yes on right | yes on wrong |",
+        "|---|---|---|---|---|",
     ]
     for row in table_of_ways(rows).itertuples():
-        interval = f"{row.auroc:.2f} [{row.low:.2f}, {row.high:.2f}]"
-        lines.append(f"| {row.way} | {interval} | {row.within:.2f} |")
+        cells = [
+            row.way,
+            f"{row.auroc:.2f} [{row.low:.2f}, {row.high:.2f}]",
+            f"{row.within:.2f}",
+            in_per_cent(row.yes_on_right),
+            in_per_cent(row.yes_on_wrong),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def in_per_cent(rate: Interval) -> str:
+    """Such as `79 % [39, 98]`."""
+    return f"{100 * rate.value:.0f} % [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"

@@ -26,8 +26,10 @@ from research.bench.baselines import (
     keep_drop,
     over_resampled_rules,
     rows_of_model,
+    says_yes,
     table_of_ways,
     ways_as_markdown,
+    yes_rate,
 )
 from research.bench.ranking import as_markdown, rates_by_encoder
 from research.grammar import RuleSpec
@@ -205,6 +207,23 @@ def test_every_way_tells_the_truth_from_a_wrong_attention(bench):
     # each of them puts the same mass on one word, whichever it is
     assert table.loc[WAYS["largest"], "within"] < 0.9
     assert ways_as_markdown(rows).count("\n") == 3 + len(WAYS)
+
+
+def test_a_way_says_yes_above_what_wrong_attentions_of_other_rules_have():
+    """By hand: the 95 % quantile of 1, …, 20 is 19.05; a rule's own wrong ones play no part."""
+    wrong = pd.DataFrame({"rule": "a", "standing": "wrong", "largest": np.arange(1.0, 21)})
+    of_b = {"rule": "b", "standing": ["right", "right", "wrong"], "largest": [19.0, 19.1, 500.0]}
+    rows = pd.concat([wrong, pd.DataFrame(of_b)], ignore_index=True)
+    is_yes = says_yes(rows, "largest")
+    assert is_yes[rows["rule"] == "b"].tolist() == [False, True, True]
+    assert not is_yes[rows["rule"] == "a"].any()  # none is above the 500 of b
+
+
+def test_the_verdict_says_yes_by_its_own_rule():
+    rows = pd.DataFrame({"rule": ["a", "b"], "answer": ["yes", "open"], "standing": "right"})
+    is_yes = says_yes(rows, "share")
+    assert is_yes.tolist() == [True, False]
+    assert yes_rate(rows, is_yes).value == 0.5
 
 
 def test_keep_and_drop_is_high_for_the_words_that_decide_and_turns_with_the_order(bench):
