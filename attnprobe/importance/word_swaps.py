@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.rnn import pad_sequence
 
@@ -439,8 +439,19 @@ def pieces_by_word(batch: Batch) -> list[dict[int, list[int]]]:
     return result
 
 
+class _RepeatedWords(nn.Module):
+    """A model whose pass looks up each distinct word once."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch) -> Outputs:
+        return self.model.outputs_of_repeated_words(batch)
+
+
 def in_float32(model: Model) -> Callable[[Batch], Outputs]:
-    """The model as a function that computes in float32.
+    """The model as a function that computes in float32, without gradients.
 
     It takes half the time, and what a set of words does is still known to 1e-6.
     """
@@ -448,8 +459,14 @@ def in_float32(model: Model) -> Callable[[Batch], Outputs]:
     state = {}
     for name, tensor in tensors.items():
         is_double = tensor.dtype is torch.float64
-        state[name] = tensor.detach().float() if is_double else tensor.detach()
-    return lambda batch: functional_call(model, state, (batch,))
+        state[f"model.{name}"] = tensor.detach().float() if is_double else tensor.detach()
+    repeated_words = _RepeatedWords(model)
+
+    def outputs(batch: Batch) -> Outputs:
+        with torch.no_grad():
+            return functional_call(repeated_words, state, (batch,))
+
+    return outputs
 
 
 def prefixes(

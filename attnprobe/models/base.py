@@ -138,6 +138,13 @@ class Model(nn.Module, metaclass=Checked):
         """Logits, attention and what else one pass leaves."""
         return self.outputs_from(batch)
 
+    def outputs_of_repeated_words(self, batch: Batch) -> Outputs:
+        """As `forward`, of a batch in which few words stand in many places.
+
+        Only without gradients.
+        """
+        return self(batch)
+
     @abstractmethod
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
         """The frozen map "attention → probabilities" of this batch."""

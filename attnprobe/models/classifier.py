@@ -201,10 +201,18 @@ class AttentionClassifier(TrainedModel):
         words, word_of_token = batch.ids.unique(return_inverse=True)
         vectors = self.embedding(words).detach()
         scale = torch.ones_like(word_of_token, dtype=vectors.dtype).requires_grad_()
-        hidden, content, word_attention = self.encoder.scaled_states(
-            vectors, word_of_token, scale, batch
+        hidden, content, word_attention = self.encoder.states_of_words(
+            vectors, word_of_token, batch, scale
         )
         return scale, self._decoded(batch, hidden, content, word_attention)
+
+    def outputs_of_repeated_words(self, batch: Batch) -> Outputs:
+        """As `forward`, with each distinct word looked up once; see the base class."""
+        words, word_of_token = batch.ids.unique(return_inverse=True)
+        hidden, content, word_attention = self.encoder.states_of_words(
+            self.embedding(words), word_of_token, batch
+        )
+        return self._decoded(batch, hidden, content, word_attention)
 
     def _decoded(
         self,

@@ -1,9 +1,11 @@
-"""An LSTM of both directions, differentiated by one factor per input and by nothing else.
+"""An LSTM of both directions over texts that share words; its derivative by factors of the inputs.
+
+What a word's vector x adds to the gates, the product W x, is computed once for each distinct word
+and not at each of its places: with vectors that are longer than the states it is most of the work.
 
 Gradient × input of a token is the derivative of the prediction by a factor s that multiplies the
-token's vector x. The factor may as well multiply what the vector adds to the gates, since
-W (s x) = s (W x): the products W x are computed once for each distinct word, and the backward pass
-never returns to the vectors, which is most of the work of PyTorch's own.
+token's vector. The factor may as well multiply the product, since W (s x) = s (W x), so that the
+backward pass never returns to the vectors, which is most of the work of PyTorch's own.
 """
 
 from typing import Any
@@ -14,23 +16,24 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def scaled_bidirectional(
+def bidirectional_states(
     forwards: nn.LSTM,
     backwards: nn.LSTM,
     words: Float[Tensor, "distinct embed"],
     word_of_token: Int[Tensor, "batch tokens"],
-    scale: Float[Tensor, "batch tokens"],
     order: Int[Tensor, "batch tokens"],
+    scale: Float[Tensor, "batch tokens"] | None = None,
 ) -> Float[Tensor, "batch tokens hidden"]:
-    """Compute the states of both directions as a function of the factors.
+    """Compute the states of both directions.
 
     Args:
         forwards: of one layer, as `backwards`.
         backwards: reads each text from its end.
         words: the distinct input vectors.
         word_of_token: the row of `words` that is read at each token.
-        scale: the factor of each token's vector; the only argument that is differentiated.
         order: the position that each step of `backwards` reads (`reversed_positions`).
+        scale: the factor of each token's vector, the only argument that is differentiated; None:
+            without factors, and without gradients.
 
     Returns:
         The states, as `RecurrentEncoder` has them, but for padding, which is not made zero.
@@ -45,18 +48,42 @@ def scaled_bidirectional(
         recurrent_weights.append(weights["weight_hh_l0"])
 
     # the second network reads in its own order, from its own half of the products
-    scales = torch.stack([scale, scale.gather(1, order)])
     rows = torch.stack([word_of_token, word_of_token.gather(1, order) + len(words)])
-    states = _ScaledLSTM.apply(
-        scales.permute(2, 0, 1),
-        rows.permute(2, 0, 1),
-        torch.cat(products),
-        torch.stack(biases).unsqueeze(1),
-        torch.stack(recurrent_weights),
-    )
+    rows = rows.permute(2, 0, 1)
+    bias = torch.stack(biases).unsqueeze(1)
+    recurrent = torch.stack(recurrent_weights)
+    if scale is None:
+        states = _states_without_gradient(rows, torch.cat(products), bias, recurrent)
+    else:
+        scales = torch.stack([scale, scale.gather(1, order)]).permute(2, 0, 1)
+        states = _ScaledLSTM.apply(scales, rows, torch.cat(products), bias, recurrent)
     forward_states, backward_states = states.permute(1, 2, 0, 3)
     place = order.unsqueeze(-1).expand_as(backward_states)
     return torch.cat([forward_states, backward_states.gather(1, place)], -1)
+
+
+@torch.no_grad()
+def _states_without_gradient(
+    rows: Int[Tensor, "steps networks batch"],
+    products: Float[Tensor, "rows four_hidden"],
+    bias: Float[Tensor, "networks 1 four_hidden"],
+    recurrent: Float[Tensor, "networks four_hidden hidden"],
+) -> Float[Tensor, "steps networks batch hidden"]:
+    """The hidden states of several networks side by side; see `_ScaledLSTM`."""
+    hidden = products.new_empty(*rows.shape, recurrent.shape[-1])
+    cell = torch.zeros_like(hidden[0])
+    transposed = recurrent.transpose(1, 2).contiguous()
+    for step in range(len(rows)):
+        gates = _at(products, rows[step]).add_(bias)
+        if step:
+            gates.baddbmm_(hidden[step - 1], transposed)
+        i, f, g, o = gates.chunk(4, -1)
+        for gate in (i, f, o):
+            gate.sigmoid_()
+        g.tanh_()
+        cell = (f * cell).addcmul_(i, g)
+        torch.mul(o, cell.tanh(), out=hidden[step])
+    return hidden
 
 
 class _ScaledLSTM(torch.autograd.Function):
