@@ -75,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     rank_command.add_argument(
         "--importances", default="", help="some of them, such as gradient,lime; all if left out"
     )
+    rank_command.add_argument(
+        "--texts", type=int, help="of each model, for methods of many passes; all if left out"
+    )
     rank_command.add_argument("--shipped", type=Path, help="write the rates that verdicts cite")
     rank_command.add_argument("--page", type=Path, help="write the table into a page of the docs")
 
@@ -109,7 +112,8 @@ def rank_all(options: argparse.Namespace) -> None:
     """Rank the importances, and write the rates."""
     bench = BenchFolder.open(options.folder)
     methods = [name for name in options.importances.split(",") if name]
-    rates = rates_by_encoder(rank(bench, options.rows, methods)).round(DIGITS)
+    rows = rank(bench, options.rows, methods, options.texts)
+    rates = rates_by_encoder(rows).round(DIGITS)
     if options.shipped is not None:
         write_rates(rates, options.shipped)
     if options.page is not None:

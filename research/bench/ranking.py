@@ -22,13 +22,16 @@ DIGITS = 4
 """Of the shipped rates, which the docs are written from."""
 
 
-def rank(bench: BenchFolder, path: Path, methods: Sequence[str] = ()) -> pd.DataFrame:
+def rank(
+    bench: BenchFolder, path: Path, methods: Sequence[str] = (), most_texts: int | None = None
+) -> pd.DataFrame:
     """A row per model and importance, and per known answer.
 
     Args:
         bench: with its models' runs.
         path: of the rows, which are added to: what is cut short goes on.
         methods: the importances; none: all.
+        most_texts: so many texts of each model, the first ones; None: all.
 
     Returns:
         See `attnprobe.findings.bench.judging.judged`.
@@ -39,7 +42,7 @@ def rank(bench: BenchFolder, path: Path, methods: Sequence[str] = ()) -> pd.Data
     importances = ImportanceScores(bench)
     for model in bench.models():
         done = set(rows["scores"][rows["model"] == model.name])
-        texts = bench.texts(model)
+        texts = bench.texts(model)[:most_texts]
         sources = {name: scorer for name, scorer in KNOWN.items() if name not in done}
         for name in methods or importances_of_bench():
             is_known = name in done or name in KNOWN
@@ -47,7 +50,7 @@ def rank(bench: BenchFolder, path: Path, methods: Sequence[str] = ()) -> pd.Data
                 sources[name] = partial(importances.scores, name)
         if not sources:
             continue
-        added = pd.DataFrame(judged(bench, [model], sources))
+        added = pd.DataFrame(judged(bench, [model], sources, most_texts))
         rows = pd.concat([rows, added], ignore_index=True)
         write_atomically(path, lambda target, rows=rows: rows.to_parquet(target, index=False))
         print(f"{model.name}: {len(sources)} methods", flush=True)
@@ -129,6 +132,9 @@ class MethodRates:
 def as_markdown(rates: pd.DataFrame) -> str:
     """The methods' rates as a table for the docs, the best first.
 
+    A method that was asked of fewer texts than others says so, and has no rate of yes: the interval
+    over fewer texts is wider.
+
     Args:
         rates: as of `rates_by_encoder`.
     """
@@ -140,14 +146,17 @@ def as_markdown(rates: pd.DataFrame) -> str:
     for name, rows in rates.groupby("scores"):
         methods.append(MethodRates(str(name), rows.set_index("encoder").to_dict("index")))
     methods.sort(key=lambda method: (not method.is_general, -method.main["auroc"]))
+    most_texts = rates["texts"].max()
     for method in methods:
+        has_all_texts = method.main["texts"] == most_texts
+        title = title_of(method.name)
         cells = [
-            title_of(method.name),
+            title if has_all_texts else f"{title}, {method.main['texts']:.0f} texts",
             interval(method.main, "auroc") if method.is_general else "",
             interval(method.encoders[LAYERED], "auroc") if LAYERED in method.encoders else "",
             interval(method.main, "truth"),
             interval(method.main, "share"),
-            interval(method.main, "yes", percent=True),
+            interval(method.main, "yes", percent=True) if has_all_texts else "–",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

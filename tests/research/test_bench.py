@@ -168,6 +168,7 @@ def toy_rows():
                         "rule": rule,
                         "kind": "token",
                         "encoder": encoder,
+                        "texts": 25.0 if method == "rollout" else 100.0,
                         "auroc": 1.0 if method == "truth" else 0.7,
                         "average_precision": 0.5,
                         "truth": 0.5,
@@ -185,8 +186,11 @@ def test_a_method_of_layers_is_ranked_after_those_of_all_models():
     assert [line.split(" | ")[0] for line in lines[2:]] == [
         "| *the truth itself*",
         "| `attention`",
-        "| `rollout`",
+        "| `rollout`, 25 texts",
     ]
+    # of fewer texts there is no rate of yes
+    yes = [line.split(" | ")[-1] for line in lines[2:]]
+    assert yes == ["100 % [29, 100] |", "0 % [0, 71] |", "– |"]
 
 
 def test_the_docs_are_of_the_shipped_rates():

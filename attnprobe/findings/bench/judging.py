@@ -35,7 +35,10 @@ MEASURES = {"auroc": (0, 1), "average_precision": (0, 1), "truth": (-1, 1), "sha
 
 
 def judged(
-    bench: BenchFolder, models: Sequence[BenchModel], sources: Mapping[str, Scorer]
+    bench: BenchFolder,
+    models: Sequence[BenchModel],
+    sources: Mapping[str, Scorer],
+    most_texts: int | None = None,
 ) -> Iterator[dict[str, object]]:
     """A row per model and source of scores.
 
@@ -43,6 +46,7 @@ def judged(
         bench: with the texts.
         models: of the bench.
         sources: scores by their name.
+        most_texts: so many texts of each model, the first ones; None: all.
 
     Yields:
         What the model is, `MEASURES`, the interval of the share (`share_low`, `share_high`), and
@@ -52,7 +56,7 @@ def judged(
         UserError: the bench is damaged, or a source has no scores for a model.
     """
     for model in models:
-        texts = bench.texts(model)
+        texts = bench.texts(model)[:most_texts]
         effects = [text.sets.effects() for text in texts]
         for name, scorer in sources.items():
             scores = scorer(model, texts)
@@ -204,6 +208,7 @@ class BenchRates:
         models: how many there are.
         rules: how many there are.
         asked: models of which the verdict can be asked: words move their predictions.
+        texts: of a model, mean of the models.
         auroc: see `MEASURES`.
         average_precision: see `MEASURES`.
         truth: see `MEASURES`.
@@ -216,6 +221,7 @@ class BenchRates:
     models: int
     rules: int
     asked: int
+    texts: float
     auroc: Interval
     average_precision: Interval
     truth: Interval
@@ -254,6 +260,7 @@ def rates_of(rows: pd.DataFrame, kind: str) -> BenchRates:
         models=len(rows),
         rules=rows["rule"].nunique(),
         asked=len(asked),
+        texts=rows["texts"].mean(),
         auroc=over_rules(rows, "auroc"),
         average_precision=over_rules(rows, "average_precision"),
         truth=over_rules(rows, "truth"),

@@ -41,6 +41,7 @@ def bench_rates(importance: str, encoder: str = ALL) -> BenchRates | None:
         models=row["models"],
         rules=row["rules"],
         asked=row["asked"],
+        texts=row["texts"],
         auroc=_interval(row, "auroc"),
         average_precision=_interval(row, "average_precision"),
         truth=_interval(row, "truth"),
