@@ -75,6 +75,6 @@ Columns that no setting asks for are not there:
 - `per_word` is a dictionary by name of arrays with one entry per word, which go into the batches as
   they are (`rationale`, `sentence`, the columns of `data.per_word`), and of `counterfactual`, which
   numbers words. What does not fit the tokens is missing.
-- `group`: rows of one group stay together.
+- `group`: rows of one group stay together. Known before the rows are tokenised, and no longer.
 - `passages`: the text or pair as it stands in its cells (`Passages`), for models that read pieces.
 """

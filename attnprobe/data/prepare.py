@@ -22,7 +22,7 @@ from attnprobe.data.plant import PLANTED, plant_shortcut
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits
-from attnprobe.data.vocabulary import UNKNOWN
+from attnprobe.data.vocabulary import UNKNOWN, Vocabulary
 
 Counts = dict[str, dict[str, Any]]
 
@@ -47,20 +47,20 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class TokenisedSplits:
-    """All splits before the vocabulary.
+class ReadSplits:
+    """All splits before the vocabulary: what their rows are, and after `tokenise` their words.
 
     Attributes:
-        examples: the rows by split.
+        examples: the rows by split; before they are tokenised their labels and groups.
+        origin: split → the split of the source that its rows come from.
         lexicon: every word in them.
         counts: what was counted while they were read.
-        kinds: columns over the words by name, and the type that they are stored in.
     """
 
     examples: dict[str, Examples]
+    origin: dict[str, str]
     lexicon: Lexicon
     counts: Counts
-    kinds: dict[str, type]
 
     @property
     def names(self) -> list[str]:
@@ -79,6 +79,30 @@ class TokenisedSplits:
             self.counts[split] |= kept.facts
             self.examples[split] = self.examples[split][kept.mask]
 
+    def tokenise(self, reader: Reader, loaded: Splits) -> None:
+        """Read the words of the rows that are left.
+
+        Args:
+            reader: reads them.
+            loaded: the rows of the source by split.
+
+        Raises:
+            UserError: a cell is not of its kind, or no row of a split can be used.
+        """
+        outlines = dict(self.examples)
+        for origin in dict.fromkeys(self.origin[split] for split in self.names):
+            splits = [split for split in self.names if self.origin[split] == origin]
+            # in the order of the source, which numbers the words
+            numbers = np.sort(np.concatenate([outlines[split].index for split in splits]))
+            examples = reader.read(
+                origin, loaded[origin], numbers, self.lexicon, self.counts[origin]
+            )
+            for split in splits:
+                part = examples[examples.index.isin(outlines[split].index)]
+                if part.empty:
+                    raise reader.unusable(split, self.counts[origin]["dropped"])
+                self.examples[split] = part
+
 
 def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     """Read, divide, filter and encode the rows.
@@ -90,29 +114,35 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     Raises:
         UserError: the rows do not fit the settings, or none are left.
     """
-    tokenised = read_splits(settings, loaded)
-    if settings.plant is not None:
-        plant_shortcut(tokenised.examples, tokenised.lexicon, settings)
-        tokenised.kinds.update(PLANTED)
-    spelling = list(tokenised.lexicon)
-    numbers, classes = class_numbers(tokenised.examples, spelling, settings)
-
+    reader = Reader(settings, settings.rules, settings.max_tokens, settings.verbatim)
+    splits, numbers, classes = with_classes(settings, reader, _asked_for(settings, loaded))
+    spelling = list(splits.lexicon)
     # the vocabulary comes from the training rows before the length limits, as in the paper's code
-    tokenised.keep(lambda name, rows: filters.with_known_labels(name, rows, numbers, settings))
-    tokenised.keep(lambda name, rows: filters.answerable(name, rows, numbers, settings))
-    tokenised.keep(lambda name, rows: filters.at_most(name, rows, settings))
-    vocabulary = vocabulary_of(tokenised.examples, spelling, settings)
-    tokenised.keep(lambda name, rows: filters.of_length(name, rows, settings))
-    tokenised.keep(lambda name, rows: filters.of_sentences(name, rows, settings))
+    vocabulary = vocabulary_of(splits.examples, spelling, settings)
+    splits.keep(lambda split, rows: filters.of_length(split, rows, settings))
+    splits.keep(lambda split, rows: filters.of_sentences(split, rows, settings))
 
     task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
-    encoder = _Encoder(task, classes, numbers, spelling, vocabulary_id, tokenised.kinds)
-    splits = {}
-    for split in tokenised.names:
-        splits[split] = encoder.encode(tokenised.examples[split], tokenised.counts[split])
+    kinds = reader.kinds if settings.plant is None else reader.kinds | PLANTED
+    encoder = _Encoder(task, classes, numbers, spelling, vocabulary_id, kinds)
+    encoded = {
+        split: encoder.encode(splits.examples[split], splits.counts[split])
+        for split in splits.names
+    }
 
-    pipeline = TextPipeline(
+    class_weight = _class_weight(settings, splits.counts, task) if settings.trains else None
+    language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
+    checks = check_data(encoded, splits.counts, language, trains=settings.trains)
+    pipeline = _pipeline(settings, task, vocabulary, classes)
+    return Prepared(encoded, pipeline, splits.counts, checks, class_weight)
+
+
+def _pipeline(
+    settings: DataSettings, task: Task, vocabulary: Vocabulary, classes: Sequence[str]
+) -> TextPipeline:
+    """What turns new texts into batches as the rows were."""
+    return TextPipeline(
         rules=settings.rules,
         vocabulary=vocabulary,
         classes=classes,
@@ -123,10 +153,6 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         candidates_pattern=settings.candidates_pattern,
         tags=settings.token is not None and not settings.trains,
     )
-    class_weight = _class_weight(settings, tokenised.counts, task) if settings.trains else None
-    language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
-    checks = check_data(splits, tokenised.counts, language, trains=settings.trains)
-    return Prepared(splits, pipeline, tokenised.counts, checks, class_weight)
 
 
 def _class_weight(settings: DataSettings, counts: Counts, task: Task) -> Tensor | None:
@@ -214,33 +240,79 @@ class _Encoder:
         return np.array(sorted(numbers), np.int32)
 
 
-def read_splits(settings: DataSettings, loaded: Splits) -> TokenisedSplits:
-    """Read and tokenise the rows, and draw the splits that are missing.
-
-    Splits that are missing are drawn from the training rows; where nothing is trained, all rows of
-    a source without splits are test rows.
+def with_classes(
+    settings: DataSettings, reader: Reader, loaded: Splits
+) -> tuple[ReadSplits, Mapping[str, int], Sequence[str]]:
+    """Read the rows whose answers are classes, or a sample of them.
 
     Args:
         settings: the data set's settings.
+        reader: reads the rows.
         loaded: the rows of the source by split.
 
+    Returns:
+        The rows; raw answer → class number; and the names of the classes.
+
     Raises:
-        UserError: a split or a column is missing, or too few rows are left to draw from.
+        UserError: the rows do not fit the settings, or none are left.
+    """
+    splits = outlined(settings, reader, loaded)
+
+    def known_labels(split: str, rows: Examples) -> filters.Kept:
+        return filters.with_known_labels(split, rows, numbers, settings)
+
+    # where the classes are labels, no text of a row that has none need be tokenised
+    are_labels = settings.classes_from == "labels" and settings.plant is None
+    if are_labels:
+        numbers, classes = class_numbers(splits.examples, (), settings)
+        splits.keep(known_labels)
+    splits.keep(lambda split, rows: filters.at_most(split, rows, settings))
+    splits.tokenise(reader, loaded)
+
+    if settings.plant is not None:
+        plant_shortcut(splits.examples, splits.lexicon, settings)
+    if not are_labels:
+        numbers, classes = class_numbers(splits.examples, list(splits.lexicon), settings)
+        splits.keep(known_labels)
+    splits.keep(lambda split, rows: filters.answerable(split, rows, numbers, settings))
+    return splits, numbers, classes
+
+
+def _asked_for(settings: DataSettings, loaded: Splits) -> Splits:
+    """The splits of a source that are used.
+
+    Raises:
+        UserError: a split is missing.
     """
     if settings.pool:
         loaded = {"train": _pooled(settings, loaded)}
     settings.check_splits(loaded)
     if not settings.trains and "test" not in loaded:
         loaded = {"test": loaded["train"]}
+    return loaded
 
-    reader = Reader(settings, settings.rules, settings.max_tokens, settings.verbatim)
-    lexicon = Lexicon()
+
+def outlined(settings: DataSettings, reader: Reader, loaded: Splits) -> ReadSplits:
+    """Find the rows that can be used, and draw the splits that are missing.
+
+    Splits that are missing are drawn from the training rows; where nothing is trained, all rows of
+    a source without splits are test rows.
+
+    Args:
+        settings: the data set's settings.
+        reader: reads the rows.
+        loaded: the rows of the source by split.
+
+    Raises:
+        UserError: a column is missing, or too few rows are left to draw from.
+    """
     examples: dict[str, Examples] = {}
     counts: Counts = {}
     for split in SPLITS:
         if split in loaded:
             counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
-            examples[split] = reader.read(split, loaded[split], lexicon, counts[split])
+            examples[split] = reader.outline(split, loaded[split], counts[split])
+    origin = {split: split for split in examples}
 
     if settings.trains:
         shares = {"test": settings.test_share, "validation": settings.validation_share}
@@ -258,9 +330,10 @@ def read_splits(settings: DataSettings, loaded: Splits) -> TokenisedSplits:
                 )
             examples[split] = training[drawn]
             examples["train"] = training[~drawn]
+            origin[split] = "train"
             counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
             counts["train"][f"given to {split}"] = int(drawn.sum())
-    return TokenisedSplits(examples, lexicon, counts, reader.kinds)
+    return ReadSplits(examples, origin, Lexicon(), counts)
 
 
 def _pooled(settings: DataSettings, loaded: Splits) -> datasets.Dataset:

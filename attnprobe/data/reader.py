@@ -80,47 +80,85 @@ class Reader:
     max_tokens: int | None = None
     verbatim: bool = False
 
-    def read(
-        self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]
-    ) -> Examples:
-        """Read the rows that pass the filters and have a text, a label and what else is needed.
+    @property
+    def further(self) -> list[str]:
+        """What a row needs besides its text and its label."""
+        return [name for name in ("question", "text2") if getattr(self.columns, name) is not None]
+
+    def outline(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Examples:
+        """Find the rows that can be used, as far as their cells show it before any is tokenised.
 
         Args:
             split: name of the split, for messages.
             table: its rows.
-            lexicon: numbers the words, and gets new ones.
             count: gets the number of rows that are left out for each reason.
 
+        Returns:
+            The columns `labels` and `group` of `Examples`.
+
         Raises:
-            UserError: a column is missing, a cell is not of its kind, or no row can be used.
+            UserError: a column is missing, or no row can be used.
         """
         self.check_columns(table)
         passed = self.passed(split, table, count)
-        further = [
-            name for name in ("question", "text2") if getattr(self.columns, name) is not None
-        ]
         reasons = ["text is null", "label is null", "text is empty"]
-        for name in further:
+        for name in self.further:
             reasons += [f"{name} is null", f"{name} is empty"]
         dropped = Counter(dict.fromkeys(reasons, 0))
 
-        cells = self.cells(table)
-        needed = ["text", "label", *further]
+        cells = self._cells(table, (*self.further, "group"))
+        needed = ["text", "label", *self.further]
+        texts = ["text", *self.further]
+        usable = []
+        for number in np.flatnonzero(passed).tolist():
+            missing = [f"{name} is null" for name in needed if cells[name][number] is None]
+            blank = [f"{name} is empty" for name in texts if _is_blank(cells[name][number])]
+            if missing or blank:
+                dropped[(missing + blank)[0]] += 1
+            else:
+                usable.append(number)
+        count["dropped"] |= dropped
+        if not usable:
+            raise self.unusable(split, dropped)
+
+        columns = {"labels": [cells["label"][number] for number in usable]}
+        if "group" in cells:
+            columns["group"] = [str(rows.canonical(cells["group"][number])) for number in usable]
+        return pd.DataFrame(columns, index=usable)
+
+    def read(
+        self,
+        split: str,
+        table: datasets.Dataset,
+        numbers: Int[np.ndarray, " chosen"],
+        lexicon: Lexicon,
+        count: dict[str, Any],
+    ) -> Examples:
+        """Read the rows that were chosen among those that can be used.
+
+        Args:
+            split: name of the split, for messages.
+            table: its rows.
+            numbers: of the chosen rows, ascending.
+            lexicon: numbers the words, and gets new ones.
+            count: has the number of rows that are left out for each reason, and gets more.
+
+        Raises:
+            UserError: a cell is not of its kind, or no row can be used.
+        """
+        chosen = table if len(numbers) == len(table) else table.select(numbers)
+        cells = self._all_cells(chosen)
         examples_by_row: dict[int, dict[str, Any]] = {}
-        for number in _with_progress(np.flatnonzero(passed).tolist(), split):
-            row_cells = {name: values[number] for name, values in cells.items()}
+        for place, number in enumerate(_with_progress(numbers.tolist(), split)):
+            row_cells = {name: values[place] for name, values in cells.items()}
             try:
-                for name in needed:
-                    if row_cells[name] is None:
-                        raise RowLeftOut(f"{name} is null")
                 row = self.example(row_cells, lexicon, f"row {number} of {split}")
             except RowLeftOut as reason:
-                dropped[str(reason)] += 1
+                count["dropped"][str(reason)] = count["dropped"].get(str(reason), 0) + 1
             else:
                 examples_by_row[number] = row
-        count["dropped"] |= dropped
         if not examples_by_row:
-            raise self._unusable(split, dropped, further)
+            raise self.unusable(split, count["dropped"])
 
         examples = pd.DataFrame(list(examples_by_row.values()), index=list(examples_by_row))
         for name in self.kinds:
@@ -131,11 +169,10 @@ class Reader:
             count["rationale lost by truncation"] = int(examples["rationale_lost"].sum())
         return examples
 
-    def _unusable(
-        self, split: str, dropped: Mapping[str, int], further: Sequence[str]
-    ) -> UserError:
+    def unusable(self, split: str, dropped: Mapping[str, int]) -> UserError:
+        """The error where a split has no row left; `dropped`: how many went for each reason."""
         reasons = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
-        settings = "".join(f", data.{name}={getattr(self.columns, name)}" for name in further)
+        settings = "".join(f", data.{name}={getattr(self.columns, name)}" for name in self.further)
         return UserError(
             f"no row of the {split} split can be used ({reasons}): choose other columns than "
             f"data.text={self.columns.text} and data.label={self.columns.label}{settings}, or "
@@ -148,12 +185,19 @@ class Reader:
         Raises:
             UserError: names the setting, the column, and those that there are.
         """
-        self.cells(table.select(range(min(1, len(table)))))
+        self._all_cells(table.select(range(min(1, len(table)))))
         for name in self.columns.filters:
             rows.column(table.select([]), name, "data.filters column")
 
-    def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
+    def _all_cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
         """The columns that the settings name, by what they hold."""
+        cells = self._cells(table, OPTIONAL)
+        for name, column in self.columns.per_word.items():
+            cells[name] = rows.column(table, column, f"data.per_word.{name}")
+        return cells
+
+    def _cells(self, table: datasets.Dataset, optional: Sequence[str]) -> dict[str, list[Any]]:
+        """Texts, labels, and those of the optional columns that the settings name."""
         settings = self.columns
         cells = {"text": rows.column(table, settings.text, "data.text")}
         labels = rows.column(table, settings.label, "data.label")
@@ -162,7 +206,7 @@ class Reader:
         delimiter = settings.label_delimiter if settings.multi_label else None
         cells["label"] = rows.label_lists(labels, delimiter)
 
-        for setting in OPTIONAL:
+        for setting in optional:
             name = getattr(settings, setting)
             if name is None:
                 continue
@@ -172,9 +216,6 @@ class Reader:
                 raise UserError(f"{error}, or do without: data.{setting}=null") from None
         if "candidates" in cells:
             cells["candidates"] = rows.label_lists(cells["candidates"], settings.label_delimiter)
-
-        for name, column in settings.per_word.items():
-            cells[name] = rows.column(table, column, f"data.per_word.{name}")
         return cells
 
     def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> dict[str, Any]:
@@ -218,8 +259,6 @@ class Reader:
         if self.columns.rationale is not None:
             rationale = per_word.get("rationale", np.zeros(0, bool))
             row["rationale_lost"] = bool(rationale.any()) and not rationale[:limit].any()
-        if "group" in cells:
-            row["group"] = str(rows.canonical(cells["group"]))
         return row
 
     def _words(self, cells: Mapping[str, Any], where: str) -> _Words:
@@ -399,6 +438,10 @@ class Reader:
         }
         kinds = {name: kind for name, kind in STORED.items() if settings[name] is not None}
         return kinds | dict.fromkeys(self.columns.per_word, np.float64)
+
+
+def _is_blank(cell: Any) -> bool:
+    return isinstance(cell, str) and not cell.strip()
 
 
 def _with_progress(numbers: list[int], split: str) -> Iterator[int]:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
+from attnprobe.data.reader import Reader
 from tests.data.toys import TRAIN, ready
 
 FILTERED = {"filters": {"kind": "x"}, "min_length": 1, "max_length": 5}
@@ -227,6 +228,38 @@ def test_rows_are_drawn_at_random_and_counted():
     assert rows != list(range(10))
     assert data.counts["train"]["dropped"]["over data.most"] == 30
     assert data.sizes["test"] == 2
+
+
+def test_no_text_is_tokenised_of_a_row_that_was_not_drawn(monkeypatch):
+    texts = []
+    example = Reader.example
+    monkeypatch.setattr(
+        Reader, "example", lambda self, cells, *rest: texts.append(0) or example(self, cells, *rest)
+    )
+    data = ready(FORTY, most={"train": 10})
+    assert len(texts) == sum(data.sizes.values())
+
+
+def test_the_sample_is_one_of_the_rows_that_can_be_used():
+    rows = FORTY | {"label": [0, 1, 2, 1] * 10}
+    settings = {"labels": [0, 1], "unseen_labels": "drop"}
+    everything = ready(rows, FORTY, FORTY, **settings)
+    some = ready(rows, FORTY, FORTY, most={"train": 7}, **settings)
+    numbers = some.splits["train"].example_id.tolist()
+    assert len(numbers) == 7
+    assert some.counts["train"]["dropped"]["label is unseen"] == 10
+    assert some.counts["train"]["dropped"]["over data.most"] == 23
+    for number in numbers:
+        assert some.splits["train"].tokens(number) == everything.splits["train"].tokens(number)
+
+
+def test_texts_that_cleaning_leaves_empty_are_counted_and_an_empty_split_is_refused():
+    rows = {"text": ["<b>", "x y", "y z", "z x"], "label": ["a", "b", "a", "b"]}
+    data = ready(rows, rows, rows, clean=["html"])
+    assert data.counts["train"]["dropped"]["text is empty"] == 1
+    assert data.splits["train"].example_id.tolist() == [1, 2, 3]
+    with pytest.raises(UserError, match=r"no row of the test split can be used \(text is empty: 1"):
+        ready(rows, rows, {"text": ["<b>"], "label": ["a"]}, clean=["html"])
 
 
 def test_the_vocabulary_comes_from_the_rows_that_were_drawn():
