@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
@@ -132,7 +132,8 @@ class Swaps(RankingProbe):
     the attention. A word *moves the prediction* fully from a third of the strongest word's effect
     on, and below that in proportion to its square.
 
-    - `swap_excess`: Σ weight × share of the words, less the mean share: 0 for even weights.
+    - `swap_excess`: Σ weight × share of the words, less the mean share: 0 for even weights. The
+      mean is over the words that attention may be given to: one that no row sees is no chance.
     - `swap_room`: 1 − the mean share: the most that the excess can be.
     - `swap_strength`: the squared effect of the strongest word, by which texts are weighted; near 0
       where nothing in the text moves the prediction.
@@ -256,38 +257,55 @@ class Swaps(RankingProbe):
             subject: the batch.
             sets: by the row in the batch; the other texts are not examined.
         """
-        content = subject.batch.content
-        attention = subject.readout.attention
+        seen = subject.readout.content
+        # attention has a choice where it sees two words or more
+        sets = {row: kept for row, kept in sets.items() if int(seen[row].sum()) > 1}
         effects = {row: kept.effects() for row, kept in sets.items()}
         own_effects = {row: kept.effects_in_own_context() for row, kept in sets.items()}
-        yield from _shares("swap", effects, attention, content)
-        yield from _shares("own", own_effects, attention, content)
-        for name, scores in self.scores(subject).items():
-            weights = as_weights(scores, content)
-            metric = f"swap_excess_{self.label(name)}"
-            yield _column(metric, content, _excesses(effects, weights, content))
+        yield from self._of_words(subject, effects)
+        yield from self._excess_over_chance(subject, effects, own_effects)
         yield from self.notes(subject)
 
+        passes = {row: float(PASSES_OF_PAIR * len(kept.kept)) for row, kept in sets.items()}
+        yield _column("swap_passes", seen, passes)
+        prediction = subject.readout.prediction()
+        equal_weights = even(seen).to(subject.readout.attention.dtype)
+        under_equal_weights = subject.readout.predict(equal_weights)
+        distance = (under_equal_weights - prediction).abs().sum(-1) / 2
+        yield Measurement("equal_weights_distance", distance)
+
+    def _of_words(
+        self, subject: Subject, effects: Mapping[int, WordEffects]
+    ) -> Iterator[Measurement]:
+        """What the words of each text do, and whether the most attended one does most."""
+        content = subject.batch.content
+        attention = subject.readout.attention
+        yield Measurement("word_share", _shares(effects, content), positions(content).cpu())
         reliability = {row: effect.reliability for row, effect in effects.items()}
         yield _column("swap_reliability", content, reliability)
-        passes = {row: float(PASSES_OF_PAIR * len(kept.kept)) for row, kept in sets.items()}
-        yield _column("swap_passes", content, passes)
         top = {
             row: share_of_top_words(attention[row, content[row]].cpu(), effect.squared)
             for row, effect in effects.items()
         }
         yield _column("top_word_effect", content, top)
 
-        shares = torch.full(content.shape, torch.nan, dtype=torch.float64)
-        for row, effect in effects.items():
-            shares[row, content[row].cpu()] = effect.shares
-        yield Measurement("word_share", shares, positions(content).cpu())
-
-        prediction = subject.readout.prediction()
-        equal_weights = even(subject.readout.content).to(attention.dtype)
-        under_equal_weights = subject.readout.predict(equal_weights)
-        distance = (under_equal_weights - prediction).abs().sum(-1) / 2
-        yield Measurement("equal_weights_distance", distance)
+    def _excess_over_chance(
+        self,
+        subject: Subject,
+        effects: Mapping[int, WordEffects],
+        own_effects: Mapping[int, WordEffects],
+    ) -> Iterator[Measurement]:
+        """The numbers that the share of the weight on deciding words is made of."""
+        content = subject.batch.content
+        seen = subject.readout.content
+        shares = _shares(effects, content).masked_fill(~seen.cpu(), torch.nan)
+        own_shares = _shares(own_effects, content).masked_fill(~seen.cpu(), torch.nan)
+        attention = subject.readout.attention
+        yield from _parts_of_share("swap", effects, shares, attention)
+        yield from _parts_of_share("own", own_effects, own_shares, attention)
+        for name, scores in self.scores(subject).items():
+            excess = _excess(shares, as_weights(scores, seen))
+            yield Measurement(f"swap_excess_{self.label(name)}", excess)
 
 
 @dataclass(frozen=True)
@@ -372,38 +390,50 @@ def as_weights(
     return torch.where(total > 0, sizes / total.clamp(min=1e-300), even(content).double())
 
 
-def _excesses(
-    effects: Mapping[int, WordEffects],
-    weights: Float[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
-) -> dict[int, float]:
-    """The weight on words that move the prediction beyond that of even weights, by text."""
-    excesses = {}
-    for row, effect in effects.items():
-        of_words = weights[row, content[row]].cpu().double()
-        excesses[row] = float(of_words @ effect.shares - effect.shares.mean())
-    return excesses
-
-
 def _shares(
+    effects: Mapping[int, WordEffects], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch seq"]:
+    """How far each word is one that decides, by its place; NaN where there is no number."""
+    shares = torch.full(content.shape, torch.nan, dtype=torch.float64)
+    for row, effect in effects.items():
+        shares[row, content[row].cpu()] = effect.shares
+    return shares
+
+
+def _excess(
+    shares: Float[Tensor, "batch seq"], weights: Float[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """The weight on words that move the prediction beyond that of even weights.
+
+    Args:
+        shares: of the words that may have weight; NaN elsewhere.
+        weights: which sum to 1 over these words.
+
+    Returns:
+        NaN for a text without any number.
+    """
+    on_words = (weights.cpu().double() * shares).nansum(-1)
+    return on_words - shares.nanmean(-1)
+
+
+def _parts_of_share(
     name: str,
     effects: Mapping[int, WordEffects],
+    shares: Float[Tensor, "batch seq"],
     attention: Float[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
 ) -> Iterator[Measurement]:
-    """The three numbers that the share of the weight on deciding words is made of."""
-    room = {row: float(1 - effect.shares.mean()) for row, effect in effects.items()}
+    """Excess, room and strength of every text, the three that its share is made of."""
+    yield Measurement(f"{name}_excess", _excess(shares, attention))
+    yield Measurement(f"{name}_room", 1 - shares.nanmean(-1))
     strength = {row: effect.strength for row, effect in effects.items()}
-    yield _column(f"{name}_excess", content, _excesses(effects, attention, content))
-    yield _column(f"{name}_room", content, room)
-    yield _column(f"{name}_strength", content, strength)
+    yield _column(f"{name}_strength", shares, strength)
 
 
 def _column(
-    metric: str, content: Bool[Tensor, "batch seq"], numbers: Mapping[int, float]
+    metric: str, batch: Shaped[Tensor, "batch seq"], numbers: Mapping[int, float]
 ) -> Measurement:
-    """A metric, NaN for texts that have no number."""
-    column = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
+    """A metric of a batch of this shape, NaN for texts that have no number."""
+    column = torch.full(batch.shape[:1], torch.nan, dtype=torch.float64)
     for row, number in numbers.items():
         column[row] = number
     return Measurement(metric, column)

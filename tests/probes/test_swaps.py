@@ -44,30 +44,36 @@ def filler_of(split):
     return Filler.of(split[[row]] for row in range(len(split)))
 
 
+def every_word(batch):
+    return batch.content
+
+
 class Voting(Model):
     """A model without an encoder: each word votes for class 1 by its number's weight; the attention
-    is what it is told."""
+    is what it is told, over the words that it is told it sees."""
 
     task = Task.SINGLE_LABEL
     classes = 2
 
-    def __init__(self, votes, focus):
+    def __init__(self, votes, focus, sees=every_word):
         super().__init__()
         self.votes = votes
         self.focus = focus
+        self.sees = sees
 
     def forward(self, batch):
         score = torch.where(batch.content, self.votes[batch.ids], 0).sum(-1)
         logits = torch.stack([torch.zeros_like(score), score], -1)
-        weights = torch.where(batch.content, self.focus(batch), 0.0).double()
+        seen = self.sees(batch)
+        weights = torch.where(seen, self.focus(batch), 0.0).double()
         attention = weights / weights.sum(-1, keepdim=True)
-        return Outputs(logits, attention, attention.log(), attention.unsqueeze(-1), batch.content)
+        return Outputs(logits, attention, attention.log(), attention.unsqueeze(-1), seen)
 
     def readout(self, batch, outputs):
         logits = outputs.logits.double()
         return Readout(
             outputs.attention,
-            batch.content,
+            outputs.content,
             batch.example_id,
             self.task,
             decode=lambda weights: logits.expand(*weights.shape[:-1], 2),
@@ -336,6 +342,47 @@ def test_the_temperature_of_the_model_changes_nothing():
     hot = measured(split, Voting(votes / 50, FOCUS["right"]))
     for name in SHARE_METRICS:
         assert torch.allclose(warm[name], hot[name], atol=1e-4), name
+
+
+IN_SIGHT = 4
+"""Words of a text that a window sees."""
+
+
+def in_window(batch):
+    """The places of a window that looks at the word that decides, and at three others."""
+    is_deciding = batch.content & (batch.ids >= 40)
+    score = (
+        torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(1)) + 2 * is_deciding
+    )
+    order = score.masked_fill(~batch.content, -1).argsort(-1, descending=True)
+    return torch.zeros_like(batch.content).scatter(1, order[:, :IN_SIGHT], value=True)
+
+
+@pytest.mark.parametrize("kind", ["right", "even"])
+def test_words_that_are_not_seen_are_no_chance(kind):
+    """What is known of this model: (weight − 1/4) / (1 − 1/4), of 8 words of which it sees 4."""
+    split, votes = words_decide(1, 5.0)
+    model = Voting(votes, FOCUS[kind], in_window)
+    batch = split[range(TEXTS)]
+    weight = float((model(batch).attention * (batch.ids >= 40)).sum(-1).mean())
+    known = (weight - 1 / IN_SIGHT) / (1 - 1 / IN_SIGHT)
+    numbers = measured(split, model, importances=["attention"])
+    share = shared(numbers)
+    assert share.value == pytest.approx(known, abs=0.06)
+    assert share.low <= known <= share.high
+    assert torch.allclose(numbers["swap_excess_attention"], numbers["swap_excess"])
+    if kind == "even":  # the null, exactly
+        assert float(numbers["swap_excess"].abs().max()) < 1e-12
+        assert known == pytest.approx(0)
+
+
+def test_a_text_of_which_one_word_is_seen_has_no_number():
+    split, votes = words_decide(1, 5.0)
+    sees_first = Voting(
+        votes, FOCUS["even"], lambda batch: batch.content & (batch.content.cumsum(-1) == 1)
+    )
+    numbers = measured(split, sees_first)
+    assert numbers["swap_excess"].isnan().all()
 
 
 def test_the_own_weights_in_random_order_have_no_share():
