@@ -48,6 +48,7 @@ class Axis(StrEnum):
     TOKENS = "tokens"  # one per token of the text, markers and padding included
     QUESTION = "question"  # one per token of the question
     PIECES = "pieces"  # one per piece of a model's own tokenizer, special tokens included
+    CHARACTERS = "characters"  # one per character of the text
     CLASSES = "classes"  # one bool per class; given as the numbers of the classes
 
 
@@ -55,6 +56,7 @@ PER_EXAMPLE = {"axis": Axis.EXAMPLE}
 PER_TOKEN = {"axis": Axis.TOKENS}
 PER_QUESTION_TOKEN = {"axis": Axis.QUESTION}
 PER_PIECE = {"axis": Axis.PIECES}
+PER_CHARACTER = {"axis": Axis.CHARACTERS}
 PER_CLASS = {"axis": Axis.CLASSES}
 
 
@@ -87,6 +89,10 @@ class Batch:
         piece_kind: 1 for pieces of the second text of a pair, else 0.
         segment: the text of a pair that a token is of, 0 or 1; −1 at markers and padding.
         asked: 1 at the word whose class is queried, where a model gives one to every word.
+        characters: the text itself, for a model that reads it again without some words
+            (`attnprobe.data.characters`).
+        span_start: where each token starts in `characters`; −1 at markers and padding.
+        span_end: where it ends.
         extra: the data's own numbers per word (`data.per_word`) by name; NaN at markers, padding
             and texts without them.
     """
@@ -124,6 +130,15 @@ class Batch:
         default=None, metadata=PER_TOKEN | {"pad": -1}
     )
     asked: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=PER_TOKEN)
+    characters: Int[Tensor, "batch characters"] | None = field(
+        default=None, metadata=PER_CHARACTER | {"pad": -1}
+    )
+    span_start: Int[Tensor, "batch tokens"] | None = field(
+        default=None, metadata=PER_TOKEN | {"pad": -1}
+    )
+    span_end: Int[Tensor, "batch tokens"] | None = field(
+        default=None, metadata=PER_TOKEN | {"pad": -1}
+    )
     extra: dict[str, Float[Tensor, "batch tokens"]] = field(
         default_factory=dict, metadata=PER_TOKEN | {"pad": torch.nan}
     )

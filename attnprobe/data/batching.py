@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from attnprobe.core.batch import Axis, Batch
+from attnprobe.data.characters import Characters
 from attnprobe.data.examples import Ragged
 from attnprobe.data.passages import Passages
 from attnprobe.data.teacher import TeacherOutputs
@@ -50,6 +51,15 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
     return Batch(**values, extra=extra)
 
 
+def character_columns(texts: Sequence[Characters]) -> dict[str, Any]:
+    """What `collate` takes of the characters of texts."""
+    return {
+        "characters": [text.codes for text in texts],
+        "span_start": [text.starts for text in texts],
+        "span_end": [text.ends for text in texts],
+    }
+
+
 def _with_markers(
     sequences: Sequence[Int[np.ndarray, " words"]],
 ) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
@@ -80,7 +90,7 @@ def _padded(entries: Any, facts: Mapping[str, Any], width: int, classes: int) ->
     if dtype is not torch.bool and not dtype.is_floating_point:
         dtype = torch.long
     first = 1  # words come after the start marker
-    if axis is not Axis.TOKENS:  # pieces have their own markers
+    if axis is not Axis.TOKENS:  # pieces have their own markers, and characters none
         first = 0
         width = max(map(len, entries))
     value = torch.full((len(entries), width), facts.get("pad", 0), dtype=dtype)
@@ -104,6 +114,8 @@ class TextSplit(Dataset[Batch]):
         classes: the classes' names.
         teacher: what another run says about these examples; None: no run is named.
         passages: each text as it stands in its cell (`data.verbatim`); None: they were not kept.
+        units: the first and the last word of every unit of a text, for a model that reads texts
+            again without some of them; None: batches have no characters.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -114,6 +126,7 @@ class TextSplit(Dataset[Batch]):
     classes: Sequence[str] = ()
     teacher: TeacherOutputs | None = None
     passages: Sequence[Passages] | None = None
+    units: Sequence[Int[np.ndarray, "units 2"]] | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)
@@ -135,6 +148,9 @@ class TextSplit(Dataset[Batch]):
         if self.teacher is not None:
             columns["teacher_attention"] = [self.teacher.attention[row] for row in rows]
             columns["teacher_probability"] = self.teacher.probability[chosen]
+        if self.units is not None and self.passages is not None:
+            texts = [Characters.of(self.passages[row], *self.units[row].T) for row in rows]
+            columns |= character_columns(texts)
         return collate(columns, len(self.classes))
 
     def sample(self) -> Batch:

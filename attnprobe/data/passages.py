@@ -46,6 +46,35 @@ class Passage:
             spans = places_of(string, tokens)
         return cls(string, np.array(spans, np.int32).reshape(-1, 2), cell)
 
+    @classmethod
+    def of_remaining(cls, string: str, spans: Int[np.ndarray, "words 2"]) -> "Passage":
+        """A text without all words but some.
+
+        A word that goes takes the white space after it along; the last words of a text take that
+        before them.
+
+        Args:
+            string: the text.
+            spans: [start, end) characters of every word that stays, in order.
+
+        >>> Passage.of_remaining("a very  fine film\\n", np.array([[0, 1], [8, 12]])).string
+        'a fine\\n'
+        """
+        if not len(spans):
+            return cls(_white_space_before(string) + _white_space_after(string), spans)
+        rest = ""
+        end = 0
+        places = []
+        for first, last in spans.tolist():
+            gap = string[end:first]
+            rest += gap if gap.isspace() else _white_space_before(gap)
+            places.append((len(rest), len(rest) + last - first))
+            rest += string[first:last]
+            end = last
+        gap = string[end:]
+        rest += gap if gap.isspace() else _white_space_after(gap)
+        return cls(rest, np.array(places, np.int32))
+
     def __len__(self) -> int:
         return len(self.spans)
 
@@ -63,24 +92,15 @@ class Passage:
         return self.string[self.spans[first, 0] : self.spans[last, 1]]
 
     def without(self, first: int, last: int) -> "Passage":
-        """The text without some successive words, and without the white space after them.
-
-        At the end of the text the white space before them goes.
+        """The text without some successive words; see `of_remaining`.
 
         >>> Passage.of_words(["not", "a", "film"]).without(1, 1).string
         'not film'
         >>> Passage.of_words(["not", "a", "film"]).without(1, 2).words()
         ['not']
         """
-        start = int(self.spans[first, 0])
-        end = int(self.spans[last, 1])
-        if last + 1 < len(self):
-            end = int(self.spans[last + 1, 0])
-        elif first > 0:
-            start = int(self.spans[first - 1, 1])
         spans = np.delete(self.spans, np.arange(first, last + 1), axis=0)
-        spans[first:] -= end - start
-        return Passage(self.string[:start] + self.string[end:], spans)
+        return Passage.of_remaining(self.string, spans)
 
     def up_to(self, end: int) -> "Passage":
         """The first characters of the text, and the words or parts of words in them."""
@@ -151,6 +171,16 @@ class Passages:
         for number, start in self.first_words().items():
             texts[number] = texts[number].cut(max(0, limit - start))
         return replace(self, texts=tuple(texts))
+
+
+def _white_space_before(gap: str) -> str:
+    """The white space that a stretch of text begins with."""
+    return gap[: len(gap) - len(gap.lstrip())]
+
+
+def _white_space_after(gap: str) -> str:
+    """The white space that a stretch of text ends in."""
+    return gap[len(gap.rstrip()) :]
 
 
 def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:

@@ -72,6 +72,11 @@ class Pieces(NamedTuple):
         return kept
 
     @property
+    def units(self) -> Int[np.ndarray, "units 2"]:
+        """The first and the last word of every unit."""
+        return np.stack([self.first, self.last], -1)
+
+    @property
     def joined(self) -> int:
         """How many units are of several words."""
         return int((self.last > self.first).sum())
@@ -147,6 +152,8 @@ class PieceReader:
             template, has them already.
         spaces_are_words: a piece of spaces alone belongs to the word after it; not where a word's
             class is read from its first piece.
+        keeps_characters: batches get the characters of their texts, which are read again where
+            words are removed.
 
     Raises:
         UserError: the prompt does not have exactly one place for the text.
@@ -159,6 +166,7 @@ class PieceReader:
     special_tokens: Literal["read", "characters"] = "read"
     adds_special_tokens: bool = True
     spaces_are_words: bool = True
+    keeps_characters: bool = False
 
     def __post_init__(self) -> None:
         if self.prompt.count(TEXT) != 1 or self.prompt.count(SECOND) > 1:
@@ -467,8 +475,12 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     rows = np.flatnonzero(readable)
     for name, values in columns.items():
         columns[name] = values.select(rows) if isinstance(values, Ragged) else values[rows]
+    units = None
+    if reader.keeps_characters:
+        units = [pieces_of_texts[row].units for row in rows.tolist()]
     changed = replace(
         part,
+        units=units,
         example_id=part.example_id[rows],
         words=part.words.select(rows),
         columns=columns,

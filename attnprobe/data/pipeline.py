@@ -12,7 +12,8 @@ import pandas as pd
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
-from attnprobe.data.batching import collate
+from attnprobe.data.batching import character_columns, collate
+from attnprobe.data.characters import Characters
 from attnprobe.data.columns import paired
 from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import JOINED, PieceReader, Pieces
@@ -317,7 +318,18 @@ class TextPipeline:
                 optional["pieces"].append(row.pieces.ids)
                 optional["piece_word"].append(row.pieces.word)
                 optional["piece_kind"].append(row.pieces.kind)
-        return columns | optional
+        return columns | optional | self._characters(rows)
+
+    def _characters(self, rows: Sequence["_Row"]) -> dict[str, Any]:
+        """The columns of characters, for a model that reads texts again without some words."""
+        if self.pieces is None or not self.pieces.keeps_characters:
+            return {}
+        texts = []
+        for row in rows:
+            assert row.passages is not None
+            assert row.pieces is not None
+            texts.append(Characters.of(row.passages, *row.pieces.units.T))
+        return character_columns(texts)
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary and pipeline.json into a run's directory."""

@@ -1,6 +1,6 @@
 """What a model predicts once words are gone, for each way in which they can be made to go.
 
-All on ids: no text is put together and tokenised again.
+All on ids, unless a model wants its texts read again (`Model.reread`).
 """
 
 from collections.abc import Collection, Sequence
@@ -186,7 +186,7 @@ def outputs_without(
 ) -> Outputs:
     """Read the texts with some of their words gone, by an operator that changes the text."""
     if operator == "delete":
-        return model(deleted(batch, gone))
+        return model(model.reread(deleted(batch, gone)))
     if operator == "mask":
         return model(model.masked(batch, gone))
     inputs = model.inputs(batch)

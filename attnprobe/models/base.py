@@ -226,6 +226,13 @@ class Model(nn.Module, metaclass=Checked):
         """The texts of `example`, each without its token at `position`."""
         return batch.without(example, position)
 
+    def reread(self, batch: Batch) -> Batch:
+        """A batch from which words were removed, as the model reads what is left of its texts.
+
+        It reads them as they are, unless it has a tokenizer that is to read them again.
+        """
+        return batch
+
     def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
         """Put the model's mask in place of these words: the unknown word, or a mask token."""
         return replace(batch, ids=batch.ids.masked_fill(words, UNKNOWN))

@@ -211,9 +211,11 @@ def decisions(
         UserError: the model refuses texts that are not the data set's own.
     """
     assert batch.rationale is not None
+    without_reason = model.reread(kept(batch, ~batch.rationale))
+    reason_alone = model.reread(kept(batch, batch.rationale))
     decided = {
-        "correct_without": is_decided(model, kept(batch, ~batch.rationale), batch.labels),
-        "correct_alone": is_decided(model, kept(batch, batch.rationale), batch.labels),
+        "correct_without": is_decided(model, without_reason, batch.labels),
+        "correct_alone": is_decided(model, reason_alone, batch.labels),
     }
     if contradiction is not None:
         labels = (batch.labels + 1) % model.classes

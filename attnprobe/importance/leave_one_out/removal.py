@@ -165,8 +165,9 @@ def _measure(
         whole = original[example]
         if known is not None and way is None:
             gone = F.one_hot(removed, content.shape[1]).bool()
-            removal = getattr(classifier, "removal", "delete")
-            known.update(zip(keys_of(example, gone, removal), reduced, strict=True))
+            masks = getattr(classifier, "removal", "delete") == "mask"
+            keys = keys_of(example, gone, "mask" if masks else "delete")
+            known.update(zip(keys, reduced, strict=True))
         flipped = _decision(reduced, classifier.task) != _decision(whole, classifier.task)
         distance[example, removed] = prediction_distance(reduced, whole, classifier.task)
         flips[example, removed] = flipped.any(-1).double()

@@ -109,7 +109,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a folder as `save_pretrained` writes it, or a name on the hub.
 
-    The arguments are settings of `PretrainedClassifier`.
+    keeps_characters: bool = False,
+    The arguments are settings of `PretrainedClassifier`, and `keeps_characters` of `PieceReader`.
 
     Raises:
         UserError: it is no classifier of these classes, or would need code of its own.
@@ -190,6 +191,7 @@ def open_checkpoint(
         reader=reader,
         classes=matching.classes,
         order=order,
+        keeps_characters=keeps_characters,
         matched=matching.sentence,
         mask=tokenizer.mask_token_id,
         padding=_padding(network, vocabulary),

@@ -39,6 +39,7 @@ from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.reference import Comparison, Reference
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
+from attnprobe.models.pretrained.rereading import reread
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 
@@ -75,7 +76,9 @@ class PretrainedClassifier(TrainedModel):
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         special_tokens: what becomes of a special token that is spelled out in a text (`</s>`): it
             is `read` as one, as the library does by itself, or as its `characters`.
-        removal: what leave-one-out does with a word: `delete` or `mask`.
+        removal: what leave-one-out does with a word: `delete` takes its pieces out, `characters`
+            its characters, after which the tokenizer reads what is left; `mask` puts the mask in
+            their place. Where a word is deleted for another test it goes in the same way.
         given: an attention that is put into every row, in training and after: `uniform`, the same
             weight for every piece that the row may see (Wiegreffe & Pinter 2019, section 3.2), or
             one over the words as `attnprobe.models.controls` has it, a word's weight spread over
@@ -116,7 +119,7 @@ class PretrainedClassifier(TrainedModel):
         rows: Literal["pooled", "all"] = "pooled",
         max_pieces: Annotated[int, Ge(8)] | None = None,
         special_tokens: Literal["read", "characters"] = "read",
-        removal: Literal["delete", "mask"] = "delete",
+        removal: Literal["delete", "characters", "mask"] = "delete",
         given: Literal["uniform", "rationale", "first", "random", "common_word"] | None = None,
         given_at: Literal["last", "all"] = "last",
         short_way: bool = True,
@@ -152,6 +155,7 @@ class PretrainedClassifier(TrainedModel):
         )
         task_of_head = task if threshold is None else Task.SCORE
         super().__init__(len(checkpoint.classes), task_of_head, class_weight, recipe)
+            keeps_characters=removal == "characters",
 
         if heads is not None and len(set(heads)) < len(heads):
             raise UserError(f"model.heads={list(heads)}: expected every number once")
@@ -165,11 +169,11 @@ class PretrainedClassifier(TrainedModel):
             raise UserError(
                 f"model.removal=mask: the tokenizer of {path} has no mask token: {remedy}"
             )
-        if checkpoint.tags and (removal == "delete" or task is Task.MULTI_LABEL):
+        if checkpoint.tags and (removal != "mask" or task is Task.MULTI_LABEL):
             raise UserError(
                 f"model.path={path}: it gives a class to every word, which is read at the word: "
-                f"expected model.removal=mask, with which the word stays, and one label per row "
-                f"(data.multi_label=false)"
+                f"expected model.removal=mask, with which the word stays, and rows of one word "
+                f"each (data.token=COLUMN with its number, from 0, data.multi_label=false)"
             )
 
         self.site = Site(layer, heads, rows)
@@ -506,9 +510,8 @@ class PretrainedClassifier(TrainedModel):
             self.train(training)
         self.facts["library"] = self.comparison.facts()
         checks = self.comparison.checks()
-        removals = reference.check_removals()
-        if self.removal == "delete" and removals.value > 0:
-            checks.append(removals)
+        if self.removal != "mask":
+            checks += reference.check_removals(rereads=self.removal == "characters")
         if confusion is None:
             return checks
         if not self.order_is_given:
@@ -946,7 +949,7 @@ class PretrainedClassifier(TrainedModel):
     ) -> Batch:
         """The texts of `example`, each without the word at `position`.
 
-        By `removal` the pieces of the word are gone, or masked.
+        By `removal` the pieces of the word are gone, or masked, or what is left is read again.
         """
         texts = batch.rows(example)
         assert texts.pieces is not None
@@ -961,12 +964,22 @@ class PretrainedClassifier(TrainedModel):
         order = is_removed.long().argsort(dim=1, stable=True)
         is_end = is_removed.gather(1, order)
         word = texts.piece_word - (texts.piece_word > position.unsqueeze(1)).long()
-        return replace(
+        shorter = replace(
             batch.without(example, position),
             pieces=texts.pieces.gather(1, order).masked_fill(is_end, 0),
             piece_word=word.gather(1, order).masked_fill(is_end, -2),
             piece_kind=texts.piece_kind.gather(1, order).masked_fill(is_end, 0),
         )
+        return self.reread(shorter)
+
+    def reread(self, batch: Batch) -> Batch:
+        """The texts that are left where words were removed, read by the tokenizer again.
+
+        Only where `removal` says so; else their pieces are those that are left.
+        """
+        if self.removal != "characters":
+            return batch
+        return reread(batch, self.reader)
 
     def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
         """The texts with the tokenizer's mask token in place of every piece of these words."""
@@ -1003,3 +1016,49 @@ class PretrainedClassifier(TrainedModel):
         matrices = [parameter for parameter in free if parameter.ndim > 1]
         vectors = [parameter for parameter in free if parameter.ndim <= 1]
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+
+    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
+        """The texts with the tokenizer's mask token in place of every piece of these words."""
+        if self.mask is None:
+            raise UserError(
+                f"model.path={self.path}: its tokenizer has no mask token, which training=masked "
+                f"and the operator mask put in a word's place: take another training, and "
+                f"operators without mask"
+            )
+        assert batch.pieces is not None
+        assert batch.piece_word is not None
+        is_masked = words.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
+        return replace(batch, pieces=batch.pieces.masked_fill(is_masked, self.mask))
+
+    def stages(self) -> dict[str, list[str]]:
+        """Names of parameters by their part, from the output down.
+
+        The parts are `head`, after the last layer; `layer_N`; `embeddings`, before the first one.
+        """
+        stages: dict[str, list[str]] = {}
+        below_layers = True
+        stage_of_name: dict[str, str] = {}
+        for name, _ in self.named_parameters():
+            layer = next((f"layer_{part}" for part in name.split(".") if part.isdigit()), "")
+            below_layers = below_layers and not layer
+            stage_of_name[name] = layer or ("embeddings" if below_layers else "head")
+        for name, stage in reversed(stage_of_name.items()):
+            stages.setdefault(stage, []).append(name)
+        return stages
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """No weight decay on biases and on the scales of normalisations."""
+        free = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        matrices = [parameter for parameter in free if parameter.ndim > 1]
+        vectors = [parameter for parameter in free if parameter.ndim <= 1]
+        return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+        return self.reread(shorter)
+
+    def reread(self, batch: Batch) -> Batch:
+        """The texts that are left where words were removed, read by the tokenizer again.
+
+        Only where `removal` says so; else their pieces are those that are left.
+        """
+        if self.removal != "characters":
+            return batch
+        return reread(batch, self.reader)

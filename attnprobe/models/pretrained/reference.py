@@ -388,11 +388,17 @@ class Reference:
             f"one with the tokenizer's files"
         )
 
-    def check_removals(self) -> Check:
-        """What becomes of a text whose word is removed by taking its pieces out.
+    def check_removals(self, *, rereads: bool) -> list[Check]:
+        """What becomes of a text whose word is removed.
 
-        In how many texts of the sample is that how the tokenizer reads the text without its first
-        word, and without one in its middle?
+        In how many texts of the sample are the pieces that are left those of the text without its
+        first word, and without one in its middle?
+
+        Args:
+            rereads: the text without the word is read again; else the other pieces stay.
+
+        Returns:
+            One check; none where the pieces are the same either way, and are not read again.
         """
         texts = 0
         other_reading = Counter[str]()
@@ -408,13 +414,24 @@ class Reference:
                 shorter = self.reader.read([passages.without(first, last)])[0]
                 remaining = pieces.ids[pieces.word != unit + 1]
                 other_reading[place] += not np.array_equal(shorter.ids, remaining)
+        share = other_reading.total() / max(1, 2 * texts)
+        if not rereads and share == 0:
+            return []
+        counts = (
+            f"in {other_reading['first']} of {texts} texts if it is the first, in "
+            f"{other_reading['middle']} if it is in the middle"
+        )
         sentence = (
             f"a word is removed with its pieces; the tokenizer reads the text without it otherwise "
-            f"in {other_reading['first']} of {texts} texts if it is the first, in "
-            f"{other_reading['middle']} if it is in the middle (the word that follows keeps its "
-            f"space)"
+            f"{counts} (the word that follows keeps its space): model.removal=characters reads it "
+            f"again"
         )
-        return Check("removal", other_reading.total() / max(1, 2 * texts), None, False, sentence)
+        if rereads:
+            sentence = (
+                f"a word is removed with its characters, and what is left is read again: other "
+                f"pieces than those that were beside it {counts}"
+            )
+        return [Check("removal", share, None, False, sentence)]
 
     def _compare_pieces(self) -> None:
         """Compare the pieces of many texts with those of their cells as they are."""
