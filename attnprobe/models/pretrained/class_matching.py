@@ -118,6 +118,7 @@ def match_classes(
     *,
     trains: bool,
     in_order: bool,
+    tags: bool = False,
 ) -> Matching:
     """Find which output of a checkpoint is each of the classes.
 
@@ -127,6 +128,7 @@ def match_classes(
         classes: the data's classes.
         trains: it will be trained. On classes that are not exactly its own it gets a new head.
         in_order: the data's classes are in the order of a checkpoint that has no names for its own.
+        tags: the checkpoint gives a class to every word.
 
     Returns:
         The first of `_ways_to_match` that finds every class; an empty order for a new head.
@@ -168,6 +170,12 @@ def match_classes(
             f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(labels)} "
             f"of them"
         )
+    if tags:
+        remedy = (
+            f"data.token=COLUMN and data.label=COLUMN: it gives a class to every word, so that a "
+            f"row has a text, the number of one of its words, from 0, and the label of that word. "
+            f"If the labels are those of words, {remedy}"
+        )
     raise UserError(
         f"model.path={path}: its labels are {', '.join(labels.values())}, those of the data "
         f"{', '.join(classes)}. Say which is which with {remedy}, or train it on them with "
@@ -203,7 +211,7 @@ def labels_of(settings: Any) -> Labels:
 
     complete = [table for table in (by_number, by_name) if set(table) == set(range(count))]
     named = [table for table in complete if not _is_unnamed(table)]
-    if len(named) == 2 and by_number != by_name:
+    if len(named) == 2 and _without_case(by_number) != _without_case(by_name):
         fault = (
             f"contradict each other: id2label is {_table(by_number)}, label2id {_table(by_name)}"
         )
@@ -212,6 +220,12 @@ def labels_of(settings: Any) -> Labels:
         outputs = listed([str(number) for number in range(count)])
         return Labels({}, f"name the outputs {_table(by_number)}, and its head has {outputs}")
     return Labels((named or complete)[0])
+
+
+def _without_case(labels: Mapping[int, str]) -> dict[int, str]:
+    """The names in small letters, unless two of them are then the same."""
+    plain = {number: _plain(name) for number, name in labels.items()}
+    return plain if len(set(plain.values())) == len(plain) else dict(labels)
 
 
 def _table(labels: Mapping[int, str]) -> str:

@@ -71,6 +71,18 @@ def test_names_that_stand_in_one_table_alone_are_taken(tmp_path):
     assert result.model.order == [1, 0]
 
 
+def test_two_tables_that_differ_in_case_alone_do_not_contradict_each_other(tmp_path):
+    stored(tmp_path / "model", id2label={"0": "NO", "1": "YES"}, label2id={"no": 0, "yes": 1})
+    model = opened(tmp_path / "model", ROWS[:12], tmp_path).model
+    assert model.order == [0, 1]
+    assert model.class_names == ["no", "yes"]
+    swapped = {"id2label": {"0": "NO", "1": "YES"}, "label2id": {"no": 1, "yes": 0}}
+    stored(tmp_path / "other", **swapped)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match="contradict each other"):
+        opened(tmp_path / "other", ROWS[:12], tmp_path / "b")
+
+
 def test_of_two_names_equal_but_for_case_the_very_name_is_taken(tmp_path):
     stored(tmp_path / "model", id2label={"0": "no", "1": "No"}, label2id={"no": 0, "No": 1})
     rows = [(text, "no") for text, _ in ROWS[:12]]

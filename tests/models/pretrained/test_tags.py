@@ -178,6 +178,14 @@ def test_a_question_that_is_no_number_of_a_word_is_refused(tagged):
             loaded.explain([" ".join(tokens)], questions)
 
 
+def test_a_label_for_a_whole_text_gets_the_hint_that_a_row_is_a_word(tmp_path):
+    rows = [("the film was fine", "O O B-PER O"), ("a plot", "O O")]
+    settings = run_settings(tagger("untrained"), rows, tmp_path, "model.removal=mask")
+    message = r"its labels are O, B-PER, those of the data O O.*data.token=COLUMN.*number of one of"
+    with pytest.raises(UserError, match=message):
+        run(composed(*settings))
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
