@@ -37,7 +37,7 @@ SCRIPTS = {
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as
 well."""
 NOUNS = {"train": "training", "test": "test"}
-ALWAYS = ("rows", "classes", "length", "library", "removal")
+ALWAYS = ("rows", "classes", "length", "library", "removal", "label pieces")
 """Checks that are printed even where nothing is wrong."""
 HTML = regex.compile(
     r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,7 +23,13 @@ from attnprobe.models.pretrained.class_matching import (
     refuse_prompt,
 )
 from attnprobe.models.pretrained.folder_checks import check_folder
-from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
+from attnprobe.models.pretrained.heads import (
+    classes_of_score,
+    keep_labels_only,
+    label_pieces,
+    refuse_what_sees_ahead,
+)
+from attnprobe.models.pretrained.label_scores import LabelScores
 from attnprobe.models.pretrained.reference import Library, chat_of, copy_sharing_weights
 
 LONGEST = 512
@@ -56,6 +63,7 @@ class Checkpoint(NamedTuple):
         padding: the piece that fills up short texts, by the network's own settings: some read
             their prediction from the last piece that is another one. None: they have none.
         library: the checkpoint as it came, with the same weights.
+        label_scores: the labels of a language model that is asked, if one has several pieces.
         tags: it gives a class to every word.
     """
 
@@ -67,6 +75,7 @@ class Checkpoint(NamedTuple):
     mask: int | None
     padding: int | None
     library: Library
+    label_scores: LabelScores | None = None
     tags: bool = False
 
 
@@ -100,6 +109,7 @@ def open_checkpoint(
     tags: bool = False,
     max_pieces: int | None = None,
     special_tokens: Literal["read", "characters"] = "read",
+    keeps_characters: bool = False,
     offline: bool = False,
     prompt: str | None = None,
     chat: bool = False,
@@ -109,7 +119,6 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a folder as `save_pretrained` writes it, or a name on the hub.
 
-    keeps_characters: bool = False,
     The arguments are settings of `PretrainedClassifier`, and `keeps_characters` of `PieceReader`.
 
     Raises:
@@ -141,7 +150,9 @@ def open_checkpoint(
         else:
             if not trains:
                 refuse_head(path, settings, task)
-            matching = match_classes(path, settings, classes, trains=trains, in_order=in_order)
+            matching = match_classes(
+                path, settings, classes, trains=trains, in_order=in_order, tags=tags
+            )
 
         head = "TokenClassification" if tags else "SequenceClassification"
         if prompt is not None:
@@ -171,6 +182,7 @@ def open_checkpoint(
         raise UserError(
             f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces"
         )
+    label_scores = None
     reader = PieceReader(
         tokenizer,
         max_pieces or min(longest, LONGEST),
@@ -179,11 +191,15 @@ def open_checkpoint(
         special_tokens,
         adds_special_tokens=not chat,
         spaces_are_words=not tags,
+        keeps_characters=keeps_characters,
     )
 
     if prompt is not None:
-        pieces = label_pieces(reader, labels, matching.classes, classes)
-        keep_labels_only(network, reader, pieces)
+        label_scores = _scores_of_labels(
+            network, reader, label_pieces(reader, labels, matching.classes, classes)
+        )
+    if label_scores is not None:
+        reader = replace(reader, longest=min(reader.longest, longest - label_scores.longest))
     if threshold is not None:
         classes_of_score(network, reader, threshold)
     return Checkpoint(
@@ -191,11 +207,11 @@ def open_checkpoint(
         reader=reader,
         classes=matching.classes,
         order=order,
-        keeps_characters=keeps_characters,
         matched=matching.sentence,
         mask=tokenizer.mask_token_id,
         padding=_padding(network, vocabulary),
         library=untouched,
+        label_scores=label_scores,
         tags=tags,
     )
 
@@ -331,6 +347,26 @@ def _chat_prompt(path: str, tokenizer: Any, message: str | None) -> str:
             f"model that was trained for chats, or model.chat=false with a prompt that is whole"
         )
     return chat_of(tokenizer, message)
+
+
+def _scores_of_labels(
+    network: Any, reader: PieceReader, pieces: Sequence[Sequence[int]]
+) -> LabelScores | None:
+    """Make a language model say these labels alone.
+
+    Args:
+        network: of whose head only their rows are left where each is of one piece.
+        reader: its tokenizer and the prompt.
+        pieces: of each label.
+
+    Returns:
+        What scores labels of several pieces; None where each has one.
+    """
+    refuse_what_sees_ahead(network, reader, [label[0] for label in pieces])
+    if any(len(label) > 1 for label in pieces):
+        return LabelScores(pieces)
+    keep_labels_only(network, reader, [piece for (piece,) in pieces])
+    return None
 
 
 def _as_it_came(network: Any) -> Any:

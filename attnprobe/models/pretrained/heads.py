@@ -21,8 +21,8 @@ def label_pieces(
     labels: Mapping[str, str],
     classes: Sequence[str],
     data_classes: Sequence[str],
-) -> list[int]:
-    """Find the piece that stands for each class: that of its label, after the prompt.
+) -> list[list[int]]:
+    """Find the pieces that stand for each class: those of its label, after the prompt.
 
     Args:
         reader: the tokenizer and the prompt.
@@ -31,11 +31,11 @@ def label_pieces(
         data_classes: names of the data's classes.
 
     Returns:
-        A piece per class, in their order.
+        The pieces of each class, in their order.
 
     Raises:
-        UserError: the labels are not those of the classes, or one is not exactly one piece, of
-            which no other class has the same.
+        UserError: the labels are not those of the classes, the tokenizer does not know one, or one
+            is the beginning of another, or the same.
     """
     if set(labels) != set(classes):
         example = f'{data_classes[0]}: " good", {data_classes[-1]}: " bad"'
@@ -44,24 +44,34 @@ def label_pieces(
             f"{', '.join(data_classes)}: expected the word that says each of the data's, such as "
             f"'model.labels={{{example}}}'"
         )
-    pieces: list[int] = []
+    pieces: list[list[int]] = []
     for name in classes:
         word = str(labels[name])
-        piece = _label_piece(reader, name, word)
-        if piece in pieces:
+        label = _pieces_of_label(reader, name, word)
+        if reader.tokenizer.unk_token_id in label:
             raise UserError(
-                f"model.labels: the piece {word!r} says two classes: expected another one for each"
+                f"model.labels: {word!r} has a piece that this tokenizer does not know: expected "
+                f"a word that it knows"
             )
-        if piece == reader.tokenizer.unk_token_id:
+        for number, other in enumerate(pieces):
+            shorter = min(len(label), len(other))
+            if label[:shorter] != other[:shorter]:
+                continue
+            if len(label) == len(other):
+                raise UserError(
+                    f"model.labels: {word!r} says two classes: expected another word for each"
+                )
             raise UserError(
-                f"model.labels: {word!r} is no piece of this tokenizer: expected one that it knows"
+                f"model.labels: of {str(labels[classes[number]])!r} and {word!r} one begins with "
+                f"the other, which is never less probable: expected labels that differ before the "
+                f"shorter one ends"
             )
-        pieces.append(piece)
+        pieces.append(label)
     return pieces
 
 
-def _label_piece(reader: PieceReader, name: str, word: str) -> int:
-    """The one piece that this word of class `name` adds to the prompt."""
+def _pieces_of_label(reader: PieceReader, name: str, word: str) -> list[int]:
+    """The pieces that this word of class `name` adds to the prompt."""
     prompt = reader.prompt.replace(TEXT, STAND_IN)
     before = reader.tokenizer(prompt, **reader.settings).input_ids
     after: list[int] = reader.tokenizer(prompt + word, **reader.settings).input_ids
@@ -71,14 +81,7 @@ def _label_piece(reader: PieceReader, name: str, word: str) -> int:
             f"{reader.prompt[-20:]!r}: expected a prompt that ends without a space, and labels "
             f"that begin with one"
         )
-    added = after[len(before) :]
-    if len(added) > 1:
-        pieces = " ".join(repr(reader.tokenizer.decode([piece])) for piece in added)
-        raise UserError(
-            f"model.labels: {word!r} ({name}) is {len(added)} pieces ({pieces}), and one is read: "
-            f"expected a word of one piece, such as the first of these if it is no other class's"
-        )
-    return added[0]
+    return after[len(before) :]
 
 
 def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -> None:
@@ -90,11 +93,9 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
         pieces: a piece per class.
 
     Raises:
-        UserError: the prompt does not fit, or the class cannot be read from the prompt's last
-            piece.
+        UserError: its head is not linear.
     """
     place = f"model.path={reader.tokenizer.name_or_path}: "
-    prompt = _prompt_pieces(reader)
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise UserError(
@@ -102,8 +103,6 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
             f"{type(head).__name__}"
         )
 
-    network.eval()
-    expected = _logits_after_prompt(network, prompt, prompt)[list(pieces)]
     label_head = nn.Linear(
         head.in_features,
         len(pieces),
@@ -114,12 +113,28 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
         parameter.data.copy_(head.get_parameter(name).data[list(pieces)])
     network.set_output_embeddings(label_head)
 
-    logits = _logits_after_prompt(network, prompt, [*prompt, *pieces[:1]])
+
+def refuse_what_sees_ahead(network: Any, reader: PieceReader, pieces: Sequence[int]) -> None:
+    """Refuse a network that cannot be asked by this prompt.
+
+    Args:
+        network: a causal language model.
+        reader: its tokenizer and the prompt.
+        pieces: that labels begin with.
+
+    Raises:
+        UserError: the prompt does not fit, or what is predicted after it changes with what follows.
+    """
+    prompt = _prompt_pieces(reader)
+    network.eval()
+    expected = _logits_after_prompt(network, prompt, prompt)[list(pieces)]
+    logits = _logits_after_prompt(network, prompt, [*prompt, *pieces[:1]])[list(pieces)]
     difference = float((logits - expected).abs().max())
     if not difference <= CLOSE * max(1.0, float(expected.abs().max())):
         raise UserError(
-            f"{place}it cannot be asked by a prompt: its logits differ by {difference:.2g} before "
-            f"another piece (is it a causal language model?)"
+            f"model.path={reader.tokenizer.name_or_path}: it cannot be asked by a prompt: its "
+            f"logits differ by {difference:.2g} before another piece (is it a causal language "
+            f"model?)"
         )
 
 

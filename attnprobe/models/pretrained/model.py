@@ -36,15 +36,18 @@ from attnprobe.models.pretrained.attention_hooks import (
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
+from attnprobe.models.pretrained.label_scores import LabelScores, PassOfCopies
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.reference import Comparison, Reference
-from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.pretrained.rereading import reread
+from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 
 JUDGED = 200
 """Texts whose predictions are compared with their labels before the tests begin."""
+LABELS_ALIKE = 0.9
+"""Least share of decisions that first pieces of labels have to account for, without a warning."""
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
 CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAttention]] = {
@@ -54,6 +57,11 @@ CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAtten
     "common_word": controls.CommonWordAttention,
 }
 """The attentions over words that `given` may name; `uniform` is one over pieces."""
+
+
+def _evenly(rows: int) -> list[int]:
+    """Up to `JUDGED` of so many rows, evenly over all."""
+    return np.linspace(0, rows - 1, min(JUDGED, rows)).astype(int).tolist()
 
 
 class PretrainedClassifier(TrainedModel):
@@ -90,7 +98,8 @@ class PretrainedClassifier(TrainedModel):
             language model, and the classes are pieces that may follow. `\\n` is a new line.
         chat: the prompt is what a user says in a chat, and the checkpoint's chat template surrounds
             it; the labels are how the model's answer begins.
-        labels: class → the word of one piece that says it, with a prompt.
+        labels: class → the word that says it, with a prompt. The score of one of several pieces is
+            the sum of their log-probabilities (`attnprobe.models.pretrained.label_scores`).
         threshold: the checkpoint gives one score (regression, a reward, relevance): texts above
             this are of the second class.
         scale: the unit of these scores' distances; None: their standard deviation over the texts.
@@ -146,6 +155,7 @@ class PretrainedClassifier(TrainedModel):
             tags=tags,
             max_pieces=max_pieces,
             special_tokens=special_tokens,
+            keeps_characters=removal == "characters",
             offline=offline,
             in_order=in_order,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
@@ -155,8 +165,12 @@ class PretrainedClassifier(TrainedModel):
         )
         task_of_head = task if threshold is None else Task.SCORE
         super().__init__(len(checkpoint.classes), task_of_head, class_weight, recipe)
-            keeps_characters=removal == "characters",
 
+        if given is not None and checkpoint.label_scores is not None:
+            raise UserError(
+                f"model.given={given}: labels of several pieces are read from several rows: "
+                f"expected labels of one piece each"
+            )
         if heads is not None and len(set(heads)) < len(heads):
             raise UserError(f"model.heads={list(heads)}: expected every number once")
         if removal == "mask" and checkpoint.mask is None:
@@ -190,6 +204,7 @@ class PretrainedClassifier(TrainedModel):
         self.mask = checkpoint.mask
         self.padding = checkpoint.padding
         self.library = checkpoint.library
+        self.label_scores = checkpoint.label_scores
         self.comparison: Comparison | None = None
         self.path = path
         self.removal = removal
@@ -253,6 +268,8 @@ class PretrainedClassifier(TrainedModel):
         Returns:
             Logits of the data's classes.
         """
+        if self.label_scores is not None:
+            return self._label_scores_of(self.label_scores, batch, attention_pass, states)
         ids, mask = self.padded(batch)
         arguments = {"input_ids": ids, "attention_mask": mask.long()}
         if self.has_kinds and batch.piece_kind is not None:
@@ -275,6 +292,29 @@ class PretrainedClassifier(TrainedModel):
         if logits.ndim == 3:  # at every piece
             logits = logits[torch.arange(len(batch), device=ids.device), self.piece_read(batch)]
         return logits[:, self.order]
+
+    def _label_scores_of(
+        self,
+        labels: LabelScores,
+        batch: Batch,
+        attention_pass: Pass,
+        states: list[Tensor] | None,
+    ) -> Float[Tensor, "batch classes"]:
+        """As `run`, where labels have several pieces: the log-probability of each label."""
+        copies = labels.copies(*self.padded(batch))
+        wants_states = states is not None
+        with PassOfCopies(attention_pass, copies).active():
+            output, logits = copies.predicted(
+                self.network,
+                lambda: self.network(
+                    input_ids=copies.ids,
+                    attention_mask=copies.mask.long(),
+                    output_hidden_states=wants_states,
+                ),
+            )
+        if states is not None:
+            states += [state[copies.texts, copies.pieces] for state in output.hidden_states]
+        return labels.of(logits)
 
     def _given_per_piece(self, batch: Batch) -> Float[Tensor, "batch pieces"]:
         """The attention that is given, over pieces: a word's weight is spread over its pieces."""
@@ -357,7 +397,12 @@ class PretrainedClassifier(TrainedModel):
 
             is_last = self.site.layer in (-1, examination.calls - 1)
             is_one_row = self.site.rows == "pooled" and examination.queries is not Queries.ALL
-            if self.takes_short_way and is_last and is_one_row:
+            if self.label_scores is not None:
+                examination.remarks.append(
+                    "no short way past the last attention (labels of several pieces are read from "
+                    "several rows): whole passes are taken"
+                )
+            elif self.takes_short_way and is_last and is_one_row:
                 self._try_short_way(batch, examination)
         finally:
             self.train(training)
@@ -505,11 +550,13 @@ class PretrainedClassifier(TrainedModel):
             )
             self.comparison = reference.compare()
             confusion = self._mixed_up_labels(part)
+            label_checks = self._check_label_pieces(part)
         finally:
             self.network.to(before)
             self.train(training)
         self.facts["library"] = self.comparison.facts()
         checks = self.comparison.checks()
+        checks += label_checks
         if self.removal != "mask":
             checks += reference.check_removals(rereads=self.removal == "characters")
         if confusion is None:
@@ -527,9 +574,34 @@ class PretrainedClassifier(TrainedModel):
         """Whether its labels are mixed up, by some predictions of a model taken as it is."""
         if self.trains or self.task is not Task.SINGLE_LABEL:
             return None
-        rows = np.linspace(0, len(part) - 1, min(JUDGED, len(part))).astype(int)
-        predictions = self._own_logits(part, rows.tolist()).argmax(-1).cpu().numpy()
+        rows = _evenly(len(part))
+        predictions = self._own_logits(part, rows).argmax(-1).cpu().numpy()
         return mixed_up(part.labels[rows], predictions, self.class_names)
+
+    def _check_label_pieces(self, part: TextSplit) -> list[Check]:
+        """How many decisions the row that is shown can account for.
+
+        Only the first pieces of the labels are read from it; of labels of one piece that is all.
+        """
+        labels = self.label_scores
+        if labels is None:
+            return []
+        rows = _evenly(len(part))
+        decisions = self._own_logits(part, rows).argmax(-1)
+        self.label_scores = labels.first_pieces()
+        try:
+            of_first = self._own_logits(part, rows)
+        finally:
+            self.label_scores = labels
+        best, second = of_first.topk(2).values.T
+        alike = int(((of_first.argmax(-1) == decisions) & (best > second)).sum())
+        share = alike / len(rows)
+        sentence = (
+            f"a label's score is the sum of its pieces' log-probabilities; the attention is that "
+            f"of the prompt's last piece, which the first piece of every label is read from. The "
+            f"first pieces alone decide as all do in {alike} of {len(rows)} texts"
+        )
+        return [Check("label pieces", share, LABELS_ALIKE, share < LABELS_ALIKE, sentence)]
 
     def _own_logits(self, part: TextSplit, rows: Sequence[int]) -> Float[Tensor, "texts classes"]:
         """Logits of some rows under the network's own attention, in batches as the run's."""
@@ -676,11 +748,17 @@ class PretrainedClassifier(TrainedModel):
         """Within it, the network looks up `inputs` for the pieces of this batch."""
         if inputs is None:
             return nullcontext()
-        ids = self.padded(batch)[0]
+        ids, mask = self.padded(batch)
+        copies = None if self.label_scores is None else self.label_scores.copies(ids, mask)
 
         def put(module: Any, arguments: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            is_text = bool(arguments) and torch.equal(arguments[0], ids)
-            return inputs if is_text else None
+            if not arguments:
+                return None
+            if torch.equal(arguments[0], ids):
+                return inputs
+            if copies is not None and torch.equal(arguments[0], copies.ids):
+                return copies.with_texts(output, inputs)
+            return None
 
         handle: AbstractContextManager[Any] = (
             self.network.get_input_embeddings().register_forward_hook(put)
@@ -910,6 +988,8 @@ class PretrainedClassifier(TrainedModel):
 
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors, from one pass; else why that is not known."""
+        if self.label_scores is not None:
+            return "labels of several pieces are read from several rows"
         records = self._records(batch)
         layers = self._layers(batch, records)
         if layers is None:
@@ -1016,49 +1096,3 @@ class PretrainedClassifier(TrainedModel):
         matrices = [parameter for parameter in free if parameter.ndim > 1]
         vectors = [parameter for parameter in free if parameter.ndim <= 1]
         return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
-
-    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the tokenizer's mask token in place of every piece of these words."""
-        if self.mask is None:
-            raise UserError(
-                f"model.path={self.path}: its tokenizer has no mask token, which training=masked "
-                f"and the operator mask put in a word's place: take another training, and "
-                f"operators without mask"
-            )
-        assert batch.pieces is not None
-        assert batch.piece_word is not None
-        is_masked = words.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
-        return replace(batch, pieces=batch.pieces.masked_fill(is_masked, self.mask))
-
-    def stages(self) -> dict[str, list[str]]:
-        """Names of parameters by their part, from the output down.
-
-        The parts are `head`, after the last layer; `layer_N`; `embeddings`, before the first one.
-        """
-        stages: dict[str, list[str]] = {}
-        below_layers = True
-        stage_of_name: dict[str, str] = {}
-        for name, _ in self.named_parameters():
-            layer = next((f"layer_{part}" for part in name.split(".") if part.isdigit()), "")
-            below_layers = below_layers and not layer
-            stage_of_name[name] = layer or ("embeddings" if below_layers else "head")
-        for name, stage in reversed(stage_of_name.items()):
-            stages.setdefault(stage, []).append(name)
-        return stages
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """No weight decay on biases and on the scales of normalisations."""
-        free = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        matrices = [parameter for parameter in free if parameter.ndim > 1]
-        vectors = [parameter for parameter in free if parameter.ndim <= 1]
-        return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
-        return self.reread(shorter)
-
-    def reread(self, batch: Batch) -> Batch:
-        """The texts that are left where words were removed, read by the tokenizer again.
-
-        Only where `removal` says so; else their pieces are those that are left.
-        """
-        if self.removal != "characters":
-            return batch
-        return reread(batch, self.reader)

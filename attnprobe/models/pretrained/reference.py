@@ -93,7 +93,7 @@ class Library:
     labels: Sequence[str] = ()
     message: str | None = None
     threshold: float | None = None
-    label_ids: list[int] = field(default_factory=list)
+    label_ids: list[list[int]] = field(default_factory=list)
 
     def encoding(self, strings: Sequence[str], **settings: Any) -> Any:
         """What the tokenizer makes of a text or a pair."""
@@ -135,7 +135,10 @@ class Library:
             z = logits[0] - self.threshold
             return torch.stack([-z, z]) / 2
         if self.labels:
-            return logits[-1][self._label_ids(string, encoding)]
+            labels = self._label_ids(string, encoding)
+            if all(len(label) == 1 for label in labels):
+                return logits[-1][[piece for (piece,) in labels]]
+            return torch.stack([self._label_score(arguments, label) for label in labels])
         if logits.ndim == 2:
             assert character is not None
             logits = logits[encoding.char_to_token(0, character)]
@@ -151,13 +154,26 @@ class Library:
         self.network.set_attn_implementation("eager")
         return True
 
-    def _label_ids(self, string: str, encoding: Any) -> list[int]:
-        """The piece that each label adds to a text."""
+    def _label_score(self, arguments: dict[str, Tensor], label: list[int]) -> Float[Tensor, ""]:
+        """The log-probability of a label's pieces after a text.
+
+        Args:
+            arguments: the network's, for the text.
+            label: the pieces.
+        """
+        text = arguments["input_ids"]
+        ids = torch.cat([text, text.new_tensor([label[:-1]])], dim=1)
+        logits = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+        log_probability = logits[text.shape[1] - 1 :].log_softmax(-1)
+        return log_probability[range(len(label)), label].sum()
+
+    def _label_ids(self, string: str, encoding: Any) -> list[list[int]]:
+        """The pieces that each label adds to a text."""
         if not self.label_ids:
             length = encoding["input_ids"].shape[1]
             for label in self.labels:
                 ids = self.tokenizer(string + label, add_special_tokens=self.message is None)
-                self.label_ids.append(ids["input_ids"][length])
+                self.label_ids.append(ids["input_ids"][length:])
         return self.label_ids
 
 

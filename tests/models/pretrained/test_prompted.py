@@ -115,9 +115,10 @@ def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
         ({"labels": {"negative": " bad"}}, "the data have negative, positive"),
         ({"labels": LABELS | {"negative": " good"}}, "' good' says two classes"),
         (
-            {"labels": LABELS | {"negative": " finest"}},
-            r"' finest' \(negative\) is \d+ pieces .*a word of one piece",
+            {"labels": {"negative": " good film", "positive": " good"}},
+            r"of ' good film' and ' good' one begins with the other",
         ),
+        ({"labels": LABELS | {"negative": " finest"}, "given": "uniform"}, "labels of one piece"),
         (
             {"prompt": "{text} Sentiment: ", "labels": {"negative": "bad", "positive": "fine"}},
             "ends without a space",
