@@ -47,7 +47,6 @@ KINDS = {
     "both sides": Kind("Bert", {"max_position_embeddings": 128}, "dense", 0, None, None),
     "sliding, Mistral": Kind("Mistral", WINDOWS["Mistral"], "o_proj", -1, 5, 0),
     "sliding, Gemma": Kind("Gemma3Text", WINDOWS["Gemma3Text"], "o_proj", -1, 5, 0),
-    "sliding, Qwen": Kind("Qwen2", WINDOWS["Qwen2"], "o_proj", -1, 5, 0),
     "causal, Llama": Kind("Llama", DECODER | ENDS, "o_proj", -1, None, 0),
     "causal, GPT-2": Kind("GPT2", GPT2, "c_proj", -1, None, 0),
 }
