@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from tests.models.pretrained import families
-from tests.models.pretrained.test_unseen import ENDS, MODERNBERT, WINDOWS
+from tests.models.pretrained.test_unseen import DECODER, ENDS, MODERNBERT, WINDOWS
 from tests.models.pretrained.whole_words import (
     ROWS,
     byte_tokenizer,
@@ -38,7 +38,7 @@ def alone(rows):
 @pytest.mark.parametrize("kind", ["Llama", "Mistral"])
 def test_a_text_that_ends_in_the_padding_token_is_pooled_as_by_the_library(tmp_path, kind):
     reader = tokenizer(tmp_path / "model", post="[CLS] $A", eos_token="[SEP]")
-    plain = network(tmp_path / "model", kind, vocab_size=len(reader), pad_token_id=0)
+    plain = network(tmp_path / "model", kind, vocab_size=len(reader), **DECODER)
     rows = [(text + " [PAD]" * (number % 3), label) for number, (text, label) in enumerate(FEW)]
     result = opened(tmp_path / "model", rows, tmp_path)
     agrees(result, plain, reader, alone(rows))
@@ -52,9 +52,10 @@ def test_a_decoder_that_cuts_and_pads_on_the_left_pools_as_its_library(tmp_path)
     reader = tokenizer(tmp_path / "model", post="$A [SEP]", eos_token="[SEP]", **sides)
     plain = network(tmp_path / "model", "Llama", vocab_size=len(reader), pad_token_id=3)
     plain.to(torch.bfloat16).save_pretrained(tmp_path / "model")
+    read = transformers.AutoModelForSequenceClassification.from_pretrained
     rows = [(f"{text} but it was {text}", label) for text, label in FEW]
     result = opened(tmp_path / "model", rows, tmp_path)
-    agrees(result, plain.to(torch.float32), reader, alone(rows))
+    agrees(result, read(tmp_path / "model", dtype=torch.float32).eval(), reader, alone(rows))
 
 
 # line breaks

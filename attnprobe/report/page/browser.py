@@ -445,6 +445,7 @@ def add_maps(
         What the index says of each map.
     """
     example_ids = table["example_id"].to_numpy()
+    unseen = table[UNSEEN].to_pylist() if UNSEEN in table.column_names else None
     sources = enumerate(browsed.maps)
     by_metric = groupby(sources, lambda pair: (pair[1].probe, pair[1].shown.metric))
     for (probe, metric), same_metric in by_metric:
@@ -457,8 +458,7 @@ def add_maps(
             if long_rows is None:
                 rows = table[metric].to_pylist()
                 weights = [np.hstack(row).astype(float) if row else () for row in rows]
-                if metric == "attention" and UNSEEN in table.column_names:
-                    unseen = table[UNSEEN].to_pylist()
+                if metric == "attention" and unseen is not None:
                     weights = [
                         np.where(row, np.nan, values)
                         for row, values in zip(unseen, weights, strict=True)
@@ -466,7 +466,12 @@ def add_maps(
             else:
                 counts = browsed.words if source.key == INNER else browsed.items
                 is_shown = long_rows["value"].notna() & (long_rows[SITE] == source.site)
-                weights = _weights_of(long_rows[is_shown], example_ids, np.array(counts, int)[kept])
+                weights = _weights_of(
+                    long_rows[is_shown],
+                    example_ids,
+                    np.array(counts, int)[kept],
+                    None if source.key == INNER else unseen,
+                )
             name = f"maps-{len(browser.index['runs'])}-{place}"
             shown = source.shown
             yield {
@@ -481,13 +486,26 @@ def add_maps(
 
 
 def _weights_of(
-    rows: pd.DataFrame, example_ids: np.ndarray, lengths: Int[np.ndarray, " kept"]
+    rows: pd.DataFrame,
+    example_ids: np.ndarray,
+    lengths: Int[np.ndarray, " kept"],
+    unseen: Sequence[Sequence[bool]] | None,
 ) -> list[Any]:
-    """A weight per position of each example from long rows; nothing for an example without any."""
+    """A weight per position of each example from long rows; nothing for an example without any.
+
+    Args:
+        rows: that have a number each.
+        example_ids: of the kept examples.
+        lengths: how many positions each of these has.
+        unseen: of each, the words that the attention cannot see. Where these have no row they have
+            no number (NaN), and the other positions 0.
+    """
     row = np.searchsorted(example_ids, rows["example_id"])
     step = rows["step"].to_numpy().astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(lengths)])
     flat = np.zeros(ends[-1])
+    if unseen is not None:
+        flat[np.hstack(unseen).astype(bool)] = np.nan
     flat[ends[row] + step] = rows["value"]
     has_weights = np.isin(np.arange(len(example_ids)), row)
     return [

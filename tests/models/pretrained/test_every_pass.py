@@ -15,6 +15,8 @@ from tests.small_runs import SMALL_ADVERSARY, composed
 pytest.importorskip("transformers")
 WINDOW = 4
 """Places that a row of the last layer sees on either side."""
+FIRST = 3
+"""Rows that are watched, the pooled one among them: those of padding, further on, see nothing."""
 NEED_MORE = {"teacher", "novelty", "known_answer", "plausibility", "sanity"}
 """Tests that need another run, other splits or a rationale, or have networks of their own."""
 FEW = {"permutation", "adversarial", "erasure", "single_weight"}
@@ -24,7 +26,7 @@ SMALL = (
     "probe.permutation.samples=5",
     "probe.skill.samples=5",
     "probe.agreement.samples=2",
-    "probe.agreement.share=1",
+    "probe.agreement.share=1.0",
     "probe.soft_erasure.samples=2",
     "probe.sites.samples=2",
     "probe.near_ties.samples=2",
@@ -57,7 +59,8 @@ class Watch:
             used = put(attention_pass, recorded, *arguments, **named)
             if is_last and used is not recorded:
                 place = torch.arange(used.shape[-1])
-                self.see(used, (place[:, None] - place).abs() > WINDOW)
+                is_outside = (place[:FIRST, None] - place).abs() > WINDOW
+                self.see(used[..., :FIRST, :], is_outside)
             return used
 
         return weights

@@ -14,6 +14,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import run_settings
 from tests.models.pretrained.whole_words import ROWS, network, opened, tokenizer
+from tests.report.page.browser.test_browse import maps_of
 from tests.small_runs import SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
@@ -230,7 +231,14 @@ def test_equal_weights_are_those_of_the_words_that_are_seen(examined, tmp_path):
 
 def test_a_page_and_a_notebook_show_what_is_not_seen(examined):
     browser = browse(grouped([read_run(examined)]))
-    assert browser.index["runs"][0]["maps"][0]["key"] == "attention"
+    entry = browser.index["runs"][0]
+    assert entry["maps"][0]["key"] == "attention"
+    maps = maps_of(browser, entry)
+    unseen = [list(row) for row in read_examples(examined)["unseen"]]
+    for key in ("attention", "optimum_attention"):
+        assert [[value is None for value in row] for row in maps[key]] == unseen, key
+    # a word that this attention cannot see may still count in the layers below
+    assert all(value is not None for row in maps["leave_one_out"] for value in row)
     explanation = load_run(examined).explain([LONG[0][0]])
     assert sum(explanation["unseen"][0]) == len(explanation["tokens"][0]) - 4
     assert "not seen by this attention" in explanation._repr_html_()
