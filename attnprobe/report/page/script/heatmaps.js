@@ -54,7 +54,7 @@ function mapOf(map, weights, examples, row) {
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
   const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
   const unseen = own.filter((value) => value === null).length;
-  if (unseen) head.append(element("span", { className: "about" }, ` ${unseen} of ${own.length} words cannot be seen by it (dashed)`));
+  if (unseen) head.append(element("span", { className: "about" }, `${map.about ? "; " : " "}${unseen} of ${own.length} words cannot be seen by this attention (dashed)`));
   part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));
   return part;
 }
