@@ -147,7 +147,7 @@ class Copies:
         repeated = wide.repeat(self.count, *[1] * (wide.ndim - 1))
         return torch.where(is_text.view(*is_text.shape, *[1] * (column.ndim - 2)), repeated, column)
 
-    def predicted(self, network: nn.Module, run: Callable[[], Any]) -> tuple[Any, Tensor]:
+    def predicted(self, network: Any, run: Callable[[], Any]) -> tuple[Any, Tensor]:
         """Run the network, and take its logits where pieces of labels are predicted, there alone.
 
         Args:
