@@ -146,10 +146,15 @@ def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed
     assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
 
 
+OF_LABELS = ("caml", "laat")
+
+
 # tests/models/pretrained/test_run has the pretrained ones
 @pytest.mark.parametrize("model", sorted(set(stems("model")) - {"pretrained"}))
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
+    if model in OF_LABELS:
+        overrides.append("task=labels")
     results = read_results(run(composed(*overrides, f"output={tmp_path}")))
     assert {name.split("_")[0] for name in results["model"]} == {model}
 

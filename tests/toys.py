@@ -73,6 +73,7 @@ def toy_classifier(
     task: Task = Task.SINGLE_LABEL,
     question: bool | str = False,
     decoder: Callable | None = None,
+    question_encoder: Callable | None = None,
     seed: int = 0,
     spread: float = 1.0,
     **extra: object,
@@ -92,7 +93,7 @@ def toy_classifier(
             task=task,
             attention=ATTENTIONS[attention] if isinstance(attention, str) else attention,
             recipe=recipe(),
-            question_encoder=encoder if question else None,
+            question_encoder=(question_encoder or encoder) if question else None,
             **extra,
         )
     with torch.no_grad():

@@ -93,6 +93,8 @@ class Batch:
             (`attnprobe.data.characters`).
         span_start: where each token starts in `characters`; −1 at markers and padding.
         span_end: where it ends.
+        text_number: number of the row's text within the split, where a row is a text and one of its
+            labels; rows of one text follow each other.
         extra: the data's own numbers per word (`data.per_word`) by name; NaN at markers, padding
             and texts without them.
     """
@@ -139,6 +141,7 @@ class Batch:
     span_end: Int[Tensor, "batch tokens"] | None = field(
         default=None, metadata=PER_TOKEN | {"pad": -1}
     )
+    text_number: Int[Tensor, "batch"] | None = field(default=None, metadata=PER_EXAMPLE)
     extra: dict[str, Float[Tensor, "batch tokens"]] = field(
         default_factory=dict, metadata=PER_TOKEN | {"pad": torch.nan}
     )
@@ -180,6 +183,18 @@ class Batch:
             chosen: their rows; one may be named several times.
         """
         return self.changed(lambda _, tensor: tensor[chosen])
+
+    def distinct_texts(self) -> tuple["Batch", Int[Tensor, "batch"]]:
+        """The texts without those that are the same as the one before.
+
+        Returns:
+            The first row of each text, with all columns; and the place of each row's text in it.
+        """
+        is_new = torch.ones_like(self.ids[:, 0], dtype=torch.bool)
+        is_new[1:] = (self.ids[1:] != self.ids[:-1]).any(1)
+        if self.sentence is not None:
+            is_new[1:] |= (self.sentence[1:] != self.sentence[:-1]).any(1)
+        return self.rows(is_new), is_new.cumsum(0) - 1
 
     def without(self, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> "Batch":
         """Some texts, each without one of its tokens.

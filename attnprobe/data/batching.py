@@ -166,6 +166,13 @@ class TextSplit(Dataset[Batch]):
         assert isinstance(labels, np.ndarray)
         return labels
 
+    @property
+    def text_number(self) -> Int[np.ndarray, " rows"] | None:
+        """Number of each row's text, from 0; None: each row has a text of its own."""
+        numbers = self.columns.get("text_number")
+        assert not isinstance(numbers, Ragged)
+        return numbers
+
     def row_of(self, example_id: int) -> int:
         """The row at which an example is stored.
 
@@ -251,7 +258,7 @@ class BucketSampler(Sampler[list[int]]):
 
     Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the
     batches are shuffled (Jain & Wallace's code). The order depends on (seed, epoch) alone;
-    Lightning calls `set_epoch`.
+    Lightning calls `set_epoch`. Rows of one text have the same noise, and stay together.
 
     Args:
         lengths: words of each text.
@@ -259,6 +266,7 @@ class BucketSampler(Sampler[list[int]]):
         seed: decides the order, with the epoch.
         rank: number of this process.
         world_size: number of processes that share the batches.
+        texts: number of each row's text; None: each row has a text of its own.
     """
 
     def __init__(
@@ -268,12 +276,14 @@ class BucketSampler(Sampler[list[int]]):
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        texts: Int[np.ndarray, " rows"] | None = None,
     ):
         self.lengths = lengths
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.texts = np.arange(len(lengths)) if texts is None else texts
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -288,7 +298,8 @@ class BucketSampler(Sampler[list[int]]):
         generator = np.random.default_rng((self.seed, self.epoch))
         size = len(self.lengths)
         # + 1: the noise would leave texts of length 0 in the file's order for ever
-        noisy = (self.lengths + 1) * (1 + generator.uniform(-0.1, 0.1, size))
+        noise = generator.uniform(-0.1, 0.1, size)[self.texts]
+        noisy = (self.lengths + 1) * (1 + noise)
         rows = np.argsort(noisy, kind="stable")
         batches = [
             rows[start : start + self.batch_size].tolist()

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Number, Text
+from attnprobe.data.text import TextRules
 
 KINDS = {
     "mask": "a list of one true or false per token",
@@ -152,6 +153,23 @@ def paired(
     return [*first, *second], None, segment
 
 
+def question_words(question: str, kind: str, rules: TextRules) -> list[str]:
+    """The words of a question.
+
+    Args:
+        question: as it is in its cell.
+        kind: `text`, or `label`: a name, which is one word.
+        rules: how texts become tokens.
+
+    Returns:
+        No word where the question says nothing.
+    """
+    if kind == "text":
+        return rules.words(question)
+    name = question.strip()
+    return [name] if name else []
+
+
 @dataclass(frozen=True)
 class Columns(metaclass=Checked):
     """Which column of the rows holds what.
@@ -160,7 +178,10 @@ class Columns(metaclass=Checked):
 
     Attributes:
         question: column of the question that is asked of the text (or the hypothesis); None:
-            nothing is asked. It is cleaned and tokenised as the text is, and shares its vocabulary.
+            nothing is asked.
+        question_kind: `text`: it is cleaned and tokenised as the text is, and shares its
+            vocabulary; `label`: it is the name of a label, one word whatever it consists of, and
+            rows with the same `group` ask the same text for its labels.
         text2: column of the second text of a pair, for models that read two texts as a pair: a
             hypothesis, a passage.
         attend_to: whose words the attention is looked at over, and the tests are about: `both`, or
@@ -199,6 +220,7 @@ class Columns(metaclass=Checked):
     text: str = "text"
     label: str = "label"
     question: str | None = None
+    question_kind: Literal["text", "label"] = "text"
     text2: str | None = None
     attend_to: Literal["both", "first", "second"] = "both"
     candidates: str | None = None
@@ -216,6 +238,11 @@ class Columns(metaclass=Checked):
     label_delimiter: Text = ";"
 
     def __post_init__(self) -> None:
+        if self.asks_labels and self.group is None:
+            raise UserError(
+                "data.question_kind=label: the rows of one text belong together; expected "
+                "data.group=COLUMN with what they have in common, such as the text's number"
+            )
         if self.candidates is not None and self.candidates_pattern is not None:
             raise UserError(
                 f"data.candidates={self.candidates} and "
@@ -262,6 +289,11 @@ class Columns(metaclass=Checked):
         optional = [getattr(self, setting) for setting in OPTIONAL]
         named = [self.text, self.label, *optional, *self.per_word.values(), *self.filters]
         return [name for name in dict.fromkeys(named) if name is not None]
+
+    @property
+    def asks_labels(self) -> bool:
+        """Whether a row is a text and one of its labels."""
+        return self.question is not None and self.question_kind == "label"
 
     @property
     def restricted(self) -> bool:

@@ -218,8 +218,15 @@ class TextDataModule(metaclass=Checked):
             rank: number of this process.
             processes: how many processes train together.
         """
-        lengths = self.splits["train"].words.lengths
-        sampler = BucketSampler(lengths, self.settings.batch_size, self.seed, rank, processes)
+        part = self.splits["train"]
+        sampler = BucketSampler(
+            part.words.lengths,
+            self.settings.batch_size,
+            self.seed,
+            rank,
+            processes,
+            part.text_number,
+        )
         return self.loader("train", sampler)
 
     def loader(self, split: str, sampler: Iterable[list[int]] | None = None) -> DataLoader[Batch]:

@@ -14,11 +14,11 @@ from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import character_columns, collate
 from attnprobe.data.characters import Characters
-from attnprobe.data.columns import paired
+from attnprobe.data.columns import paired, question_words
 from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import JOINED, PieceReader, Pieces
 from attnprobe.data.text import TextRules, matching
-from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.data.vocabulary import UNKNOWN, Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import read_json, write_json
 
@@ -28,6 +28,7 @@ SAVED = (
     "task",
     "max_tokens",
     "question",
+    "question_kind",
     "candidates_pattern",
     "attend_to",
     "tags",
@@ -103,6 +104,7 @@ class TextPipeline:
         task: single- or multi-label.
         max_tokens: longer texts are cut to that many words.
         question: every text comes with a question.
+        question_kind: `text`, or `label`: the question is the name of a label.
         attend_to: every text comes with a second one (`attnprobe.data.columns.Columns`); None: it
             comes alone.
         candidates_pattern: words of the text that match it in full are the classes it may be
@@ -118,6 +120,7 @@ class TextPipeline:
     task: Task = Task.SINGLE_LABEL
     max_tokens: int | None = None
     question: bool = False
+    question_kind: Literal["text", "label"] = "text"
     candidates_pattern: str | None = None
     attend_to: Literal["both", "first", "second"] | None = None
     pieces: PieceReader | None = None
@@ -222,10 +225,15 @@ class TextPipeline:
             )
         words_of_questions = []
         for number, question in enumerate(questions or ()):
-            words = self.rules.words(question)
+            words = question_words(question, self.question_kind, self.rules)
             if not words:
                 raise UserError(
                     f"question {number} ({question!r}) has no word left after cleaning: ask one"
+                )
+            if self.question_kind == "label" and self.vocabulary.encode(words) == [UNKNOWN]:
+                raise UserError(
+                    f"question {number} ({question!r}): no such label was asked for in the "
+                    f"training; expected the name of one, as the training rows have it"
                 )
             words_of_questions.append(words)
         return words_of_questions

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
+from attnprobe.core.settings import listed
 from attnprobe.data import filters
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.classes import class_numbers, class_weights, vocabulary_of
@@ -101,6 +102,8 @@ class ReadSplits:
                 part = examples[examples.index.isin(outlines[split].index)]
                 if part.empty:
                     raise reader.unusable(split, self.counts[origin]["dropped"])
+                if "group" in outlines[split]:
+                    part = part.assign(group=outlines[split]["group"])
                 self.examples[split] = part
 
 
@@ -125,7 +128,15 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
     kinds = reader.kinds if settings.plant is None else reader.kinds | PLANTED
-    encoder = _Encoder(task, classes, numbers, spelling, vocabulary_id, kinds)
+    encoder = _Encoder(
+        task=task,
+        classes=classes,
+        numbers=numbers,
+        spelling=spelling,
+        vocabulary_id=vocabulary_id,
+        kinds=kinds,
+        asks_labels=settings.asks_labels,
+    )
     encoded = {
         split: encoder.encode(splits.examples[split], splits.counts[split])
         for split in splits.names
@@ -149,6 +160,7 @@ def _pipeline(
         task=task,
         max_tokens=settings.max_tokens,
         question=settings.question is not None,
+        question_kind=settings.question_kind,
         attend_to=None if settings.text2 is None else settings.attend_to,
         candidates_pattern=settings.candidates_pattern,
         tags=settings.token is not None and not settings.trains,
@@ -178,6 +190,7 @@ class _Encoder:
         spelling: every word of the data set.
         vocabulary_id: the id of each of these words in the vocabulary.
         kinds: columns over the words by name, and the type that they are stored in.
+        asks_labels: a row is a text and one of its labels.
     """
 
     task: Task
@@ -186,6 +199,7 @@ class _Encoder:
     spelling: Sequence[str]
     vocabulary_id: Int[np.ndarray, " words"]
     kinds: Mapping[str, type]
+    asks_labels: bool
 
     def encode(self, part: Examples, count: dict[str, Any]) -> TextSplit:
         """Encode one split; `count` gets its numbers of rows, words and unknown words."""
@@ -200,6 +214,9 @@ class _Encoder:
             question = Ragged.of(part["question"], np.int32)
             columns["question"] = question
             count["question tokens out of vocabulary"] = int(unknown[question.flat].sum())
+        if self.asks_labels:
+            self._refuse_unknown_labels(columns["question"])
+            columns["text_number"] = np.unique(part["group"], return_inverse=True)[1]
         if "candidates" in part:
             candidates = [self._candidates(names) for names in part["candidates"]]
             columns["candidates"] = Ragged.of(candidates, np.int32)
@@ -218,6 +235,17 @@ class _Encoder:
             classes=self.classes,
             passages=part["passages"].tolist() if "passages" in part else None,
         )
+
+    def _refuse_unknown_labels(self, asked: Ragged) -> None:
+        """Refuse labels that the training rows do not ask for often enough."""
+        unknown = np.unique(asked.flat[self.vocabulary_id[asked.flat] == UNKNOWN])
+        if len(unknown):
+            names = sorted(self.spelling[number] for number in unknown.tolist())
+            raise UserError(
+                f"data.min_df and data.max_vocabulary count the names of labels, too, and the "
+                f"training rows ask too rarely for {listed(names)}: lower data.min_df, raise "
+                f"data.max_vocabulary, or leave these labels out"
+            )
 
     def _labels(self, part: Examples) -> tuple[np.ndarray, Int[np.ndarray, " classes"]]:
         """The column of the labels, and how many rows each class has."""

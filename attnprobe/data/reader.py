@@ -22,6 +22,7 @@ from attnprobe.data.columns import (
     marked,
     packed,
     paired,
+    question_words,
 )
 from attnprobe.data.examples import Examples, Lexicon
 from attnprobe.data.passages import Passages, places_of
@@ -268,7 +269,9 @@ class Reader:
         if not tokens:
             raise RowLeftOut("text is empty")
         if "question" in cells:
-            question = self.rules.words(str(cells["question"]))
+            question = question_words(
+                str(cells["question"]), self.columns.question_kind, self.rules
+            )
             if not question:
                 raise RowLeftOut("question is empty")
             return _Words(tokens, sentence, question)

@@ -121,6 +121,42 @@ class DotAttention(Attention):
         return (hidden * query.unsqueeze(1)).sum(-1) / self.scale
 
 
+class LabelAttention(Attention):
+    """s_t = u_l · f(h_t): every label l has its own attention over the text.
+
+    The label is the question, and u_l = U q_l a map of its vector; any u_l can be learnt where
+    vectors are longer than states. f is the identity (CAML: Mullenbach et al. 2018, section 2.2)
+    or tanh(W h_t) (LAAT: Vu et al. 2020, section 3.3).
+
+    Args:
+        hidden_size: features of a state.
+        query_size: features of the label's vector.
+        inner_size: of tanh(W h_t); None: f is the identity.
+
+    Raises:
+        UserError: no label is asked for.
+    """
+
+    positionwise: ClassVar[bool] = True
+
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None
+    ) -> None:
+        super().__init__(hidden_size, query_size)
+        if query_size is None:
+            raise UserError(
+                "label attention has one query per label, and no label is asked for: add "
+                "task=labels, or use model/attention=additive"
+            )
+        self.states = None if inner_size is None else nn.Linear(hidden_size, inner_size, bias=False)
+        self.label = nn.Linear(query_size, inner_size or hidden_size, bias=False)
+
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
+        """u_l · f(h_t) of every position t; the label's vector is required."""
+        features = hidden if self.states is None else self.states(hidden).tanh()
+        return (features * self.label(query).unsqueeze(1)).sum(-1)
+
+
 class UniformAttention(Attention):
     """The same weight for every position, with nothing to learn.
 

@@ -189,9 +189,28 @@ class AttentionClassifier(TrainedModel):
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """Encode, attend, decode; see `Model.outputs_from`."""
-        vectors = self.inputs(batch) if inputs is None else inputs
-        hidden, content, word_attention = self.encoder.states(vectors, batch)
-        return self._decoded(batch, hidden, content, word_attention, attention)
+        if inputs is None and batch.question is not None:
+            states = self._states_of_distinct_texts(batch)
+        else:
+            vectors = self.inputs(batch) if inputs is None else inputs
+            states = self.encoder.states(vectors, batch)
+        return self._decoded(batch, *states, attention)
+
+    def _states_of_distinct_texts(
+        self, batch: Batch
+    ) -> tuple[
+        Float[Tensor, "batch seq hidden"],
+        Bool[Tensor, "batch seq"],
+        Float[Tensor, "batch tokens"] | None,
+    ]:
+        """Encode a text once, however many questions in a row are asked of it."""
+        texts, text = batch.distinct_texts()
+        hidden, content, word_attention = self.encoder.states(self.inputs(texts), texts)
+        if len(texts) == len(batch):
+            return hidden, content, word_attention
+        if word_attention is not None:
+            word_attention = word_attention[text]
+        return hidden[text], content[text], word_attention
 
     def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch tokens"], Outputs]:
         """Run the model on scaled word vectors; see `Model.scaled`.

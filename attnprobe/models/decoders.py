@@ -34,6 +34,8 @@ class Decoder(nn.Module, metaclass=Checked):
     linear: ClassVar[bool]
     """Logits are affine in the attended vector, so that position logits exist (see
     attnprobe.core.readout.Readout)."""
+    weighs_by_query: ClassVar[bool] = False
+    """What a state says depends on the question, and not only what is added to it."""
 
     def decode(
         self,
@@ -148,6 +150,38 @@ class AdditiveDecoder(LinearDecoder):
             )
         super().__init__(hidden_size, classes, exclusive=exclusive)
         self.question = nn.Linear(query_size, self.output.out_features, bias=False)
+
+
+class LabelDecoder(Decoder):
+    """w_l · v + b_l: whether the text has the label l that is asked for, as logits [0, s].
+
+    w_l and b_l are linear in the label's vector. Linear in v, so that every label's answer is exact
+    in its own attention.
+    """
+
+    linear = True
+    weighs_by_query = True
+
+    def __init__(
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        exclusive: bool = True,
+    ) -> None:
+        super().__init__()
+        if query_size is None or not exclusive or classes != 2:
+            raise UserError(
+                "the label decoder says no or yes to one label: add task=labels, or use "
+                "model/decoder=linear"
+            )
+        self.weight = nn.Linear(query_size, hidden_size, bias=False)
+        self.bias = nn.Linear(query_size, 1)
+
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
+        """[0, w_l · v + b_l]; the label's vector is required."""
+        score = (attended * self.weight(query)).sum(-1, keepdim=True) + self.bias(query)
+        return F.pad(score, (1, 0))
 
 
 class QuestionDecoder(Decoder):

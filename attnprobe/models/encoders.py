@@ -187,6 +187,14 @@ class NoEncoder(Encoder):
         return self.dropout(embeddings) * mask.unsqueeze(-1)
 
 
+class LabelVector(NoEncoder):
+    """A label's own vector: its name is one word, between the markers of a question."""
+
+    def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
+        """The vector of the name."""
+        return hidden[:, 1]
+
+
 def reversed_positions(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
     """The positions to read from so that each text is reversed in its place.
 

@@ -4,16 +4,22 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import CatMetric, MetricCollection
 from torchmetrics import classification as tm
+from torchmetrics.functional.classification import binary_f1_score
+from torchmetrics.retrieval import RetrievalPrecision, RetrievalRPrecision
 
-from attnprobe.core.batch import Task
+from attnprobe.core.batch import Batch, Task
 from attnprobe.core.metrics import COUNT, SCORE, SHARE, Metric, Scale
 
 ONE_CLASS = "one class per text"
 SEVERAL_LABELS = "several labels per text"
+ASKED_LABELS = "a row asks for one label of a text (`task=labels`)"
+TOP = 5
+"""Labels of a text that its precision is taken of."""
 PARTS = "objectives of several parts, such as `training=adversary`"
 PERFORMANCE = (
     Metric("accuracy", SHARE, "right decisions", only=ONE_CLASS),
@@ -39,6 +45,26 @@ PERFORMANCE = (
         "one-against-the-rest",
     ),
     Metric("pr_auc", SCORE, "area under the precision-recall curve, likewise"),
+    Metric(
+        "label_f1_macro",
+        SCORE,
+        "mean F1 of the labels that some text has, each over the texts that it is asked of",
+        only=ASKED_LABELS,
+    ),
+    Metric("label_f1_micro", SCORE, "F1 of a yes, over all rows", only=ASKED_LABELS),
+    Metric(
+        f"precision_at_{TOP}",
+        SHARE,
+        f"how many of a text's {TOP} likeliest labels, of those that are asked, it has; mean of "
+        "the texts",
+        only=ASKED_LABELS,
+    ),
+    Metric(
+        "r_precision",
+        SHARE,
+        "the same of as many labels as the text has; mean of the texts that have any",
+        only=ASKED_LABELS,
+    ),
     Metric("examples", COUNT, "test examples"),
 )
 """The metrics of the table `performance`, each one number about the whole split."""
@@ -103,11 +129,17 @@ class Performance(nn.Module):
         # no groups: the states of these metrics are of different kinds
         self.decisions = MetricCollection(decisions, compute_groups=False)
         self.curves = MetricCollection(curves, compute_groups=False)
+        self.asked_labels = AskedLabels()
 
-    def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
-        """Add one batch; `labels` as in `Batch`."""
+    def update(self, probability: Float[Tensor, "batch classes"], batch: Batch) -> None:
+        """Add the predictions of one batch."""
         probability = probability.detach().float()
-        labels = labels.long()
+        labels = batch.labels.long()
+        if batch.text_number is not None and batch.question is not None:
+            # a label's name is the word between the markers
+            self.asked_labels.update(
+                probability[:, 1], labels, batch.question[:, 1], batch.text_number
+            )
         if self.scored:
             # curves depend on the order alone, and torchmetrics expects numbers from 0 to 1
             probability = probability.softmax(-1)
@@ -119,7 +151,7 @@ class Performance(nn.Module):
 
         Returns:
             `accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`,
-            `roc_auc` and `pr_auc`.
+            `roc_auc` and `pr_auc`; where rows ask for labels, those of `AskedLabels`.
         """
         # torchmetrics warns each time that a class which does not occur has no area
         with warnings.catch_warnings():
@@ -127,6 +159,73 @@ class Performance(nn.Module):
             warnings.filterwarnings("ignore", "No positive samples in targets.*")
             result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
         result["f1_macro"] = result["f1"].mean()
+        if self.asked_labels.has_rows:
+            result |= self.asked_labels.compute()
         self.decisions.reset()
         self.curves.reset()
+        self.asked_labels.reset()
         return result
+
+
+class AskedLabels(nn.Module):
+    """The metrics of texts with any number of labels, of rows that ask for one label each.
+
+    Of a text that is not asked for all labels they are those of the labels that it is asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.label = CatMetric()
+        self.probability = CatMetric()
+        self.answer = CatMetric()
+        ranked: dict[str, Any] = {
+            # a text without labels has a precision of 0, and no R-precision
+            f"precision_at_{TOP}": RetrievalPrecision(empty_target_action="neg", top_k=TOP),
+            "r_precision": RetrievalRPrecision(empty_target_action="skip"),
+        }
+        self.ranked = MetricCollection(ranked, compute_groups=False)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any row was added since the last `reset`."""
+        return self.label.update_called
+
+    def update(
+        self,
+        probability: Float[Tensor, "batch"],
+        answer: Int[Tensor, "batch"],
+        label: Int[Tensor, "batch"],
+        text: Int[Tensor, "batch"],
+    ) -> None:
+        """Add the rows of one batch.
+
+        Args:
+            probability: of a yes.
+            answer: 1 where the text has the label, else 0.
+            label: number of the label that is asked for.
+            text: number of the text, within the split.
+        """
+        self.label.update(label)
+        self.probability.update(probability)
+        self.answer.update(answer)
+        self.ranked.update(probability, answer, indexes=text)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Both F1, the precision of the likeliest labels, and R-precision, by metric."""
+        label = self.label.compute()
+        probability = self.probability.compute()
+        answer = self.answer.compute().long()
+        scores = []
+        for number in label[answer == 1].unique():
+            is_asked = label == number
+            scores.append(binary_f1_score(probability[is_asked], answer[is_asked]))
+        return {
+            "label_f1_macro": torch.stack(scores).mean() if scores else torch.tensor(0.0),
+            "label_f1_micro": binary_f1_score(probability, answer),
+            **self.ranked.compute(),
+        }
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        for metric in (self.label, self.probability, self.answer, self.ranked):
+            metric.reset()

@@ -95,7 +95,7 @@ class TrainedModel(Model, LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add a batch to the validation metrics, and log its losses."""
         outputs = self(batch)
-        self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        self.validation_performance.update(probabilities(outputs.logits, self.task), batch)
         for name, values in self.losses(outputs, batch).items():
             self.log(
                 f"validation/{name}",
@@ -129,7 +129,7 @@ class TrainedModel(Model, LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
         """Run the model on one batch for the probes, which listen to the test loop."""
         outputs = self.predict_step(batch)
-        self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        self.test_performance.update(probabilities(outputs.logits, self.task), batch)
         return {"outputs": outputs}
 
     def on_test_epoch_end(self) -> None:

@@ -21,6 +21,10 @@ READING = Reading(
         # number per text
         Headline("label_accuracy", "accuracy per label"),
         Headline("f1_macro", "macro F1", published="f1_macro"),
+        Headline("label_f1_macro", "macro F1 over labels"),
+        Headline("label_f1_micro", "micro F1 over labels"),
+        Headline("precision_at_5", "precision of a text's 5 likeliest labels"),
+        Headline("r_precision", "R-precision of a text's labels"),
         Headline("roc_auc", "area under the ROC curve", published="roc_auc"),
     ),
 )

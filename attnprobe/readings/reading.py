@@ -142,7 +142,7 @@ class HeatMap:
     """A metric with a number per position, which the page's browser and W&B show over the texts.
 
     Attributes:
-        metric: with steps, which are the positions; 0 to 1.
+        metric: with steps, which are the positions; 0 to 1, or signed where it is `relative`.
         title: a few words.
         about: what the numbers are, in a sentence.
         relative: shaded relative to the text's largest number, where the numbers are no shares of a

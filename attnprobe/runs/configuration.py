@@ -92,7 +92,7 @@ class Task(Section):
 
     settings_place: ClassVar[str] = "task"
 
-    name: Literal["classification", "qa"]
+    name: Literal["classification", "qa", "labels"]
     epsilon: Portion
 
 

@@ -99,3 +99,15 @@ def test_short_texts_do_not_keep_the_order_of_the_file(length):
     batches = list(BucketSampler(np.full(40, length), 10, seed=0))
     assert sorted(chain.from_iterable(batches)) == list(range(40))
     assert sorted(batches) != [list(range(start, start + 10)) for start in range(0, 40, 10)]
+
+
+def test_rows_of_one_text_follow_each_other_in_every_order():
+    texts = np.repeat(np.arange(30), 4)
+    lengths = np.random.default_rng(0).integers(1, 40, 30)[texts]
+    for epoch in range(5):
+        sampler = BucketSampler(lengths, 8, seed=0, texts=texts)
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        assert sorted(row for batch in batches for row in batch) == list(range(120))
+        for batch in batches:
+            assert [len(set(texts[batch[start : start + 4]])) for start in (0, 4)] == [1, 1]

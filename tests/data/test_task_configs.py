@@ -73,3 +73,39 @@ def test_model_and_data_must_agree_on_questions(tmp_path, overrides, message):
     with pytest.raises(UserError, match=message):
         run(runs.small_run(tmp_path, *overrides))
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+FEW_CODES = (
+    "task=labels",
+    *runs.SMALL,
+    "data.source.codes=3",
+    "data.source.length=15",
+    "training.epochs=3",
+)
+
+
+@pytest.mark.parametrize("model", ["caml", "laat"])
+def test_texts_with_labels_are_trained_probed_and_explained(model, tmp_path):
+    config = runs.composed(
+        *FEW_CODES, f"model={model}", "probe=[permutation,erasure,agreement]", f"output={tmp_path}"
+    )
+    directory = run(config)
+    results = attnprobe.read_results(directory)
+    performance = results[results["probe"] == "performance"]["metric"]
+    assert {"label_f1_macro", "label_f1_micro", "precision_at_5", "r_precision"} <= set(performance)
+    examples = attnprobe.read_examples(directory)
+    assert len(examples) == 3 * 30
+    texts = examples["tokens"].map(" ".join)
+    assert texts.nunique() == 30
+    # every interval takes the questions about one text together
+    first = results.attrs["asked"][results["run_id"].iloc[0]]
+    assert len(first) == 2 * 30
+
+    trained = attnprobe.load_run(directory)
+    names = ["code0", "code1", "code2"]
+    explained = trained.explain([texts[0]] * 3, names)
+    own = examples[texts == texts[0]]
+    for number, (_, example) in enumerate(own.iterrows()):
+        torch.testing.assert_close(
+            torch.tensor(explained["attention"][number]), torch.tensor(example["attention"])
+        )

@@ -218,7 +218,7 @@ class Recombination:
         """
         decoder = self.classifier.decoder
         candidates = None if batch.candidates is None else batch.candidates[example]
-        if not decoder.linear:
+        if not has_one_weight(decoder):
             attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
             query = None if outputs.query is None else outputs.query[example]
             weight = torch.ones_like(attended[..., 0])
@@ -253,14 +253,19 @@ def _outside(
     return scores.logsumexp(-1)[example, removed], means[example, removed]
 
 
+def has_one_weight(decoder: Decoder) -> bool:
+    """Whether a state's logits are the same for all texts, but for what a question adds."""
+    return decoder.linear and not decoder.weighs_by_query
+
+
 def value_layer(decoder: Decoder, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
     """State → what the attention averages: position logits, or else the state itself.
 
-    With a linear decoder the mean of the positions' logits is the logits of the mean.
+    With a linear decoder of one weight the mean of the positions' logits is the logits of the mean.
     """
     size = hidden.shape[-1]
     identity = Affine(torch.eye(size).to(hidden), hidden.new_zeros(size))
-    if not decoder.linear:
+    if not has_one_weight(decoder):
         return identity
     bias = decoder(identity.bias)
     return Affine((decoder(identity.weight) - bias).t(), bias)

@@ -1,0 +1,243 @@
+"""Texts with any number of labels, as rows that ask for one label each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+from annotated_types import MinLen
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Seed, Size, Text, Whole
+from attnprobe.data import rows
+from attnprobe.data.sources import Source, Splits
+from attnprobe.data.testbed.codes import CodedText, generate_codes
+
+TEXT_NUMBER = "text_number"
+QUESTION = "asked_label"
+ANSWER = "has_label"
+FOCUS = 0.95
+"""Share of the weight on the words that an attention made up for planted codes is on."""
+HAS = ("1", "true", "yes")
+HAS_NOT = ("0", "false", "no", "")
+
+
+class LabelSource(Source):
+    """Rows of texts with labels → a row per text and label, answered "no" or "yes".
+
+    A text is asked for each of its labels, and for `others` that it does not have, drawn at random.
+    Adds the columns `asked_label`, `has_label`, and `text_number`, which rows of one text share.
+
+    Args:
+        texts: gives rows with labels.
+        column: column of all labels of a text: a list of names, or names in a string.
+        delimiter: between the names of a string.
+        one_per_label: instead of `column`: a column for each label, with its name, in which 1, true
+            or yes says that the text has it, and 0, false, no or nothing that it has not.
+        others: how many labels that a text does not have; None: all.
+        seed: of the draw.
+    """
+
+    def __init__(
+        self,
+        texts: Source,
+        column: str | None = "labels",
+        delimiter: Text = "|",
+        *,
+        one_per_label: Annotated[Sequence[str], MinLen(1)] | None = None,
+        others: Whole | None = 4,
+        seed: Seed = 0,
+    ):
+        if (column is None) is (one_per_label is None):
+            raise UserError(
+                f"data.source.column={column} and data.source.one_per_label={one_per_label}: "
+                f"expected one of them, the other null"
+            )
+        self.texts = texts
+        self.column = column
+        self.delimiter = delimiter
+        self.one_per_label = one_per_label
+        self.others = others
+        self.seed = seed
+
+    def load(self) -> Splits:
+        """The rows of every split; labels are those of all splits, in the order of their names."""
+        self.texts.columns = self._needed()
+        tables = self.texts.load()
+        self.notes = self.texts.notes
+        labels = {split: self._labels(table) for split, table in tables.items()}
+        names = sorted({name for rows in labels.values() for row in rows for name in row})
+        if not names:
+            raise UserError(
+                f"data.source.{self._setting}: expected a label in some row, and there is none"
+            )
+        splits = {}
+        first = 0
+        for number, (split, table) in enumerate(tables.items()):
+            generator = np.random.default_rng([self.seed, number])
+            asked = _asked(labels[split], names, self.others, generator)
+            expanded = table.select(asked.rows)
+            expanded = expanded.add_column(QUESTION, [names[label] for label in asked.labels])
+            answers = ["yes" if answer else "no" for answer in asked.answers]
+            expanded = expanded.add_column(ANSWER, answers)
+            splits[split] = expanded.add_column(TEXT_NUMBER, [first + row for row in asked.rows])
+            first += len(table)
+        return splits
+
+    def files(self) -> dict[str, Path]:
+        """The files of the texts."""
+        return self.texts.files()
+
+    @property
+    def _setting(self) -> str:
+        """The setting that says where the labels are, with its value."""
+        if self.one_per_label is None:
+            return f"column={self.column}"
+        return f"one_per_label={list(self.one_per_label)}"
+
+    def _needed(self) -> list[str] | None:
+        """The columns of the texts that are needed; None: all."""
+        if self.columns is None:
+            return None
+        asked = [name for name in self.columns if name not in (QUESTION, ANSWER, TEXT_NUMBER)]
+        return [*asked, *(self.one_per_label or [str(self.column)])]
+
+    def _labels(self, table: datasets.Dataset) -> list[list[str]]:
+        """The labels of every row."""
+        if self.one_per_label is None:
+            setting = "data.source.column"
+            cells = rows.label_lists(rows.column(table, str(self.column), setting), self.delimiter)
+            return [names or [] for names in cells]
+
+        labels: list[list[str]] = [[] for _ in range(len(table))]
+        for name in self.one_per_label:
+            cells = rows.column(table, name, "data.source.one_per_label")
+            for row, cell in enumerate(cells):
+                if self._has(name, cell):
+                    labels[row].append(name)
+        return labels
+
+    def _has(self, name: str, cell: Any) -> bool:
+        """Whether a cell of a label's own column says that the text has the label."""
+        word = (rows.canonical(cell) or "").lower()
+        if word in HAS:
+            return True
+        if word in HAS_NOT:
+            return False
+        raise UserError(
+            f"data.source.one_per_label: the column {name} has a cell {str(cell)[:60]!r}; expected "
+            f"1, true or yes, or 0, false, no or nothing. Labels that are listed in one cell are "
+            f"read with data.source.column={name} data.source.one_per_label=null"
+        )
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What is asked, an entry per question.
+
+    Attributes:
+        rows: the text's row.
+        labels: the label's number.
+        answers: whether the text has it.
+    """
+
+    rows: list[int]
+    labels: list[int]
+    answers: list[bool]
+
+
+def _asked(
+    labels: list[list[str]], names: list[str], others: int | None, generator: np.random.Generator
+) -> _Questions:
+    """Every text's own labels, and so many others of all names."""
+    number = {name: place for place, name in enumerate(names)}
+    asked = _Questions([], [], [])
+    for row, row_names in enumerate(labels):
+        present = {number[name] for name in row_names}
+        absent = np.array([place for place in range(len(names)) if place not in present], int)
+        if others is not None and others < len(absent):
+            absent = np.sort(generator.choice(absent, others, replace=False))
+        for label in sorted(present.union(absent.tolist())):
+            asked.rows.append(row)
+            asked.labels.append(label)
+            asked.answers.append(label in present)
+    return asked
+
+
+class CodeSource(Source):
+    """Texts with planted codes (`attnprobe.data.testbed.codes`), a row per text and code.
+
+    The columns `own_signs`, `signs_of_another` and `headings` are attentions made up for a known
+    answer (`model/attention=column`): on the signs of the code, right by construction; on those of
+    another code, and on the headings of sections, wrong.
+
+    Args:
+        train_size: training texts.
+        validation_size: validation texts.
+        test_size: test texts.
+        codes: how many codes there are.
+        length: words of a text, about.
+        seed: apart from the run's seed.
+    """
+
+    def __init__(
+        self,
+        train_size: Size = 400,
+        validation_size: Size = 60,
+        test_size: Size = 100,
+        *,
+        codes: Size = 8,
+        length: Size = 200,
+        seed: Seed = 0,
+    ):
+        self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
+        self.codes = codes
+        self.length = length
+        self.seed = seed
+
+    def load(self) -> Splits:
+        """Generate the rows."""
+        splits = {}
+        first = 0
+        for number, (split, size) in enumerate(self.sizes.items()):
+            seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+            questions: list[dict[str, Any]] = []
+            for text in generate_codes(size, self.codes, self.length, seed):
+                questions += _questions_of(text, first)
+                first += 1
+            splits[split] = datasets.Dataset(pa.Table.from_pylist(questions))
+        return splits
+
+
+def _questions_of(text: CodedText, number: int) -> list[dict[str, Any]]:
+    """A row for each code of a text."""
+    questions = []
+    codes = len(text.reasons)
+    for code, reason in enumerate(text.reasons):
+        # codes 2k and 2k + 1 share a sign
+        another = text.signs[(code + 2) % codes]
+        questions.append(
+            {
+                "text": " ".join(text.words),
+                QUESTION: f"code{code}",
+                ANSWER: "yes" if any(reason) else "no",
+                "rationale": reason,
+                TEXT_NUMBER: number,
+                "own_signs": _focused(text.signs[code]),
+                "signs_of_another": _focused(another),
+                "headings": _focused(text.headings),
+            }
+        )
+    return questions
+
+
+def _focused(marks: list[bool]) -> list[float]:
+    """Weights with `FOCUS` of their sum on the marked words; even where none is marked."""
+    marked = sum(marks)
+    if not marked:
+        return [1 / len(marks)] * len(marks)
+    elsewhere = (1 - FOCUS) / max(1, len(marks) - marked)
+    return [FOCUS / marked if is_marked else elsewhere for is_marked in marks]
