@@ -33,17 +33,18 @@ To replace the measure by another one:
   measure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import scipy
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, values_of
+from attnprobe.evidence.evidence import Evidence, Measure, mean_of, values_of
 from attnprobe.evidence.statistics import UPPER_TAIL, students_half_width
+from attnprobe.results.pivot import label_of, text_of
 
 # Thresholds.
 
@@ -82,6 +83,36 @@ GROUPS = 20
 IMAGINED_TEXTS = 2
 """Texts of full weight that every interval allows for at either end: however alike the texts of a
 sample are, the next two may be at the worst, or at the best."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What rows have in common: the same text is asked several questions, or for several labels.
+
+    Attributes:
+        text: number of each row's text.
+        label: number of each row's label; None: rows ask for no labels.
+        names: of the labels.
+    """
+
+    text: Int[np.ndarray, " rows"]
+    label: Int[np.ndarray, " rows"] | None = None
+    names: Sequence[str] = ()
+
+    @classmethod
+    def apart(cls, texts: int) -> "Clusters":
+        """Each row is a text of its own."""
+        return cls(np.arange(texts))
+
+    def rows(self, chosen: Bool[np.ndarray, " rows"]) -> "Clusters":
+        """Those of some of the rows."""
+        label = None if self.label is None else self.label[chosen]
+        return replace(self, text=self.text[chosen], label=label)
+
+    @property
+    def texts(self) -> int:
+        """How many different texts there are."""
+        return len(np.unique(self.text))
 
 
 @dataclass(frozen=True)
@@ -155,6 +186,8 @@ def share_on_deciding_words(
     excess: Float[np.ndarray, "runs texts"],
     room: Float[np.ndarray, "runs texts"],
     strength: Float[np.ndarray, "runs texts"],
+    *,
+    clusters: Clusters | None = None,
 ) -> Evidence:
     """The share of the weight, beyond chance, on words that move the prediction.
 
@@ -166,14 +199,18 @@ def share_on_deciding_words(
             text was not examined.
         room: the most that it can be.
         strength: what the text's strongest word does.
+        clusters: what texts have in common, where several questions are asked of one; None: each is
+            another text.
 
     Returns:
-        The share, −1 to 1, with its interval over texts and runs; `n` counts the texts. `unasked`
-        says why the question cannot be asked, where it cannot.
+        The share, −1 to 1, with its interval over texts, labels and runs; `n` counts the texts.
+        `unasked` says why the question cannot be asked, where it cannot.
     """
     numbers = np.stack([excess, room, strength])
-    excess, room, strength = numbers[:, :, ~np.isnan(numbers).any((0, 1))]
-    texts = excess.shape[1]
+    is_examined = ~np.isnan(numbers).any((0, 1))
+    clusters = (clusters or Clusters.apart(len(is_examined))).rows(is_examined)
+    excess, room, strength = numbers[:, :, is_examined]
+    texts = clusters.texts
     if not texts:
         return Evidence(np.nan, np.nan, np.nan, 0, unasked="no text of two words was examined")
 
@@ -183,7 +220,7 @@ def share_on_deciding_words(
         return _ratio(part.excess.sum(), part.room.sum())
 
     weighted = weighted_texts(excess, room, strength)
-    share = _with_interval(weighted, share_without)
+    share = _with_interval(weighted, share_without, clusters)
     reference = float(reference_strength(strength).mean())
     if reference < LEAST_STRENGTH:
         reason = (
@@ -206,32 +243,31 @@ def _ratio(excess: float, room: float) -> float:
 
 
 def _with_interval(
-    weighted: WeightedTexts, share_without: Callable[[np.ndarray], float]
+    weighted: WeightedTexts, share_without: Callable[[np.ndarray], float], clusters: Clusters
 ) -> Evidence:
-    """The share with its interval over texts and runs.
+    """The share with its interval over texts, labels and runs.
 
-    Texts: a jackknife over random groups with Student's quantile. Runs: Student's interval of the
-    runs' own shares. Both together: the root of the sum of squares. Where all texts are alike such
-    an interval has no width, so that it always allows for two texts at either end of the scale.
+    Texts: a jackknife over random groups with Student's quantile; a text is left out with all that
+    is asked of it. Labels, where rows ask for them: the same over groups of labels. Runs: Student's
+    interval of the runs' own shares. All together: the root of the sum of squares. Where all texts
+    are alike such an interval has no width, so that it always allows for two texts at either end of
+    the scale.
 
     Args:
         weighted: the texts.
         share_without: texts that are left out `[texts]` → the share of the others.
+        clusters: what the texts have in common.
     """
-    texts = weighted.excess.shape[0]
+    texts = clusters.texts
     excess = float(weighted.excess.sum())
     room = float(weighted.room.sum())
     value = _ratio(excess, room)
     if np.isnan(value):
         return Evidence(value, np.nan, np.nan, texts)
 
-    groups = min(GROUPS, texts)
-    group_of_text = np.random.default_rng(0).permutation(texts) % groups
-    half = 0.0
-    if groups > 1:
-        shares = np.array([share_without(group_of_text == group) for group in range(groups)])
-        error = np.sqrt((groups - 1) / groups * np.nansum((shares - np.nanmean(shares)) ** 2))
-        half = float(scipy.stats.t.ppf(UPPER_TAIL, groups - 1) * error)
+    half = _jackknife_half_width(share_without, clusters.text)
+    if clusters.label is not None:
+        half = float(np.hypot(half, _jackknife_half_width(share_without, clusters.label)))
     half = float(np.hypot(half, students_half_width(weighted.shares_of_runs)))
 
     worst = (excess - IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
@@ -242,6 +278,24 @@ def _with_interval(
         _clipped(max(value + half, best)),
         texts,
     )
+
+
+def _jackknife_half_width(
+    share_without: Callable[[np.ndarray], float], cluster: Int[np.ndarray, " rows"]
+) -> float:
+    """Half the width of the jackknife's interval over clusters, in random groups of them.
+
+    0 where there is one cluster, which tells no spread.
+    """
+    _, number = np.unique(cluster, return_inverse=True)
+    clusters = int(number.max()) + 1
+    groups = min(GROUPS, clusters)
+    if groups < 2:
+        return 0.0
+    group_of_row = (np.random.default_rng(0).permutation(clusters) % groups)[number]
+    shares = np.array([share_without(group_of_row == group) for group in range(groups)])
+    error = np.sqrt((groups - 1) / groups * np.nansum((shares - np.nanmean(shares)) ** 2))
+    return float(scipy.stats.t.ppf(UPPER_TAIL, groups - 1) * error)
 
 
 def _clipped(number: float) -> float:
@@ -296,6 +350,8 @@ def shares_of_classes(
     room: Float[np.ndarray, "runs texts"],
     strength: Float[np.ndarray, "runs texts"],
     predicted_class: Int[np.ndarray, "runs texts"],
+    *,
+    clusters: Clusters | None = None,
 ) -> list[ShareOfClass]:
     """The share among the texts of each predicted class.
 
@@ -303,17 +359,57 @@ def shares_of_classes(
     """
     numbers = np.stack([excess, room, strength])
     is_examined = ~np.isnan(numbers).any((0, 1))
+    clusters = (clusters or Clusters.apart(len(is_examined))).rows(is_examined)
     excess, room, strength = numbers[:, :, is_examined]
     predicted_class = predicted_class[:, is_examined]
     weighted = weighted_texts(excess, room, strength)
     return [
-        _share_of_class(weighted, predicted_class == number, int(number))
+        _share_of_class(weighted, predicted_class == number, int(number), clusters)
         for number in np.unique(predicted_class)
     ]
 
 
+@dataclass(frozen=True)
+class ShareOfLabel:
+    """The share among the rows that ask for one label, whether the answer is no or yes.
+
+    Attributes:
+        label: its name.
+        part: the share and what it is of; the class's number is that of the label.
+    """
+
+    label: str
+    part: ShareOfClass
+
+
+def shares_of_labels(
+    excess: Float[np.ndarray, "runs texts"],
+    room: Float[np.ndarray, "runs texts"],
+    strength: Float[np.ndarray, "runs texts"],
+    *,
+    clusters: Clusters,
+) -> list[ShareOfLabel]:
+    """The share among the rows of each label, in the order of their numbers.
+
+    Args:
+        excess: as of `share_on_deciding_words`.
+        room: as of `share_on_deciding_words`.
+        strength: as of `share_on_deciding_words`.
+        clusters: with labels.
+    """
+    assert clusters.label is not None
+    of_label = np.broadcast_to(clusters.label, excess.shape)
+    parts = shares_of_classes(
+        excess, room, strength, of_label, clusters=replace(clusters, label=None)
+    )
+    return [ShareOfLabel(clusters.names[part.predicted_class], part) for part in parts]
+
+
 def _share_of_class(
-    weighted: WeightedTexts, is_of_class: Float[np.ndarray, "runs texts"], number: int
+    weighted: WeightedTexts,
+    is_of_class: Bool[np.ndarray, "runs texts"],
+    number: int,
+    clusters: Clusters,
 ) -> ShareOfClass:
     """The share among some of the texts.
 
@@ -321,8 +417,9 @@ def _share_of_class(
         weighted: all texts.
         is_of_class: the class's, by run.
         number: of the class.
+        clusters: what the texts have in common.
     """
-    is_in_any_run = is_of_class.any(0)
+    is_in_any_run = np.asarray(is_of_class.any(0))
     part = WeightedTexts((weighted.by_run * is_of_class)[:, :, is_in_any_run])
     weights = np.where(is_of_class, weighted.by_run[2], np.nan)[:, is_in_any_run]
 
@@ -333,35 +430,65 @@ def _share_of_class(
         number,
         texts=float(is_of_class.sum() / len(is_of_class)),
         weight=Evidence.of_runs(weights, reach=1.0).within(0, 1),
-        share=_with_interval(part, share_without),
+        share=_with_interval(part, share_without, clusters.rows(is_in_any_run)),
     )
 
 
 # From a table of the probe to the numbers.
 
 
-def _columns(table: pd.DataFrame, *metrics: str) -> list[Float[np.ndarray, "runs texts"]] | None:
-    """Some metrics by run and text; None where the table lacks one, or no text was examined."""
+@dataclass(frozen=True)
+class Questions:
+    """Numbers of every run and row: a text, or what is asked of it.
+
+    Attributes:
+        columns: of each metric; NaN where a run does not have a row.
+        clusters: what the rows have in common.
+    """
+
+    columns: list[Float[np.ndarray, "runs rows"]]
+    clusters: Clusters
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame, metrics: Sequence[str]) -> "Questions":
+        """Those of a wide table with a row per run and example."""
+        by_question = rows.assign(_text=text_of(rows), _label=label_of(rows))
+        keys = ["run_id", "split", "_text", "example_id"]
+        by_question = by_question.astype({"run_id": str, "split": str}).set_index(keys)
+        columns = [by_question[name].unstack([1, 2, 3]) for name in metrics]
+        order = columns[0].columns.sort_values()
+        places = order.to_frame(index=False)
+        text = places.groupby(["split", "_text"], sort=False).ngroup().to_numpy()
+        clusters = Clusters(text)
+        if by_question["_label"].notna().all():
+            first = by_question["_label"].groupby(level=["split", "_text", "example_id"]).first()
+            names, label = np.unique(first.reindex(order).astype(str), return_inverse=True)
+            clusters = Clusters(text, label, names.tolist())
+        return cls([column[order].to_numpy(np.float64) for column in columns], clusters)
+
+
+def _questions(table: pd.DataFrame, *metrics: str) -> Questions | None:
+    """Some metrics by run and row; None where the table lacks one, or no text was examined."""
     rows = values_of(table, *metrics)
     if rows is None or not rows[list(metrics)].notna().all(axis=1).any():
         return None
-    return [by_run(rows, rows[name].to_numpy()) for name in metrics]
+    return Questions.of(rows, metrics)
 
 
 def _share(table: pd.DataFrame) -> Evidence | None:
     """The share in a table of the probe, with what keeps a yes or a no from it."""
-    numbers = _columns(table, *SHARE_METRICS)
-    if numbers is None:
+    questions = _questions(table, *SHARE_METRICS)
+    if questions is None:
         return None
-    share = share_on_deciding_words(*numbers)
+    share = share_on_deciding_words(*questions.columns, clusters=questions.clusters)
     lowest = _lowest_class(table)
     if lowest is not None and lowest.share.value < LEAST_SHARE:
         share = replace(
             share,
             no_yes=f"in class_{lowest.predicted_class} the share is {lowest.share.value:.2f}",
         )
-    reliability = _columns(table, *RELIABILITY_METRICS)
-    if reliability is not None and mean_reliability(*reliability) < LEAST_RELIABILITY:
+    reliability = _questions(table, *RELIABILITY_METRICS)
+    if reliability is not None and mean_reliability(*reliability.columns) < LEAST_RELIABILITY:
         share = replace(
             share, no_no="what single words do is too small, or too varied, for so many passes"
         )
@@ -376,8 +503,12 @@ def _share(table: pd.DataFrame) -> Evidence | None:
 
 def _classes(table: pd.DataFrame) -> list[ShareOfClass]:
     """The share of each predicted class in a table of the probe."""
-    numbers = _columns(table, *SHARE_METRICS, "predicted_class")
-    return [] if numbers is None else shares_of_classes(*numbers)
+    questions = _questions(table, *SHARE_METRICS, "predicted_class")
+    return (
+        []
+        if questions is None
+        else shares_of_classes(*questions.columns, clusters=questions.clusters)
+    )
 
 
 def _lowest_class(table: pd.DataFrame) -> ShareOfClass | None:
@@ -405,8 +536,27 @@ def _least_decided(table: pd.DataFrame) -> Evidence | None:
 
 def _own_share(table: pd.DataFrame) -> Evidence | None:
     """The share by what words do in texts that keep most of their words."""
-    numbers = _columns(table, *OWN_METRICS)
-    return None if numbers is None else share_on_deciding_words(*numbers)
+    questions = _questions(table, *OWN_METRICS)
+    if questions is None:
+        return None
+    return share_on_deciding_words(*questions.columns, clusters=questions.clusters)
+
+
+def labels_in(table: pd.DataFrame) -> list[ShareOfLabel]:
+    """The share of each label in a table of the probe; none where rows ask for no labels."""
+    questions = _questions(table, *SHARE_METRICS)
+    if questions is None or questions.clusters.label is None:
+        return []
+    return shares_of_labels(*questions.columns, clusters=questions.clusters)
+
+
+def _lowest_label(table: pd.DataFrame) -> Evidence | None:
+    """The smallest share of a label, of those with enough rows that words decide."""
+    asked = [label for label in labels_in(table) if label.part.is_asked]
+    if not asked:
+        return None
+    lowest = min(asked, key=lambda label: label.part.share.value)
+    return replace(lowest.part.share, part=f"label {lowest.label}")
 
 
 # The claims.
@@ -437,6 +587,16 @@ LOWEST_CLASS_CLAIM = Claim(
     statement="In every predicted class the weight is on the words that decide",
     measure=Measure((*SHARE_METRICS, "predicted_class"), _lowest_share),
     quantity="the same share, in the class where it is smallest",
+)
+LOWEST_LABEL_CLAIM = Claim(
+    name="weight_is_on_deciding_words_of_every_label",
+    criterion="erasure",
+    level="word",
+    source=SOURCE,
+    threshold=LEAST_SHARE,
+    statement="For every label the weight is on the words that decide",
+    measure=Measure(SHARE_METRICS, _lowest_label),
+    quantity="the same share, for the label where it is smallest",
 )
 EVERY_CLASS_CLAIM = Claim(
     name="every_class_has_such_words",
@@ -482,6 +642,7 @@ TOP_WORD_CLAIM = Claim(
 CLAIMS = (
     SHARE_CLAIM,
     LOWEST_CLASS_CLAIM,
+    LOWEST_LABEL_CLAIM,
     EVERY_CLASS_CLAIM,
     OWN_CONTEXT_CLAIM,
     WEIGHTS_MATTER_CLAIM,

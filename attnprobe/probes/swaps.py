@@ -26,10 +26,11 @@ from attnprobe.evidence.deciding_words import (
     LEAST_RELIABILITY,
     LEAST_STRENGTH,
     SHARE_METRICS,
+    Questions,
+    ShareOfClass,
     mean_reliability,
     reference_strength,
 )
-from attnprobe.evidence.evidence import by_run
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import (
     POSITIONS_AT_ONCE,
@@ -454,20 +455,39 @@ def share_by_class(results: pd.DataFrame) -> pd.DataFrame:
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         # several seeds are no further texts
-        names = (*SHARE_METRICS, "predicted_class")
-        numbers = [by_run(rows, rows[name].to_numpy()) for name in names]
-        for part in deciding_words.shares_of_classes(*numbers):
-            yield {
-                "predicted class": part.predicted_class,
-                "texts": part.texts,
-                "decided by words of their own": part.decided,
-                "share": part.share.value,
-                "share, low": part.share.low,
-                "share, high": part.share.high,
-                "answer": part.answer,
-            }
+        questions = Questions.of(rows, (*SHARE_METRICS, "predicted_class"))
+        for part in deciding_words.shares_of_classes(
+            *questions.columns, clusters=questions.clusters
+        ):
+            yield {"predicted class": part.predicted_class} | _cells(part)
 
     return facet_table(results, "swaps", [*SHARE_METRICS, "predicted_class"], lines)
+
+
+def share_by_label(results: pd.DataFrame) -> pd.DataFrame:
+    """The same by label, where rows ask for labels; else a table without rows."""
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        questions = Questions.of(rows, SHARE_METRICS)
+        if questions.clusters.label is None:
+            return
+        labels = deciding_words.shares_of_labels(*questions.columns, clusters=questions.clusters)
+        for label in labels:
+            yield {"label": label.label} | _cells(label.part)
+
+    return facet_table(results, "swaps", SHARE_METRICS, lines)
+
+
+def _cells(part: ShareOfClass) -> dict[str, object]:
+    """The cells of a line of either table."""
+    return {
+        "texts": part.texts,
+        "decided by words of their own": part.decided,
+        "share": part.share.value,
+        "share, low": part.share.low,
+        "share, high": part.share.high,
+        "answer": part.answer,
+    }
 
 
 READING = Reading(
@@ -501,6 +521,12 @@ READING = Reading(
             "many texts' worth of evidence is in words.",
             share_by_class,
             (*SHARE_METRICS, "predicted_class"),
+        ),
+        Tabulation(
+            "swaps_labels",
+            "The same by the label that is asked for, whether the answer is no or yes.",
+            share_by_label,
+            SHARE_METRICS,
         ),
     ),
 )

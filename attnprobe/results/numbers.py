@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from attnprobe.results.directory import Places, RunDirectory, find_runs, table_file
-from attnprobe.results.pivot import ASKED, REPEATS
+from attnprobe.results.pivot import ASKED, ASKED_LABELS, REPEATS
 from attnprobe.results.table import (
     IMPORTANCES,
     RANGES,
@@ -56,7 +56,7 @@ class Numbers:
     def together(cls, parts: Iterable["Numbers"]) -> "Numbers":
         """The numbers of several; of what they say of one importance the first counts."""
         tables: list[Mapping[str, Path | pd.DataFrame]] = []
-        attrs = {key: Told() for key in (IMPORTANCES, RANGES, REPEATS, ASKED)}
+        attrs = {key: Told() for key in (IMPORTANCES, RANGES, REPEATS, ASKED, ASKED_LABELS)}
         for numbers in parts:
             tables += numbers.tables
             for key, merged in attrs.items():

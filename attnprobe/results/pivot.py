@@ -26,6 +26,9 @@ REPEATS = "repeats"
 ASKED = "asked"
 """Key of a table's `attrs` with the examples of each run that ask something else of an earlier text
 → its first."""
+ASKED_LABELS = "asked_labels"
+"""Key of a table's `attrs` with the label that each example of a run asks for, where rows are texts
+and labels."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 """The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
@@ -58,6 +61,15 @@ def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
         examples = texts[is_of_run].tolist()
         texts[is_of_run] = [first_texts.get(example, example) for example in examples]
     return texts
+
+
+def label_of(rows: pd.DataFrame) -> "np.ndarray | None":
+    """The name of the label that each row asks for; None where rows ask for no labels."""
+    labels = rows.attrs.get(ASKED_LABELS, {})
+    if not labels:
+        return None
+    keys = zip(rows["run_id"].astype(str), rows["example_id"], strict=True)
+    return np.array([labels.get(run, {}).get(int(example), "") for run, example in keys], object)
 
 
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:

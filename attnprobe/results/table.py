@@ -24,7 +24,7 @@ from attnprobe.results.directory import (
     find_runs,
 )
 from attnprobe.results.files import write_table
-from attnprobe.results.pivot import ASKED, REPEATS
+from attnprobe.results.pivot import ASKED, ASKED_LABELS, REPEATS
 
 # Reading
 
@@ -168,6 +168,15 @@ def first_of_text(run: RunDirectory) -> dict[int, int]:
     return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
 
 
+def asked_labels(run: RunDirectory) -> dict[int, str]:
+    """The label that each test example asks for; none where rows are not texts and labels."""
+    data = run.manifest().get("training", {}).get("data", {})
+    if data.get("question_kind") != "label":
+        return {}
+    questions = _texts_of(run)["question"]
+    return dict(zip(questions.index.tolist(), questions.astype(str).tolist(), strict=True))
+
+
 def _texts_of(run: RunDirectory) -> pd.DataFrame:
     """The words, and the questions where there are some, of the test examples, by their number."""
     texts = [pd.DataFrame()]
@@ -189,6 +198,7 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
     ranges = Told()
     repeats = Told()
     first_texts = Told()
+    labels = Told()
     for manifest, run in zip(manifests, runs, strict=True):
         for probe, entry in manifest["tables"].items():
             for name, facts in entry.get("metrics", {}).items():
@@ -199,7 +209,16 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
         run_first_texts = first_of_text(run)
         if run_first_texts:
             first_texts[manifest["run_id"]] = run_first_texts
-    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats, ASKED: first_texts}
+        run_labels = asked_labels(run)
+        if run_labels:
+            labels[manifest["run_id"]] = run_labels
+    return {
+        IMPORTANCES: told(manifests),
+        RANGES: ranges,
+        REPEATS: repeats,
+        ASKED: first_texts,
+        ASKED_LABELS: labels,
+    }
 
 
 def read_results(

@@ -7,7 +7,13 @@ import pytest
 
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.core.metrics import declared
-from attnprobe.models.performance import ONE_CLASS, PERFORMANCE, SEVERAL_LABELS, TRAINING
+from attnprobe.models.performance import (
+    ASKED_LABELS,
+    ONE_CLASS,
+    PERFORMANCE,
+    SEVERAL_LABELS,
+    TRAINING,
+)
 from attnprobe.probes.__main__ import blocks, filled, probes
 from attnprobe.probes.adversarial import SEARCHED
 from attnprobe.probes.base import LINEAR
@@ -17,12 +23,15 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.collecting import MASSES
 from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
-from tests.small_runs import SMALL_ADVERSARY, composed, small_run
+from tests.small_runs import SMALL, SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 PROBES = sorted(
     path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites"
 )
+OF_LABELS = "labels"
+"""The probe of rows that ask for labels."""
+OF_TEXTS = [probe for probe in PROBES if probe != OF_LABELS]
 WHOLE_SPLIT = {"performance": PERFORMANCE, "training": TRAINING}
 
 
@@ -72,7 +81,7 @@ def directory(tmp_path_factory):
         f"probe.sanity.importances={importances}",
         "probe.soft_erasure.samples=2",
     )
-    return run(small_run(output, *settings, probes=f"[{','.join(PROBES)}]"))
+    return run(small_run(output, *settings, probes=f"[{','.join(OF_TEXTS)}]"))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +105,7 @@ def test_the_page_has_what_the_probes_declare():
     assert parts == set(names_in("## Metrics"))
 
 
-@pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
+@pytest.mark.parametrize("probe", ["performance", "training", *OF_TEXTS])
 def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results, directory, probe):
     written = written_in(results, probe)
     assert {metric.name for metric in written.values()} == always(
@@ -135,6 +144,16 @@ def test_of_several_labels_other_shares_are_written(tmp_path):
         written = {metric.name for metric in written_in(results, probe).values()}
         assert written == always(probe, SEVERAL_LABELS)
         assert {"exact_match", "validation_exact_match"} & written
+
+
+def test_of_rows_that_ask_for_labels_further_numbers_are_written(tmp_path):
+    sizes = ["data.source.codes=3", "data.source.length=12", "training.epochs=2"]
+    results = read_results(
+        run(composed("task=labels", *SMALL, *sizes, "probe=[labels]", f"output={tmp_path}"))
+    )
+    for probe in ("performance", "training", OF_LABELS):
+        written = {metric.name for metric in written_in(results, probe).values()}
+        assert written == always(probe, ONE_CLASS, ASKED_LABELS), probe
 
 
 def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):

@@ -12,10 +12,13 @@ from attnprobe.evidence.deciding_words import (
     LEAST_SHARE,
     LINE,
     LOWEST_CLASS_CLAIM,
+    LOWEST_LABEL_CLAIM,
     SHARE_CLAIM,
+    Clusters,
     mean_reliability,
     share_on_deciding_words,
     shares_of_classes,
+    shares_of_labels,
 )
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.judgement import judgement_on
@@ -246,3 +249,91 @@ def test_a_share_at_the_threshold_is_rarely_a_yes():
     """The null: of texts with the least share 2.5 % may be a yes, but for three standard errors."""
     yes = sum(columns(LEAST_SHARE, seed=seed).share.low > LEAST_SHARE for seed in range(400))
     assert yes / 400 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 400)
+
+
+def asked(shares, *, texts=40, noise=0.01, seed=0):
+    """Texts that are each asked for one label per share, and what they have in common."""
+    draw = np.random.default_rng(seed)
+    text = np.repeat(np.arange(texts), len(shares))
+    label = np.tile(np.arange(len(shares)), texts)
+    of_row = np.asarray(shares)[label] + noise * draw.standard_normal(len(label))
+    room = np.full((1, len(label)), 0.9)
+    numbers = Columns(of_row[None] * room, room, np.full_like(room, 0.2))
+    names = [f"label{number}" for number in range(len(shares))]
+    return numbers, Clusters(text, label, names)
+
+
+def share_of(numbers, clusters=None):
+    return share_on_deciding_words(
+        numbers.excess, numbers.room, numbers.strength, clusters=clusters
+    )
+
+
+def test_rows_of_one_text_are_left_out_together():
+    """The jackknife over texts beside one over all rows, each row with its text's own share."""
+    draw = np.random.default_rng(2)
+    text = np.repeat(np.arange(15), 8)
+    room = np.full((1, 120), 0.9)
+    excess = (0.5 + 0.2 * draw.standard_normal(15))[text][None] * room
+    numbers = Columns(excess, room, np.full_like(room, 0.2))
+    together = share_of(numbers, Clusters(text))
+    shares = [excess[:, text != left].sum() / room[:, text != left].sum() for left in range(15)]
+    error = np.sqrt(14 / 15 * np.sum((shares - np.mean(shares)) ** 2))
+    half = scipy.stats.t.ppf(0.975, 14) * error
+    assert together.value - together.low == pytest.approx(half, abs=1e-12)
+    assert together.n == 15
+    apart = share_of(numbers)
+    assert apart.value == together.value
+    assert apart.high - apart.low < (together.high - together.low) / 2
+
+
+def test_labels_that_differ_widen_the_interval_as_so_many_clusters():
+    numbers, clusters = asked([0.1, 0.3, 0.5, 0.7, 0.9])
+    wide = share_of(numbers, clusters)
+    over_texts = share_of(numbers, Clusters(clusters.text))
+    without = []
+    for label in range(5):
+        kept = clusters.label != label
+        without.append(numbers.excess[:, kept].sum() / numbers.room[:, kept].sum())
+    error = np.sqrt(4 / 5 * np.sum((without - np.mean(without)) ** 2))
+    half = np.hypot(scipy.stats.t.ppf(0.975, 4) * error, over_texts.value - over_texts.low)
+    assert wide.value - wide.low == pytest.approx(half, rel=0.05)
+    alike, clusters = asked([0.5] * 5)
+    narrow = share_of(alike, clusters)
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 4
+
+
+def test_the_share_of_a_label_is_that_of_its_rows_alone():
+    numbers, clusters = asked([0.1, 0.8, 0.5], texts=60)
+    labels = shares_of_labels(numbers.excess, numbers.room, numbers.strength, clusters=clusters)
+    assert [label.label for label in labels] == ["label0", "label1", "label2"]
+    for number, label in enumerate(labels):
+        own = numbers.of_texts(clusters.label == number).share
+        assert label.part.share.value == pytest.approx(own.value, abs=1e-12)
+        assert label.part.texts == 60
+    assert [label.part.answer for label in labels] == ["no", "yes", "yes"]
+
+
+def test_a_table_whose_rows_ask_for_labels_is_judged_by_texts_and_labels():
+    numbers, clusters = asked([0.1, 0.9], texts=60)
+    metrics = {
+        "swap_excess": numbers.excess[0],
+        "swap_room": numbers.room[0],
+        "swap_strength": numbers.strength[0],
+    }
+    results = table("swaps", metrics)
+    run = str(results["run_id"].iloc[0])
+    first = {row: row - row % 2 for row in range(1, 120, 2)}
+    results.attrs["asked"] = {run: first}
+    names = {row: f"label{row % 2}" for row in range(120)}
+    results.attrs["asked_labels"] = {run: names}
+    evidence = SHARE_CLAIM.measure(results)
+    expected = share_of(numbers, clusters)
+    assert evidence.n == 60
+    assert evidence.value == pytest.approx(expected.value, abs=1e-12)
+    assert evidence.low == pytest.approx(expected.low, abs=1e-12)
+    lowest = LOWEST_LABEL_CLAIM.measure(results)
+    assert lowest.part == "label label0"
+    assert lowest.value == pytest.approx(0.1, abs=0.01)
+    del results.attrs["asked_labels"]
+    assert LOWEST_LABEL_CLAIM.measure(results) is None

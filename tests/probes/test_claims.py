@@ -124,6 +124,7 @@ CASES = {
     ),
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
+    ("labels", "labels_need_their_own_attention"): lambda x: {"other_label_tvd": 0.01 + x},
     ("readouts", "states_by_weight_tell_more"): read_out("states"),
     ("readouts", "words_by_weight_tell_more"): read_out("words"),
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
@@ -161,6 +162,10 @@ CASES = {
         "gradient", "gradient_attention", attention=0.9, random=0.9
     ),
 }
+
+
+OF_LABELS = {("swaps", "weight_is_on_deciding_words_of_every_label")}
+"""Only of rows that ask for labels: tested in tests/evidence/test_deciding_words.py."""
 
 
 def finding_of(probe, metrics, name):
@@ -234,7 +239,7 @@ def test_a_claim_without_a_number_is_not_made(probe, name):
 )
 def test_readings_say_what_they_measure_and_their_claims_are_tested(probe):
     reading = readings()[probe]
-    tested = {name for owner, name in CASES if owner == probe}
+    tested = {name for owner, name in {*CASES, *OF_LABELS} if owner == probe}
     assert {claim.name for claim in reading.claims} == tested
     assert len({claim.name for claim in reading.claims}) == len(reading.claims)
     assert reading.title

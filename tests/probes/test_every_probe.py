@@ -23,7 +23,8 @@ WORDS = [
     *np.repeat(["the", "film", "not", "--", "good"], 6).tolist(),
 ][:30]
 IMPORTANCES = ["attention", "random", "gradient_input", "leave_one_out"]
-PROBES = sorted(set(built_in.probes()) - {"teacher", "novelty", "readouts", "sites", "swaps"})
+OF_RUNS = {"labels", "novelty", "readouts", "swaps"}
+PROBES = sorted(set(built_in.probes()) - {"teacher", "sites"} - OF_RUNS)
 """All but `teacher`, whose settings are its own, and those that need a run."""
 SETTINGS = {
     "adversarial": {"restarts": 2},
@@ -120,7 +121,7 @@ def test_settings_that_cannot_be_used_are_refused(name, settings, expected):
         built_in.probes()[name](**settings)
 
 
-@pytest.mark.parametrize("name", ["novelty", "readouts", "swaps"])
+@pytest.mark.parametrize("name", sorted(OF_RUNS))
 def test_a_probe_of_other_texts_is_refused_without_a_run(name):
     classifier = toy_classifier()
     batch = toy_batch([4])

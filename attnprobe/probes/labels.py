@@ -1,0 +1,283 @@
+"""Does each label have an attention of its own, and what speaks for the label and against it?"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import ITEMS, JSD, TRUTH, TVD, WEIGHT, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.data.batching import TextSplit
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.deciding_words import LEAST_EFFECT
+from attnprobe.evidence.evidence import mean_of
+from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.exact import attention_shapley, smallest_flipping_set
+from attnprobe.measures import jensen_shannon
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.readings.means import facet_table
+from attnprobe.readings.reading import Headline, HeatMap, Reading, Tabulation
+from attnprobe.results.pivot import label_of
+
+YES = 1
+"""Number of the class that says that the text has the label."""
+LOGIT = Scale("logit")
+METRICS = (
+    Metric(
+        "other_label_jsd",
+        JSD,
+        "between the label's attention and those of the other labels that the text is asked for, "
+        "mean; NaN where there is no other one",
+    ),
+    Metric(
+        "other_label_tvd",
+        TVD,
+        "between the answers under the label's own attention and under theirs, mean",
+    ),
+    Metric("has_label", TRUTH, "the text has the label"),
+    Metric("says_yes", TRUTH, "the model says that it has"),
+    Metric(
+        "yes_to_no",
+        ITEMS,
+        "the smallest set of words whose erasure turns a yes into a no; NaN: the answer is no, or "
+        "no set does",
+    ),
+    Metric("no_to_yes", ITEMS, "the smallest set whose erasure turns a no into a yes, likewise"),
+    Metric("never_turns", TRUTH, "proved, up to rounding: no set of words turns the answer"),
+    Metric("against_mass", WEIGHT, "attention on words that by themselves speak against the label"),
+    Metric(
+        "label_value",
+        LOGIT,
+        "exact Shapley value of the word for a yes, weights being erased and the others "
+        "renormalised; below 0 it speaks against the label",
+        step="position",
+    ),
+    *DESCRIPTION,
+)
+
+
+@dataclass
+class Labels(Probe):
+    """One attention per label: do labels attend differently, and what turns their answers?
+
+    Of data whose rows are a text and a label (`task=labels`). The attentions of a text's other
+    labels are those that its rows ask for; where they are nearly the same, or the answers do not
+    change under another label's, the model's attention does not say what is particular to a label.
+
+    Everything else is exact, in either direction: which words speak for the label and against it
+    (Shapley values), and the smallest set of words whose erasure turns the answer.
+    """
+
+    name = "labels"
+    metrics = METRICS
+
+    _split: TextSplit | None = field(default=None, init=False, repr=False)
+
+    def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        """Keep the test split, which has the other rows of a text.
+
+        Raises:
+            UserError: rows are not texts and labels.
+        """
+        if splits["test"].text_number is None:
+            raise UserError(
+                "probe labels compares the labels of a text, and here a row asks for none: leave "
+                "it out of probe=[…], or take data with task=labels, such as data=codes"
+            )
+        self._split = splits["test"]
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield how a label's attention differs from others, and what turns its answer."""
+        if self._split is None:
+            raise UserError(
+                "probe labels reads a text with its other labels, which only a run has: leave it "
+                "out here"
+            )
+        readout = subject.readout
+        says_yes = readout.prediction().argmax(-1) == YES
+        yield Measurement("has_label", subject.batch.labels == YES)
+        yield Measurement("says_yes", says_yes)
+
+        others = OtherLabels.of(subject, self._split)
+        own = readout.attention.expand_as(others.attention)
+        divergence = jensen_shannon(own, others.attention, readout.content)
+        distance = readout.distance(readout.predict(others.attention), readout.prediction())
+        yield Measurement("other_label_jsd", others.mean(divergence))
+        yield Measurement("other_label_tvd", others.mean(distance))
+        if readout.position_logits is None:
+            return
+
+        smallest = smallest_flipping_set(
+            readout.attention, readout.position_logits, readout.content
+        )
+        size = torch.where(smallest.size > 0, smallest.size.double(), torch.nan)
+        yield Measurement("yes_to_no", size.where(says_yes, torch.nan))
+        yield Measurement("no_to_yes", size.where(~says_yes, torch.nan))
+        yield Measurement("never_turns", smallest.size < 0)
+
+        payoffs = payoffs_of_yes(readout)
+        against = readout.content & (payoffs < 0)
+        yield Measurement("against_mass", torch.where(against, readout.attention, 0).sum(-1))
+        games = torch.stack([torch.zeros_like(payoffs), payoffs], -1)
+        values = attention_shapley(readout.attention, games, readout.content).values[..., YES]
+        yield Measurement("label_value", values, positions(readout.content))
+
+
+def payoffs_of_yes(readout: Readout) -> Float[Tensor, "batch seq"]:
+    """How much each position says yes by itself, without the decoder's bias; a logit."""
+    logits = readout.position_logits
+    assert logits is not None
+    if readout.unattended is not None:
+        logits = logits - readout.unattended.unsqueeze(1)
+    return logits[..., YES] - logits[..., 1 - YES]
+
+
+@dataclass(frozen=True)
+class OtherLabels:
+    """The attentions of the other labels that the text of each row is asked for.
+
+    Attributes:
+        attention: a row's own where there are fewer others.
+        is_other: where it is another label's.
+    """
+
+    attention: Float[Tensor, "others batch seq"]
+    is_other: Bool[Tensor, "others batch"]
+
+    @classmethod
+    def of(cls, subject: Subject, split: TextSplit) -> "OtherLabels":
+        """Those of a batch of a split; each of its texts is read with all its labels again.
+
+        What a row is compared with does not depend on what else is in its batch.
+        """
+        batch = subject.batch
+        assert batch.text_number is not None
+        numbers = batch.text_number.tolist()
+        siblings: dict[int, Batch] = {}
+        attention_of_text: dict[int, Tensor] = {}
+        for number in dict.fromkeys(numbers):
+            rows = np.flatnonzero(split.text_number == number).tolist()
+            siblings[number] = split[rows].to(batch.ids.device)
+            with torch.no_grad():
+                attention = subject.classifier(siblings[number]).attention
+            attention_of_text[number] = attention / attention.sum(-1, keepdim=True)
+
+        most = max(len(rows) for rows in siblings.values()) - 1
+        attention = subject.readout.attention.expand(most, -1, -1).clone()
+        is_other = torch.zeros_like(attention[..., 0], dtype=torch.bool)
+        for row, number in enumerate(numbers):
+            is_another_row = siblings[number].example_id != batch.example_id[row]
+            others = attention_of_text[number][is_another_row]
+            count, width = others.shape
+            attention[:count, row, :width] = others.to(attention)
+            is_other[:count, row] = True
+        return cls(attention, is_other)
+
+    def mean(self, numbers: Float[Tensor, "others batch"]) -> Float[Tensor, "batch"]:
+        """The mean over a row's other labels; NaN where there is none."""
+        count = self.is_other.sum(0).double()
+        total = torch.where(self.is_other, numbers, 0).sum(0)
+        return total / torch.where(count > 0, count, torch.nan)
+
+
+TABLED = (
+    "has_label",
+    "says_yes",
+    "other_label_jsd",
+    "other_label_tvd",
+    "yes_to_no",
+    "no_to_yes",
+    "never_turns",
+    "against_mass",
+)
+
+
+def label_table(results: pd.DataFrame) -> pd.DataFrame:
+    """What was measured of each label, means over the texts that are asked for it."""
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        names = label_of(rows)
+        if names is None:
+            return
+        for name in np.unique(names.astype(str)):
+            label_rows = rows[names == name]
+            line: dict[str, object] = {
+                "label": name,
+                "asked": len(label_rows),
+                "texts that have it": int(label_rows["has_label"].sum()),
+                "said yes": int(label_rows["says_yes"].sum()),
+                "right": float((label_rows["has_label"] == label_rows["says_yes"]).mean()),
+            }
+            for metric, heading in HEADINGS.items():
+                line |= mean_in_columns(heading, label_rows[metric].to_numpy())
+            yield line
+
+    return facet_table(results, "labels", TABLED, lines)
+
+
+HEADINGS = {
+    "other_label_jsd": "JSD to other labels' attention",
+    "other_label_tvd": "TVD under it",
+    "yes_to_no": "words, yes to no",
+    "no_to_yes": "words, no to yes",
+    "never_turns": "never turns",
+    "against_mass": "weight on words against",
+}
+DIFFERENT_CLAIM = Claim(
+    name="labels_need_their_own_attention",
+    criterion="necessity",
+    level="state",
+    source="attnprobe: design of label attention",
+    threshold=LEAST_EFFECT,
+    statement="Another label's attention in place of a label's own changes its answer",
+    measure=mean_of("other_label_tvd", reach=1.0, ends=(0, 1)),
+    quantity="TVD, 0 to 1, mean of the texts and labels",
+)
+READING = Reading(
+    probe="labels",
+    order=5,
+    title="Labels: does each have an attention of its own?",
+    about=(
+        "A text is asked for several labels, and each has its own attention. Here a label reads "
+        "the text with the attention of the other labels. If its answer stays what it was, the "
+        "attention says nothing that is particular to the label. The other numbers are exact, in "
+        "both directions: the smallest set of words whose erasure turns a yes into a no, or a no "
+        "into a yes, and what each word says for the label or against it (Shapley values of the "
+        "game in which words are erased and the other weights renormalised)."
+    ),
+    claims=(DIFFERENT_CLAIM,),
+    headlines=(
+        Headline("other_label_jsd", "JSD to the attention of the text's other labels"),
+        Headline("other_label_tvd", "TVD of the answer under their attention"),
+        Headline("yes_to_no", "smallest set of words that turns a yes into a no"),
+        Headline("no_to_yes", "smallest set of words that turns a no into a yes"),
+        Headline("never_turns", "answers that no set of words turns"),
+        Headline("against_mass", "attention on words that speak against the label"),
+    ),
+    maps=(
+        HeatMap(
+            "label_value",
+            "For the label and against it",
+            "exact Shapley value of the word for a yes; orange: it speaks against the label",
+            relative=True,
+        ),
+    ),
+    tables=(
+        Tabulation(
+            "labels",
+            "Each label: how often it is asked for, present and predicted; distance of its "
+            "attention from those of the text's other labels, and of its answers under them; the "
+            "smallest sets of words that turn an answer; the weight on words against it. Means "
+            "with 95 % bootstrap intervals over texts.",
+            label_table,
+            TABLED,
+        ),
+    ),
+)
