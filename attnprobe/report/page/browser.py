@@ -15,6 +15,7 @@ import pyarrow as pa
 from jaxtyping import Float, Int
 
 from attnprobe.findings.groups import DOT, Group, Run
+from attnprobe.findings.labels import answers_of_labels
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.readings.reading import Column, HeatMap
 from attnprobe.readings.registry import columns_in, maps_in
@@ -357,6 +358,7 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
         "maps": list(add_maps(browser, browsed, kept_table, kept)),
         "measures": [_measure(source) for source in columns],
         "hierarchical": "words" in table.column_names,
+        "labels": answers_of_labels(run),
         "other_text": OTHER_TEXT.get(attend_to, "Question"),
         "pieces": pieces,
     }

@@ -21,6 +21,8 @@ function mapsNow() {
 }
 
 const WRONG = "wrong"; // an order of the list
+const LABEL = "label"; // another one, where rows ask for labels
+const LABEL_MAPS = ["erasure-smallest_set", "labels-label_value"];
 const SHOWN_MAPS = ["attention", "word_attention", "leave_one_out-leave_one_out"];
 // and what was found to be the better explanation
 const isShown = ({ key, title }) => SHOWN_MAPS.includes(key) || index.instead.some((better) => better.toLowerCase().startsWith(`show ${title.toLowerCase()}:`));
@@ -72,10 +74,14 @@ async function openRun(number_, wanted) {
   const classes = () => [option("", "any"), ...run.classes.map((name, i) => option(String(i), name))];
   fill($("browser-label"), classes());
   fill($("browser-prediction"), classes());
-  fill($("browser-sort"), [...run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, `${title}, most first`)), option(WRONG, "wrong predictions first")]);
+  const orders = run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, `${title}, most first`));
+  orders.push(option(WRONG, "wrong predictions first"));
+  if (run.labels && index.words) orders.push(option(LABEL, "label that is asked for"));
+  fill($("browser-sort"), orders);
   state.sort = $("browser-sort").value;
   // at first the model's own and, where it was measured, what would happen without each word
-  state.hidden ??= new Set(index.runs.flatMap(({ maps }) => maps.filter((map) => !isShown(map)).map(({ key }) => key)));
+  const isOfLabel = ({ labels }, { key }) => labels && LABEL_MAPS.includes(key);
+  state.hidden ??= new Set(index.runs.flatMap((one) => one.maps.filter((map) => !isShown(map) && !isOfLabel(one, map)).map(({ key }) => key)));
   const maps = $("browser-maps-shown");
   maps.replaceChildren(element("legend", {}, "Heat maps"));
   for (const { key, title, site } of run.maps) {
@@ -111,7 +117,11 @@ function choose() {
     if (right && examples.isRight(row) !== (right === "right")) continue;
     if (found(row)) order.push(row);
   }
-  const measured = (row) => (state.sort === WRONG ? Number(!examples.isRight(row)) : examples.columns[state.sort][row]);
+  const measured = (row) => {
+    if (state.sort === WRONG) return Number(!examples.isRight(row));
+    if (state.sort === LABEL) return -examples.labelPlace(row); // from a to z
+    return examples.columns[state.sort][row];
+  };
   const value = (row) => (state.byNumber ? examples.columns.example_id[row] : measured(row));
   const sign = state.down ? -1 : 1;
   order.sort((a, b) => {
@@ -159,11 +169,12 @@ function listRow(row, measure) {
   const text = index.words
     ? snippet(examples.words(row), state.query)
     : `${examples.columns.length[row]} positions`;
+  const asked = examples.run.labels && index.words ? element("b", {}, `${visible(examples.question(row))}: `) : "";
   const made = element(
     "tr",
     {},
     element("td", {}, button),
-    element("td", {}, text),
+    element("td", {}, asked, text),
     label,
     element("td", { className: "num" }, number(examples.columns[measure.key][row], measure.digits)),
   );
@@ -227,6 +238,29 @@ async function showDetail() {
   $("browser-unknown").hidden = !examples.unknownOf(row).size;
 }
 
+// the labels that the text is asked for: a click shows that label's maps, numbers and verdict
+function labelList(examples, row) {
+  const { columns, run } = examples;
+  const list = element("ul", { className: "labels" });
+  list.setAttribute("aria-label", "Labels that this text is asked for");
+  for (const other of examples.labelsOf(row)) {
+    const name = examples.question(other);
+    const right = examples.isRight(other);
+    const answer = examples.named(other, "prediction");
+    const answers = new Set(examples.classes(other, "prediction"));
+    const chosen = other === row;
+    const p = columns.probability?.[other].at(-1);
+    const button = element("button", { type: "button", className: answers.has(1) ? "label yes" : "label" }, element("b", {}, visible(name)), ` ${answer} ${number(p, 2)} ${right ? "✓" : "✗"}`);
+    button.setAttribute("aria-pressed", String(chosen));
+    button.addEventListener("click", () => chooseRow(other));
+    list.append(element("li", {}, button));
+  }
+  const verdict = run.labels[examples.question(row)];
+  const box = element("div", {}, list);
+  if (verdict) box.append(element("p", { className: "asked" }, element("b", {}, `${visible(examples.question(row))}, over all texts: `), verdict));
+  return box;
+}
+
 function plainText(examples, row) {
   return element("p", { className: "words", dir: "auto" }, examples.words(row).map(visible).join(" "));
 }
@@ -252,7 +286,8 @@ function factsOf(examples, row) {
     ),
   ];
   const question = examples.question(row);
-  if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, `${examples.run.other_text}: `), visible(question)));
+  if (examples.run.labels && index.words) parts.push(labelList(examples, row));
+  else if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, `${examples.run.other_text}: `), visible(question)));
   const from = examples.columns.first_words?.[row];
   if (from !== undefined && index.words) {
     const second = examples.words(row).slice(from).map(visible).join(" ");

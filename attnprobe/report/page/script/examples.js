@@ -1,5 +1,6 @@
 // One run's examples.
 
+const compareNames = (a, b) => a.localeCompare(b, "en", { numeric: true });
 const total = (lengths) => lengths.reduce((sum, length) => sum + length, 0);
 
 class Examples {
@@ -43,6 +44,27 @@ class Examples {
   unknownOf(row) {
     const words = this.words(row);
     return new Set([...words.keys()].filter((i) => this.unknown.has(words[i])));
+  }
+
+  // the rows that ask the same text for its labels, in the order of the labels' names
+  labelsOf(row) {
+    if (!this.run.labels || !this.texts.words) return [];
+    if (!this.rowsOfText) {
+      this.rowsOfText = new Map();
+      for (let other = 0; other < this.count; other++) {
+        const text = this.words(other).join(" ");
+        if (!this.rowsOfText.has(text)) this.rowsOfText.set(text, []);
+        this.rowsOfText.get(text).push(other);
+      }
+      for (const rows of this.rowsOfText.values()) rows.sort((a, b) => compareNames(this.question(a), this.question(b)));
+    }
+    return this.rowsOfText.get(this.words(row).join(" "));
+  }
+
+  // the place of the label that a row asks for among all labels
+  labelPlace(row) {
+    this.names ??= [...new Set(this.texts.question.map((_, other) => this.question(other)))].sort(compareNames);
+    return this.names.indexOf(this.question(row));
   }
 
   question(row) {

@@ -30,17 +30,19 @@ function mapOf(map, weights, examples, row) {
   const bySentence = sentences && !map.inner;
   const unknown = bySentence ? null : examples.unknownOf(row);
   const labels = bySentence ? sentences.map(([from, to]) => words.slice(from, to).join(" ")) : words;
-  const largest = own.reduce((most, value) => Math.max(most, value), 0);
+  const size = own.map((value) => Math.abs(value)); // of signed maps, which show by colour what speaks against
+  const largest = size.reduce((most, value) => Math.max(most, value), 0);
   const scale = map.relative && largest > 0 ? largest : 1;
-  const ranked = [...own.keys()].sort((a, b) => own[b] - own[a] || a - b);
-  const top = new Set(ranked.slice(0, Math.min(3, Math.ceil(own.length / 3))).filter((i) => own[i] > 0));
+  const ranked = [...own.keys()].sort((a, b) => size[b] - size[a] || a - b);
+  const top = new Set(ranked.slice(0, Math.min(3, Math.ceil(own.length / 3))).filter((i) => size[i] > 0));
   const box = element("p", { className: bySentence ? "words sentences" : "words", dir: "auto" });
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", titleId);
   const ends = sentences && !bySentence ? new Set(sentences.map(([, to]) => to)) : null;
   labels.forEach((label, i) => {
     const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1, dir: "auto" }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
-    const depth = Math.sqrt(Math.min(1, own[i] / scale));
+    const depth = Math.sqrt(Math.min(1, size[i] / scale));
+    if (own[i] < 0) token.classList.add("against");
     token.style.setProperty("--depth", depth.toFixed(3));
     if (depth > DEEP) token.classList.add("deep");
     if (top.has(i)) token.classList.add("top");
@@ -52,7 +54,7 @@ function mapOf(map, weights, examples, row) {
   });
   box.dataset.map = map.key;
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
+  const largestFew = [...top].sort((a, b) => size[b] - size[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
   const unseen = own.filter((value) => value === null).length;
   if (unseen) head.append(element("span", { className: "about" }, `${map.about ? "; " : " "}${unseen} of ${own.length} words cannot be seen by this attention (dashed)`));
   part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));

@@ -1,0 +1,30 @@
+"""What a page says of each label, where rows are texts and labels."""
+
+from attnprobe.evidence.deciding_words import SHARE_METRICS, ShareOfClass, labels_in
+from attnprobe.findings.groups import Run
+from attnprobe.results.pivot import ASKED_LABELS
+
+
+def answers_of_labels(run: Run) -> dict[str, str] | None:
+    """Whether each label's attention is on the words that decide it, in a sentence by its name.
+
+    Returns:
+        An empty mapping where that was not tested (`probe=[swaps]`); None where rows ask for no
+        labels.
+    """
+    if not run.numbers.attrs.get(ASKED_LABELS):
+        return None
+    if "swaps" not in run.numbers.probes:
+        return {}
+    labels = labels_in(run.numbers.rows("swaps", SHARE_METRICS))
+    return {label.label: _sentence(label.part) for label in labels}
+
+
+def _sentence(part: ShareOfClass) -> str:
+    if not part.is_asked:
+        return f"{part.answer}, so that the attention has nothing to point at."
+    share = part.share
+    on_words = f"{share.value:.0%} of the weight beyond chance is on words that move the prediction"
+    answer = {"yes": "attention is on the words that decide", "no": "attention is elsewhere"}
+    decision = answer.get(part.answer, "open whether attention is on the words that decide")
+    return f"{decision}: {on_words} [{share.low:.0%}, {share.high:.0%}]."

@@ -1,0 +1,95 @@
+"""The labels of a text as a list: what a click shows, and the order by label."""
+
+import pytest
+
+from attnprobe.report.page.build import write_report
+from attnprobe.results.table import read_examples
+from attnprobe.runs.run import run
+from tests.report.page.conftest import until
+from tests.small_runs import SMALL, composed
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A run of planted codes with every number that the page shows of a label."""
+    folder = tmp_path_factory.mktemp("labels")
+    return run(
+        composed(
+            "task=labels",
+            *SMALL,
+            "data.source.codes=3",
+            "data.source.length=12",
+            "probe=[erasure,labels,swaps]",
+            "probe.swaps.passes=100",
+            "probe.swaps.most_passes=100",
+            "probe.swaps.texts=30",
+            f"output={folder}",
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def page(directory, tmp_path_factory):
+    return write_report([directory], tmp_path_factory.mktemp("page") / "labels.html")
+
+
+def buttons(driver):
+    """Name → whether it is the one that is shown, of the labels of the text."""
+    return driver.execute_script(
+        """return [...document.querySelectorAll(".labels button")].map((button) =>
+        [button.querySelector("b").textContent, button.getAttribute("aria-pressed") === "true"]);"""
+    )
+
+
+def test_a_click_shows_another_label_of_the_same_text(visit, page, directory):
+    driver = visit(page)
+    before = buttons(driver)
+    assert [name for name, _ in before] == ["code0", "code1", "code2"]
+    assert [shown for _, shown in before].count(True) == 1
+    words = "return document.querySelector('.words').textContent"
+    title = "return document.getElementById('browser-detail-title').textContent"
+    text = driver.execute_script(words)
+    wanted = next(place for place, (_, shown) in enumerate(before) if not shown)
+    button = f"document.querySelectorAll('.labels button')[{wanted}]"
+    driver.execute_script(f"{button}.click()")
+    until(driver, f"return {button}.ariaPressed === 'true'")
+    assert driver.execute_script(words) == text
+    example = int(driver.execute_script(title).removeprefix("Example "))
+    own = read_examples(directory).set_index("example_id").loc[example]
+    shown = driver.execute_script(
+        """return [...document.querySelectorAll("[data-map=attention] .token")]
+        .map((token) => Number(token.style.getPropertyValue("--depth")))"""
+    )
+    expected = [round(float(weight) ** 0.5, 3) for weight in own["attention"]]
+    assert shown == pytest.approx(expected, abs=2e-3)
+    maps = driver.execute_script(
+        "return [...document.querySelectorAll('[data-map]')].map((box) => box.dataset.map)"
+    )
+    assert {"attention", "erasure-smallest_set", "labels-label_value"} <= set(maps)
+
+
+def test_words_against_a_label_have_a_colour_of_their_own(visit, page):
+    driver = visit(page)
+    colours = driver.execute_script(
+        """const colour = (token) => getComputedStyle(token).backgroundColor.match(/[0-9]+/g);
+        const at = (chosen) =>
+          [...document.querySelectorAll(`[data-map="labels-label_value"] ${chosen}`)]
+          .map((token) => colour(token).slice(0, 3).join());
+        return [at(".token.against"), at(".token:not(.against)")];"""
+    )
+    against, supporting = (set(found) - {"0,0,0"} for found in colours)
+    assert against
+    assert not against & supporting
+
+
+def test_the_list_can_be_sorted_by_the_label(visit, page):
+    driver = visit(page)
+    driver.execute_script(
+        """const sort = document.getElementById("browser-sort");
+        sort.value = "label"; sort.dispatchEvent(new Event("change"));"""
+    )
+    names = """return [...document.querySelectorAll("#browser-list tbody tr")]
+        .map((row) => row.querySelector("td b").textContent)"""
+    assert set(driver.execute_script(names)) == {"code0: "}
+    driver.execute_script("document.querySelector('#browser-by-measure button').click()")
+    assert set(driver.execute_script(names)) == {"code2: "}
