@@ -6,7 +6,7 @@ Without a run's data and settings.
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.erasure import Erasure
+from attnprobe.probes.labels import Labels
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
@@ -62,10 +63,11 @@ class Audit:
 def audit_model(
     model: TrainedModel,
     texts: Sequence[Sequence[str]],
-    labels: Sequence[int],
+    labels: Sequence[int] | Sequence[Sequence[int]],
     *,
     vocabulary: Mapping[str, int] | None = None,
     classes: Sequence[str] | None = None,
+    label_names: Sequence[str] | None = None,
     data: str = "texts",
     name: str = "own_model",
     output: str | os.PathLike = "audit",
@@ -80,10 +82,15 @@ def audit_model(
         model: a trained one; it is put into eval mode and examined in its `precision`, and is as it
             was afterwards.
         texts: the words of every text, one or more.
-        labels: class numbers from 0.
+        labels: class numbers from 0; with `label_names` a list of 0 and 1 for every text, one per
+            label.
         vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are
-            not there, 0 for padding, 2 and 3 for the markers before and after every text.
+            not there, 0 for padding, 2 and 3 for the markers before and after every text. With
+            `label_names` also the number of each label, as `Batch.question[:, 1]` has it.
         classes: names of the classes.
+        label_names: names of the labels of a model with an attention per label. Each text becomes a
+            row per label, the labels of a text one after the other, and the model says no or yes to
+            the label in `Batch.question`. None: a text has one attention.
         data: what these texts are called, in tables and page.
         name: what the model is called.
         output: the folder of `run/` and `report.html`. What another audit left there is replaced;
@@ -97,12 +104,25 @@ def audit_model(
         UserError: labels or texts cannot be used, a test does not fit the model, or the folder is
             somebody else's.
     """
-    split = split_of(texts, labels, vocabulary or {}, classes, model.classes)
-    probes = default_probes(epsilon) if probes is None else probes
+    facts: dict[str, Any] = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
+    asked = None
+    answers: Sequence[Any] = labels
+    if label_names is not None:
+        asked = TextsByLabel.of(texts, labels, label_names)
+        texts = asked.texts
+        answers = asked.labels
+        classes = ("no", "yes") if classes is None else classes
+        facts["data"]["question_kind"] = "label"
+    split = split_of(texts, answers, vocabulary or {}, classes, model.classes)
+    if asked is not None:
+        split = asked.in_split(split, vocabulary or {})
+    if probes is None:
+        probes = default_probes(epsilon)
+        if asked is not None:
+            probes.append(Labels())
     for probe in probes:
         probe.refuse(model)
         probe.prepare({"validation": split, SPLIT: split})
-    facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
     directory = OwnRunDirectory(Path(output) / "run")
     directory.refuse_foreign()
     directory.path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +173,7 @@ def _examine(
             for first in range(0, len(split), BATCH_SIZE):
                 batch = split[range(first, min(first + BATCH_SIZE, len(split)))]
                 outputs = model.predict_step(batch)
-                performance.update(probabilities(outputs.logits, model.task), batch.labels)
+                performance.update(probabilities(outputs.logits, model.task), batch)
                 for listener in listeners:
                     listener.on_test_batch_end(trainer, model, {"outputs": outputs}, batch, first)
     finally:
@@ -211,6 +231,71 @@ def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
         Skill(words=False),
         Swaps(),
     ]
+
+
+@dataclass(frozen=True)
+class TextsByLabel:
+    """Texts of a model with an attention per label, as a row per text and label.
+
+    Attributes:
+        texts: of each row.
+        labels: of each row: 1 where the text has the label.
+        names: of the labels.
+    """
+
+    texts: list[Sequence[str]]
+    labels: list[int]
+    names: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, texts: Sequence[Sequence[str]], labels: Sequence[Any], names: Sequence[str]
+    ) -> "TextsByLabel":
+        """All texts, each asked for all labels.
+
+        Raises:
+            UserError: a name is there twice, or a text lacks a 0 or 1 for every label.
+        """
+        if not names or len(set(names)) < len(names):
+            raise UserError(f"label_names={list(names)}: expected one or more names, each once")
+        if len(labels) != len(texts):
+            raise UserError(
+                f"{len(labels)} lists of labels for {len(texts)} texts: expected one for each"
+            )
+        asked = cls([], [], names)
+        for number, (text, of_labels) in enumerate(zip(texts, labels, strict=True)):
+            answers = list(np.atleast_1d(of_labels))
+            if len(answers) != len(names) or not set(answers) <= {0, 1}:
+                raise UserError(
+                    f"labels of text {number} are {answers!s:.60}: expected 0 or 1 for each of the "
+                    f"{len(names)} label_names"
+                )
+            asked.texts.extend([text] * len(names))
+            asked.labels.extend(int(answer) for answer in answers)
+        return asked
+
+    def in_split(self, split: TextSplit, vocabulary: Mapping[str, int]) -> TextSplit:
+        """The split of these rows, with the label that each asks for and the number of its text.
+
+        Args:
+            split: the rows without it.
+            vocabulary: label → the number that stands for it in a batch; where it is not there it
+                gets one of its own.
+        """
+        rows = np.arange(len(split))
+        first = len(split.spelling)
+        spare = max([3, *vocabulary.values(), *split.vocabulary_id.tolist()]) + 1
+        numbers = [vocabulary.get(name, spare + place) for place, name in enumerate(self.names)]
+        questions = (first + rows % len(self.names))[:, None]
+        columns = dict(split.columns)
+        columns["question"] = Ragged.of(list(questions), np.int32)
+        columns["text_number"] = rows // len(self.names)
+        return replace(
+            split,
+            columns=columns,
+            spelling=[*split.spelling, *self.names],
+            vocabulary_id=np.concatenate([split.vocabulary_id, numbers]),
+        )
 
 
 def split_of(

@@ -5,6 +5,7 @@ They are all that the tests of attention alone need.
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnprobe.core.readout import Readout
 from attnprobe.models.trained import TrainedModel
 from attnprobe.outside.audit import Audit, audit_model, default_probes
 from attnprobe.probes.base import Probe
+from attnprobe.probes.labels import Labels
 
 Arrays = Sequence[Any] | np.ndarray | Tensor
 
@@ -29,9 +31,10 @@ def audit_tensors(
     hidden: Arrays | None = None,
     weight: Arrays | None = None,
     bias: Arrays | None = None,
-    labels: Sequence[int],
+    labels: Sequence[int] | Sequence[Sequence[int]],
     tokens: Sequence[Sequence[str]] | None = None,
     classes: Sequence[str] | None = None,
+    label_names: Sequence[str] | None = None,
     data: str = "texts",
     model: str = "own_model",
     output: str | os.PathLike = "audit",
@@ -45,6 +48,11 @@ def audit_tensors(
     For a model whose logits are linear in its attention: logits = Σ_t a_t z_t, with z_t = W h_t +
     b. Give these position logits z, or the states h with the decoder's weight and bias.
 
+    Of a model with an attention per label (CAML, LAAT) give `label_names`: then the attention of
+    every text is `[labels, seq]`, `position_logits` likewise (w_l · h_t + b_l, one logit of a yes
+    per label and word), or `hidden` with the weight `[labels, hidden]` and bias `[labels]` of the
+    decoder; `labels` has a 0 or 1 per label.
+
     Args:
         attention: of every text an array `[seq]`: weights of 0 or more over its words (no padding)
             that sum to 1.
@@ -55,9 +63,10 @@ def audit_tensors(
             s, read as [0, s].
         bias: the decoder's, `[classes]`; importances by gradient need it beside `position_logits`
             too, or are left out.
-        labels: class numbers from 0.
+        labels: class numbers from 0; with `label_names` a list of 0 and 1 for every text.
         tokens: the words of every text; without them positions are shown as numbers.
         classes: names of the classes.
+        label_names: names of the labels, where each has an attention of its own.
         data: what these texts are called, in tables and page.
         model: what this model is called.
         output: the folder of `run/` and `report.html`. What another audit left there is replaced;
@@ -72,6 +81,13 @@ def audit_tensors(
         UserError: a shape, a weight or a sum of weights (1 within 0.0001) is another, or the folder
             is somebody else's.
     """
+    if label_names is not None:
+        per_label = label_tensors(attention, position_logits, hidden, weight, bias, label_names)
+        attention = per_label.attention
+        position_logits = per_label.position_logits
+        hidden = None
+        weight = None
+        bias = None
     weights = arrays("attention", attention, 1)
     for number, row in enumerate(weights):
         if (row < 0).any() or abs(float(row.sum()) - 1) > 1e-4:
@@ -100,19 +116,89 @@ def audit_tensors(
         if decoder_bias is not None:
             decoder_bias = torch.cat([torch.zeros_like(decoder_bias), decoder_bias])
 
+    words = _words_of(weights[:: len(label_names or [""])], tokens)
+    if probes is None:
+        probes = default_probes(epsilon, gradient=bias is not None)
+        if label_names is not None:
+            probes.append(Labels())
     return audit_model(
         TensorModel(weights, logits, states, decoder_bias),
-        _words_of(weights, tokens),
+        words,
         labels,
         classes=classes,
+        label_names=label_names,
         data=data,
         name=model,
         output=output,
         seed=seed,
         epsilon=epsilon,
-        probes=default_probes(epsilon, gradient=bias is not None) if probes is None else probes,
+        probes=probes,
         page=page,
     )
+
+
+@dataclass(frozen=True)
+class LabelTensors:
+    """Attention and position logits of every text and label, the labels of a text in their order.
+
+    Attributes:
+        attention: `[seq]` of each.
+        position_logits: `[seq, 1]` of each, the logit of a yes.
+    """
+
+    attention: list[Tensor]
+    position_logits: list[Tensor]
+
+
+def label_tensors(
+    attention: Arrays,
+    position_logits: Arrays | None,
+    hidden: Arrays | None,
+    weight: Arrays | None,
+    bias: Arrays | None,
+    names: Sequence[str],
+) -> LabelTensors:
+    """What `audit_tensors` is given of a model with an attention per label, by text and label.
+
+    Raises:
+        UserError: the tensors do not fit one another, or the labels.
+    """
+    weights = arrays("attention", [np.asarray(row).T for row in _plain(attention)], 2)
+    labels = weights[0].shape[1]
+    if labels != len(names):
+        raise UserError(
+            f"attention has {labels} labels and label_names has {len(names)}: expected of every "
+            f"text an array [labels, seq]"
+        )
+    if (position_logits is None) == (hidden is None) or (hidden is None) != (weight is None):
+        raise UserError(
+            "audit_tensors: expected position_logits, or hidden with weight (and bias), "
+            "and not both"
+        )
+    if position_logits is not None:
+        transposed = [np.asarray(row).T for row in _plain(position_logits)]
+        logits = arrays("position_logits", transposed, 2, weights)
+    else:
+        assert hidden is not None
+        states = arrays("hidden", hidden, 2, weights)
+        decoder_bias = None if bias is None else tensor("bias", bias, 1)
+        logits = _decoded(states, tensor("weight", weight, 2), decoder_bias)
+    if logits[0].shape[1] != labels:
+        raise UserError(
+            f"position logits are of {logits[0].shape[1]} labels, and attention is of {labels}: "
+            f"expected the same"
+        )
+    rows = LabelTensors([], [])
+    for text_weights, text_logits in zip(weights, logits, strict=True):
+        for label in range(labels):
+            rows.attention.append(text_weights[:, label])
+            rows.position_logits.append(text_logits[:, label : label + 1])
+    return rows
+
+
+def _plain(values: Arrays) -> list[Any]:
+    """The arrays of the texts, detached and on the CPU where they are tensors."""
+    return [row.detach().cpu() if isinstance(row, Tensor) else row for row in values]
 
 
 def _check_bias(bias: Tensor | None, count: int) -> None:

@@ -1,0 +1,131 @@
+"""The page on labels runs as it stands, and what it audits is the plain model."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnprobe
+from attnprobe.outside.audit import audit_model
+from tests.models.test_labels import CAML, labelled
+
+PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
+NAMES = ["fever", "cough", "fracture"]
+
+
+@pytest.fixture(scope="module")
+def defined(tmp_path_factory):
+    """What the page's code defines, run in order; the report is left out."""
+    folder = tmp_path_factory.mktemp("labels")
+    names = {"__name__": "labels"}
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S))
+    code = re.sub(r'output="(\w+)"', rf'output="{folder}/\1", page=False', code)
+    code = code.replace('"caml.pt"', f'"{folder}/caml.pt"')
+    exec(compile(code, "docs/labels.md", "exec"), names)
+    return names
+
+
+def test_every_label_of_every_text_is_a_row_with_the_plain_models_numbers(defined):
+    run = defined["audit"].run
+    examples = attnprobe.read_examples(run)
+    assert len(examples) == 3 * len(defined["TEXTS"])
+    for row, example in examples.iterrows():
+        attention, _, logits = defined["outputs"][row // 3]
+        label = row % 3
+        np.testing.assert_allclose(example["attention"], attention[label], atol=1e-6)
+        yes = float(logits[label].sigmoid())
+        assert example["probability"][1] == pytest.approx(yes, abs=1e-6)
+        assert example["label"] == defined["LABELS"][row // 3][label]
+        assert list(example["tokens"]) == defined["TEXTS"][row // 3]
+    results = attnprobe.read_results(run)
+    assert set(results.attrs["asked_labels"][results["run_id"].iloc[0]].values()) == set(NAMES)
+    performance = results[results["probe"] == "performance"].set_index("metric")["value"]
+    assert performance["accuracy"] == 1.0
+    assert performance["label_f1_macro"] == 1.0
+
+
+def test_a_yes_is_turned_by_the_states_that_see_the_cue(defined):
+    """A convolution of three words leaves a cue in three states at most."""
+    results = attnprobe.read_results(defined["audit"].run, probe="labels")
+    by_metric = results[results["step"].isna()].pivot_table(
+        index="example_id", columns="metric", values="value", observed=True
+    )
+    said_yes = by_metric[by_metric["says_yes"] == 1]
+    assert (said_yes["yes_to_no"].dropna() <= 3).mean() > 0.9
+    assert by_metric["other_label_tvd"].mean() > 0.05
+
+
+def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
+    weight = defined["model"].final.weight.detach()
+    bias = defined["model"].final.bias.detach()
+    logits = [weight @ states.T + bias[:, None] for _, states, _ in defined["outputs"]]
+    audit = attnprobe.audit_tensors(
+        [attention.numpy() for attention, _, _ in defined["outputs"]],
+        [rows.numpy() for rows in logits],
+        labels=defined["LABELS"],
+        label_names=NAMES,
+        tokens=defined["TEXTS"],
+        output=tmp_path / "audit",
+        page=False,
+    )
+    columns = []
+    for run in (audit.run, defined["audit"].run):
+        table = attnprobe.read_results(run, probe="erasure")
+        optimal = table[table["metric"] == "removed_count_optimal"]
+        columns.append(optimal.set_index("example_id")["value"].sort_index())
+    np.testing.assert_array_equal(*columns)
+
+
+def audited(**changes):
+    """An audit of two texts with two labels, with one thing changed."""
+    attention = [[[0.5, 0.5], [0.25, 0.75]], [[1.0], [1.0]]]
+    logits = [[[1.0, -1.0], [2.0, 0.5]], [[0.5], [-0.5]]]
+    arguments = {
+        "attention": attention,
+        "position_logits": logits,
+        "labels": [[1, 0], [0, 0]],
+        "label_names": ["a", "b"],
+        "output": "never",
+    }
+    return attnprobe.audit_tensors(**arguments | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_names": ["a"]}, r"attention has 2 labels and label_names has 1"),
+        ({"label_names": ["a", "a"]}, r"label_names=\['a', 'a'\]: expected .* each once"),
+        ({"labels": [[1, 0], [0]]}, r"labels of text 1 .*expected 0 or 1 for each of the 2"),
+        ({"labels": [[1, 2], [0, 0]]}, r"labels of text 0 .*expected 0 or 1"),
+        ({"labels": [[1, 0]]}, "1 lists of labels for 2 texts"),
+        ({"position_logits": None}, "expected position_logits, or hidden"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes, message):
+    with pytest.raises(attnprobe.UserError, match=message):
+        audited(**changes)
+
+
+def test_a_described_model_is_asked_for_one_label_a_row(tmp_path):
+    classifier, texts, batch = labelled(CAML)
+    words = []
+    for row, is_word in zip(texts.ids, texts.content, strict=True):
+        words.append([f"w{number}" for number in row[is_word].tolist()])
+    vocabulary = {f"w{number}": number for number in range(4, 30)}
+    names = [f"w{number}" for number in range(4, 9)]
+    audit = audit_model(
+        classifier,
+        words,
+        [[0, 1, 0, 1, 0]] * 4,
+        vocabulary=vocabulary,
+        label_names=names,
+        probes=[],
+        output=tmp_path / "audit",
+        page=False,
+    )
+    examples = attnprobe.read_examples(audit.run)
+    expected = classifier.double()(batch).logits.softmax(-1)
+    np.testing.assert_allclose(
+        np.stack(examples["probability"]), expected.detach().numpy(), atol=1e-6
+    )
