@@ -1,0 +1,1 @@
+"""Models with one attention per label: known answers, and beside a plain loop."""

@@ -1,0 +1,250 @@
+"""CAML and LAAT in a plain loop, as they are published, beside attnprobe's on the same texts.
+
+Nothing here uses a model, a data module or a trainer of attnprobe: labels are rows of matrices, a
+text has all of them at once.
+"""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from sklearn.metrics import f1_score
+from torch import Tensor, nn
+
+import attnprobe
+from attnprobe.runs.composition import composed, composing
+from attnprobe.runs.run import run
+
+BATCH = 32
+"""Texts of a batch."""
+EMBEDDING = 64
+SIZES = {"train": 3000, "validation": 500, "test": 1000}
+LEAST_TEXTS = 2
+"""Training texts that a word of the vocabulary is in."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a split, as numbers.
+
+    Attributes:
+        ids: the words of each text.
+        labels: 1 where a text has a label.
+    """
+
+    ids: list[Int[Tensor, "words"]]
+    labels: Float[Tensor, "texts labels"]
+
+
+class PlainModel(nn.Module):
+    """CAML (a convolution, u_l · h_t) or LAAT (an LSTM, u_l · tanh(W h_t)), all labels at once."""
+
+    def __init__(self, kind: str, words: int, labels: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.embedding = nn.Embedding(words, EMBEDDING, padding_idx=0)
+        if kind == "caml":
+            self.convolution = nn.Conv1d(EMBEDDING, 50, 9, padding=4)
+            size, inner = 50, 50
+        else:
+            self.lstm = nn.LSTM(EMBEDDING, 64, batch_first=True, bidirectional=True)
+            size, inner = 128, 64
+            self.inner = nn.Linear(size, inner, bias=False)
+        self.dropout = nn.Dropout(0.2)
+        self.query = nn.Linear(inner, labels, bias=False)
+        self.output = nn.Linear(size, labels)
+
+    def forward(self, ids: Int[Tensor, "batch words"]) -> Float[Tensor, "batch labels"]:
+        """One logit per label."""
+        mask = ids > 0
+        vectors = self.embedding(ids)
+        if self.kind == "caml":
+            hidden = self.convolution(vectors.transpose(1, 2)).relu().transpose(1, 2)
+        else:
+            lengths = mask.sum(1)
+            packed = nn.utils.rnn.pack_padded_sequence(
+                vectors, lengths, batch_first=True, enforce_sorted=False
+            )
+            hidden, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        hidden = self.dropout(hidden)
+        features = hidden if self.kind == "caml" else self.inner(hidden).tanh()
+        scores = self.query(features).masked_fill(~mask.unsqueeze(-1), -torch.inf)
+        attended = scores.softmax(1).transpose(1, 2) @ hidden  # [batch, labels, features]
+        return (attended * self.output.weight).sum(-1) + self.output.bias
+
+
+def read(source: Path, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The first texts of each split, which are also written for attnprobe to read."""
+    splits = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, size in SIZES.items():
+        rows: list[dict[str, Any]] = []
+        with gzip.open(source / f"{split}.jsonl.gz", "rt", encoding="utf-8") as file:
+            for line in file:
+                row = json.loads(line)
+                words = str(row["text"]).lower().split()
+                if words and len(rows) < size:
+                    rows.append({"text": " ".join(words), "labels": row["labels"]})
+        splits[split] = rows
+        lines = [json.dumps(row) for row in rows]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return splits
+
+
+def numbered(splits: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, Texts], int]:
+    """The splits as numbers, and how many words the vocabulary has; 1 is any other word."""
+    frequency = Counter(word for row in splits["train"] for word in set(str(row["text"]).split()))
+    words = sorted(word for word, texts in frequency.items() if texts >= LEAST_TEXTS)
+    number = {word: place + 2 for place, word in enumerate(words)}
+    names = sorted(
+        {str(name) for rows in splits.values() for row in rows for name in row["labels"]}
+    )
+    texts = {}
+    for split, rows in splits.items():
+        ids = []
+        labels = torch.zeros(len(rows), len(names))
+        for place, row in enumerate(rows):
+            ids.append(torch.tensor([number.get(word, 1) for word in str(row["text"]).split()]))
+            for name in row["labels"]:
+                labels[place, names.index(str(name))] = 1
+        texts[split] = Texts(ids, labels)
+    return texts, len(words) + 2
+
+
+def trained(kind: str, texts: dict[str, Texts], words: int, epochs: int, seed: int) -> PlainModel:
+    """The model after the epoch with the best accuracy of validation decisions."""
+    torch.manual_seed(seed)
+    train = texts["train"]
+    model = PlainModel(kind, words, train.labels.shape[1])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True)
+    loss_of = nn.BCEWithLogitsLoss()
+    best, best_accuracy = model.state_dict(), -1.0
+    for _ in range(epochs):
+        model.train()
+        for rows in torch.randperm(len(train.ids)).split(BATCH):
+            ids = nn.utils.rnn.pad_sequence([train.ids[row] for row in rows.tolist()], True)
+            optimizer.zero_grad()
+            loss_of(model(ids), train.labels[rows]).backward()
+            optimizer.step()
+        decision = predicted(model, texts["validation"]) > 0.5
+        accuracy = float((decision == texts["validation"].labels.bool()).float().mean())
+        if accuracy > best_accuracy:
+            best = {name: value.clone() for name, value in model.state_dict().items()}
+            best_accuracy = accuracy
+    model.load_state_dict(best)
+    return model
+
+
+@torch.no_grad()
+def predicted(model: PlainModel, texts: Texts) -> Float[Tensor, "texts labels"]:
+    """The probability of each label."""
+    model.eval()
+    parts = []
+    for start in range(0, len(texts.ids), BATCH):
+        ids = nn.utils.rnn.pad_sequence(texts.ids[start : start + BATCH], True)
+        parts.append(model(ids).sigmoid())
+    return torch.cat(parts)
+
+
+def scores(probability: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The metrics of the field, by scikit-learn and plain loops over texts."""
+    decision = probability > 0.5
+    present = labels.any(0)
+    at_five, r_precision = [], []
+    for row, own in zip(probability, labels, strict=True):
+        ranked = own[np.argsort(-row, kind="stable")]
+        at_five.append(ranked[:5].mean())
+        if own.any():
+            r_precision.append(ranked[: int(own.sum())].mean())
+    return {
+        "accuracy": float((decision == labels).mean()),
+        "micro F1": f1_score(labels, decision, average="micro", zero_division=0),
+        "macro F1": f1_score(
+            labels[:, present], decision[:, present], average="macro", zero_division=0
+        ),
+        "P@5": float(np.mean(at_five)),
+        "R-precision": float(np.mean(r_precision)),
+    }
+
+
+def beside(
+    kind: str, source: Path, folder: Path, epochs: int, seeds: Sequence[int]
+) -> pd.DataFrame:
+    """Both trainings of one model on the same texts, a row each and seed.
+
+    Args:
+        kind: `caml` or `laat`.
+        source: folder of GoEmotions.
+        folder: where texts and runs are written.
+        epochs: of both trainings.
+        seeds: of both trainings.
+    """
+    splits = read(source, folder / "texts")
+    texts, words = numbered(splits)
+    labels = texts["test"].labels.numpy().astype(bool)
+    rows = []
+    for seed in seeds:
+        model = trained(kind, texts, words, epochs, seed)
+        rows.append({"model": kind, "seed": seed, "training": "plain loop"})
+        rows[-1] |= scores(predicted(model, texts["test"]).numpy(), labels)
+        directory = folder / f"{kind}-{seed}"
+        with composing():
+            run(
+                composed(
+                    overrides(kind, folder / "texts", directory, epochs, seed, labels.shape[1])
+                )
+            )
+        results = attnprobe.read_results(directory, probe="performance")
+        numbers = results.set_index("metric")["value"]
+        rows.append(
+            {
+                "model": kind,
+                "seed": seed,
+                "training": "attnprobe",
+                "accuracy": numbers["accuracy"],
+                "micro F1": numbers["label_f1_micro"],
+                "macro F1": numbers["label_f1_macro"],
+                "P@5": numbers["precision_at_5"],
+                "R-precision": numbers["r_precision"],
+            }
+        )
+        pd.DataFrame(rows).to_csv(folder / f"{kind}.csv", index=False)
+    return pd.DataFrame(rows)
+
+
+def overrides(
+    kind: str, texts: Path, directory: Path, epochs: int, seed: int, labels: int
+) -> list[str]:
+    """The command line of attnprobe's training."""
+    own = ["model.width=64", "model.attention.inner_size=64"] if kind == "laat" else []
+    return [
+        "task=labels",
+        "data=label_files",
+        f"data.path={texts}",
+        "data.tokenizer=whitespace",
+        f"data.min_df={LEAST_TEXTS}",
+        "data.source.others=null",
+        f"data.embedding_size={EMBEDDING}",
+        f"data.batch_size={BATCH * labels}",
+        f"data.eval_batch_size={BATCH * labels}",
+        f"model={kind}",
+        "model.encoder.dropout=0.2",
+        *own,
+        f"training.epochs={epochs}",
+        "training.recipe.skip_epochs=0",
+        f"seed={seed}",
+        "probe=[]",
+        "trainer.accelerator=cpu",
+        "figures=false",
+        "logger=none",
+        f"run_dir={directory}",
+        "on_finished=skip",
+    ]
