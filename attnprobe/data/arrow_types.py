@@ -1,11 +1,13 @@
 """Columns of a parquet file, of whatever type, as types that a `datasets.Dataset` has."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import datasets
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attnprobe.core.errors import UserError
 
@@ -37,6 +39,30 @@ def plain_table(path: Path, table: pa.Table, columns: Collection[str] | None = N
         else:
             plain[name] = column
     return pa.table(plain)
+
+
+def class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """The columns whose numbers are classes, and their names, as Hugging Face's library notes them.
+
+    Anybody may have written the file: a note that is none says nothing.
+    """
+    names: dict[str, list[str]] = {}
+    with suppress(ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        note = json.loads((schema.metadata or {})[b"huggingface"])
+        for column, feature in note["info"]["features"].items():
+            labels = feature.get("names") if isinstance(feature, dict) else None
+            is_list = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+            if is_list and labels and len(set(labels)) == len(labels):
+                names[column] = labels
+    return names
+
+
+def are_named(numbers: pa.ChunkedArray, names: Sequence[str]) -> bool:
+    """Whether each number counts one of so many names from 0, or is -1, which is no class."""
+    if not pa.types.is_integer(numbers.type):
+        return False
+    ends = pc.min_max(numbers).as_py()
+    return ends["min"] is not None and ends["min"] >= -1 and ends["max"] < len(names)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

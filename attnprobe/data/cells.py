@@ -1,6 +1,7 @@
 """The table in a .csv or .tsv file: the columns that are asked for, all cells as text."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.delimited import NULL, Dialect, Malformed, Row, rows_of, width_of
 from attnprobe.data.dialect import Reading, Tell, dialect_of
 
+BOM = "\ufeff"
+"""The mark that UTF-8 begins with on Windows, wherever a file was put behind another."""
 CHUNK = 10_000
 """Rows that are held as Python's objects at a time."""
 # a sign, digits with or without points between groups of three, a comma, decimals
@@ -76,6 +79,39 @@ def read_cells(
     return table
 
 
+@dataclass
+class _Oddities:
+    """What was noticed while rows were read.
+
+    Attributes:
+        joined: line ends within cells.
+        short: lines of rows with fewer cells than the header.
+        headers: lines of rows that repeat the header.
+    """
+
+    joined: int = 0
+    short: list[int] = field(default_factory=list)
+    headers: list[int] = field(default_factory=list)
+
+    def told(self, count: int) -> Iterator[str]:
+        """A sentence about each; `count`: rows that were read."""
+        if self.headers:
+            yield (
+                f"rows that repeat the header: {len(self.headers):,} (line {self.headers[0]} is "
+                f"the first); they are left out"
+            )
+        if self.joined:
+            yield (
+                f"{count:,} rows from {count + self.joined:,} lines: {self.joined:,} line ends are "
+                f"within cells"
+            )
+        if self.short:
+            yield (
+                f"rows with fewer cells than the header: {len(self.short):,} (line "
+                f"{self.short[0]} is the first); what they lack is empty"
+            )
+
+
 def _read(
     path: Path,
     rows: Iterator[Row],
@@ -92,19 +128,19 @@ def _read(
     names = distinct(header.cells)
     places = {name: names.index(name) + row_names for name in asked_for(names, columns)}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in places}
-    count = joined = 0
-    short_lines: list[int] = []
+    count = 0
+    oddities = _Oddities()
 
-    remaining = chain([] if first is None else [first], rows)
+    remaining = _without_headers(chain([] if first is None else [first], rows), header, oddities)
     while chunk := list(islice(remaining, CHUNK)):
         for row in chunk:
             count += 1
-            joined += row.lines - 1
+            oddities.joined += row.lines - 1
             if row_names and row.cells[0] != str(count):
                 raise Malformed(row.line, "has more cells than the header line")
             if len(row.cells) < width:
                 row.cells.extend([""] * (width - len(row.cells)))
-                short_lines.append(row.line)
+                oddities.short.append(row.line)
             elif len(row.cells) > width:
                 _cut(row, width)
         for name, place in places.items():
@@ -112,17 +148,22 @@ def _read(
 
     if row_names:
         tell(f"{path.name}: the first cell of every row is its number, and no column")
-    if joined:
-        tell(
-            f"{path.name}: {count:,} rows from {count + joined:,} lines: {joined:,} line ends are "
-            f"within cells"
-        )
-    if short_lines:
-        tell(
-            f"{path.name}: rows with fewer cells than the header: {len(short_lines):,} (line "
-            f"{short_lines[0]} is the first); what they lack is empty"
-        )
+    for name in places:
+        if header.cells.count(name) > 1:
+            tell(f"{path.name}: of {header.cells.count(name)} columns {name} the first is read")
+    for sentence in oddities.told(count):
+        tell(f"{path.name}: {sentence}")
     return pa.table({name: pa.chunked_array(parts, pa.string()) for name, parts in chunks.items()})
+
+
+def _without_headers(rows: Iterator[Row], header: Row, oddities: _Oddities) -> Iterator[Row]:
+    """The rows but for the headers of files that were put behind the first one."""
+    for row in rows:
+        is_header = row.cells[-1] == header.cells[-1] and len(row.cells) == len(header.cells) > 1
+        if is_header and [row.cells[0].lstrip(BOM), *row.cells[1:]] == header.cells:
+            oddities.headers.append(row.line)
+        else:
+            yield row
 
 
 def _cut(row: Row, width: int) -> None:

@@ -58,6 +58,8 @@ ENCODINGS = (
 AT_A_TIE = ("cp1252", "cp932")
 """The commonest encodings, which win where a short text leaves several level: Windows' in the West,
 and the Japanese one."""
+NULS_OF_UTF_16 = 4
+"""More than one byte in so many is 0: a text in UTF-16, whose every ASCII character has one."""
 AS_GOOD = 0.05
 """Differences in charset-normalizer's chaos and coherence (0 to 1) that decide nothing."""
 ONE_ASCII = re.compile(r"[^\x00\r\n\x22\x80-\U0010ffff]")
@@ -207,6 +209,7 @@ class Fit:
         rows: all rows but the header.
         joined: line ends within cells.
         most_joined: those of one row, at most.
+        has_marks: whether quotation marks are within cells.
     """
 
     reads: bool
@@ -214,6 +217,7 @@ class Fit:
     rows: int
     joined: int
     most_joined: int
+    has_marks: bool
 
     @property
     def is_exact(self) -> bool:
@@ -226,18 +230,21 @@ def fit_of(content: bytes, dialect: Dialect) -> Fit:
     misfits = count = joined = most_joined = 0
     reads = True
     width = 0
+    has_marks = False
     rows = rows_of(content, dialect)
     try:
         header = next(rows, Row(1, 1, []))
+        has_marks = any('"' in name for name in header.cells)
         for row in rows:
             width = width or width_of(header, row)
             count += 1
             misfits += len(row.cells) != width
             joined += row.lines - 1
             most_joined = max(most_joined, row.lines - 1)
+            has_marks = has_marks or any('"' in cell for cell in row.cells)
     except Malformed:
         reads = False
-    return Fit(reads, misfits, count, joined, most_joined)
+    return Fit(reads, misfits, count, joined, most_joined, has_marks)
 
 
 def quoting_of(content: bytes, dialect: Dialect) -> Quoting:
@@ -258,6 +265,9 @@ def quoting_of(content: bytes, dialect: Dialect) -> Quoting:
         return "escapes" if _is_escaped(content, dialect) else "doubled"
 
     doubled = fit_of(content, dialect)
+    is_plain = not has_backslashes and not doubled.joined and not doubled.has_marks
+    if doubled.is_exact and is_plain:
+        return "doubled"  # every mark encloses a cell of one line, as in most files
     backslash = none = None
     if has_backslashes:
         backslash = fit_of(content, replace(dialect, quoting="backslash"))
@@ -338,10 +348,15 @@ def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    if content[:BEGINNING].count(0) > len(content[:BEGINNING]) / NULS_OF_UTF_16:
+        # the upper halves of ASCII characters, which are the second bytes or the first ones
+        encoding = "utf-16-le" if content[1] == 0 else "utf-16-be"
+        tell(f"{path.name}: read as {encoding} (a guess; data.encoding=… says otherwise)")
+        return encoding
     try:
         content.decode()
     except UnicodeDecodeError:
-        pass
+        _refuse_damaged_utf8(path, content)
     else:
         return "utf-8"
 
@@ -370,6 +385,30 @@ def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
         f"otherwise)"
     )
     return encoding
+
+
+def _refuse_damaged_utf8(path: Path, content: bytes) -> None:
+    """Refuse a file most of whose lines beyond ASCII are UTF-8: no other encoding fits these.
+
+    Raises:
+        UserError: names the first line that is not UTF-8.
+    """
+    whole = 0
+    damaged = list[tuple[int, bytes]]()
+    for number, line in enumerate(io.BytesIO(content), 1):
+        if line.isascii():
+            continue
+        try:
+            line.decode()
+            whole += 1
+        except UnicodeDecodeError as error:
+            damaged.append((number, line[max(0, error.start - 20) : error.end + 10].strip()))
+    if whole > len(damaged):
+        number, beginning = damaged[0]
+        raise UserError(
+            f"{path} is UTF-8 but for {len(damaged):,} of its lines, line {number} is the first: "
+            f"{str(beginning)[2:-1]}. Correct them, or say with data.encoding=… what all of it is"
+        )
 
 
 def _lines_beyond_ascii(content: bytes) -> bytes:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.arrow_types import plain_table
+from attnprobe.data.arrow_types import are_named, class_names, plain_table
 from attnprobe.data.cells import asked_for, read_cells
 from attnprobe.data.dialect import Reading, Tell
 
@@ -233,7 +233,7 @@ def _read_rows(
         if path.stat().st_size == 0:
             raise UserError(f"{path} is empty: expected at least one row")
         if ending == ".parquet":
-            return _read_parquet(path, columns)
+            return _read_parquet(path, columns, tell)
         if ending == ".xlsx":
             return _read_sheet(path, how, tell, columns)
         if ending in SEPARATORS:
@@ -243,7 +243,7 @@ def _read_rows(
         return _read_json(path, file.read().decode("utf-8-sig"), columns)
 
 
-def _read_parquet(path: Path, columns: Collection[str] | None) -> datasets.Dataset:
+def _read_parquet(path: Path, columns: Collection[str] | None, tell: Tell) -> datasets.Dataset:
     """The rows of a parquet file whose size does not hide a far larger table."""
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -256,7 +256,16 @@ def _read_parquet(path: Path, columns: Collection[str] | None) -> datasets.Datas
     names = asked_for(pq.read_schema(path).names, columns)
     table = pq.read_table(path, columns=names)
     table.validate(full=True)
-    return datasets.Dataset(plain_table(path, table, columns))
+    plain = plain_table(path, table, columns)
+    features = datasets.Features.from_arrow_schema(plain.schema)
+    for name, classes in class_names(table.schema).items():
+        if name in features and are_named(plain[name], classes):
+            features[name] = datasets.ClassLabel(names=classes)
+            place = plain.column_names.index(name)
+            plain = plain.set_column(place, name, plain[name].cast(pa.int64()))
+            shown = ", ".join(f"{number} {label}" for number, label in enumerate(classes[:5]))
+            tell(f"{path.name}: the file names the numbers in {name}, which are read so: {shown}")
+    return datasets.Dataset(plain, info=datasets.DatasetInfo(features=features))
 
 
 def _read_json(path: Path, text: str, asked: Collection[str] | None) -> datasets.Dataset:

@@ -8,6 +8,7 @@ from typing import Any
 import openpyxl
 import pyarrow as pa
 from openpyxl.utils import get_column_letter
+from openpyxl.utils.escape import unescape
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.cells import asked_for, distinct
@@ -122,7 +123,9 @@ def _add(cells: _Cells, row: Sequence[Any], number: int) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """A cell as a person sees it: 3 for 3.0."""
+    """A cell as a person sees it: 3 for 3.0, and a carriage return for Excel's `_x000D_`."""
+    if isinstance(value, str):
+        return unescape(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return None if value is None else str(value)

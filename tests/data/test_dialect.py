@@ -108,3 +108,54 @@ def test_one_damaged_row_does_not_hide_the_separator(tmp_path):
     path.write_text("text;label\n" + "a, b;1\n" * 30 + "x;y;z\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.csv cannot be read: line 32 .*saw 3"):
         read(path)
+
+
+def test_utf8_with_a_stray_byte_is_refused_with_its_line(tmp_path):
+    lines = [f"ein schöner Film über Käse {number},{number % 2}" for number in range(50)]
+    content = "\n".join(["text,label", *lines, ""]).encode()
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content.replace(b" 17,", b" caf\xe9 17,"))
+    with pytest.raises(
+        UserError, match=r"UTF-8 but for 1 of its lines, line 19 .*caf\\xe9.*data\.encoding=…"
+    ):
+        read(path)
+    table, _ = read(path, Reading(encoding="cp1252"))
+    assert len(table) == 50
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_its_mark_is_guessed_and_told(tmp_path, encoding):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(
+        "".join(f"{text}\n" for text in ["text,label", "schön,1", "übel,0"]).encode(encoding)
+    )
+    table, guesses = read(path)
+    assert table["text"][:] == ["schön", "übel"]
+    assert guesses == [f"rows.csv: read as {encoding} (a guess; data.encoding=… says otherwise)"]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_headers_of_files_that_were_put_together_are_no_rows(tmp_path, mark):
+    part = mark + b"text,label\na film,1\nno film,0\n"
+    path = tmp_path / "rows.csv"
+    path.write_bytes(part + part + part)
+    table, guesses = read(path)
+    assert table["label"][:] == ["1", "0"] * 3
+    assert guesses == [
+        "rows.csv: rows that repeat the header: 2 (line 4 is the first); they are left out"
+    ]
+
+
+def test_a_text_that_is_its_columns_name_is_a_text(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"text,label\ntext,1\nother,0\n")
+    assert read(path)[0]["text"][:] == ["text", "other"]
+
+
+def test_two_columns_of_one_name_are_told_where_they_are_asked_for(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"text,label,text\na,1,b\n")
+    guesses = []
+    table = read_file(path, None, guesses.append, ["text", "label"])
+    assert table["text"][:] == ["a"]
+    assert guesses == ["rows.csv: of 2 columns text the first is read"]

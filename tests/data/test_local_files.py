@@ -2,6 +2,8 @@ import json
 
 import datasets
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.core.errors import UserError
@@ -111,3 +113,47 @@ def test_missing_word_vectors_are_named_before_anything_is_trained(file_source):
     data = TextDataModule("rows", file_source, text="doc.body", vectors="nowhere.txt")
     with pytest.raises(UserError, match=r"data\.vectors|nowhere"):
         data.check_files()
+
+
+def test_excels_escapes_in_a_spreadsheet_are_characters(tmp_path):
+    # Excel writes a carriage return so, and an underscore that would begin an escape
+    path = tmp_path / "rows.xlsx"
+    pd.DataFrame({"text": ["good_x000D_\nfilm", "_x005F_x0041_", "_x41_"]}).to_excel(
+        path, index=False
+    )
+    assert read_file(path)["text"][:] == ["good\r\nfilm", "_x0041_", "_x41_"]
+
+
+LABELS = datasets.Features(
+    {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+)
+
+
+def test_numbers_that_a_parquet_file_names_are_read_by_their_names(tmp_path):
+    path = tmp_path / "rows.parquet"
+    table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features=LABELS)
+    table.to_parquet(path)
+    guesses = []
+    table = read_file(path, None, guesses.append)
+    assert rows.column(table, "label", "data.label") == ["pos", "neg"]
+    assert guesses == [
+        "rows.parquet: the file names the numbers in label, which are read so: 0 neg, 1 pos"
+    ]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"no JSON",
+        b"[]",
+        b'{"info": {"features": []}}',
+        b'{"info": {"features": {"label": {"names": [3, null]}, "text": 5}}}',
+        b'{"info": {"features": {"label": {"names": ["only one"]}}}}',  # the file holds a 1
+        b'{"info": {"features": {"label": {"names": ["twice", "twice"]}}}}',
+    ],
+)
+def test_a_note_of_names_that_does_not_fit_says_nothing(tmp_path, note):
+    path = tmp_path / "rows.parquet"
+    table = pa.table({"text": ["a", "b"], "label": [1, 0]})
+    pq.write_table(table.replace_schema_metadata({b"huggingface": note}), path)
+    assert rows.column(read_file(path), "label", "data.label") == [1, 0]
