@@ -75,10 +75,12 @@ def write_rows(rows: "pd.DataFrame", path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from attnprobe.core.errors import answering_disk
     from attnprobe.results.files import signed_table, write_atomically
 
     table = signed_table(pa.Table.from_pandas(rows, preserve_index=False))
-    write_atomically(path, lambda target: pq.write_table(table, target))
+    with answering_disk(path):
+        write_atomically(path, lambda target: pq.write_table(table, target))
 
 
 def as_json(table: "pd.DataFrame") -> str:

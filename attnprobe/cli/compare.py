@@ -61,7 +61,10 @@ def compare(arguments: Sequence[str]) -> None:
     options = compare_parser().parse_args(arguments)
     with answering():
         from attnprobe.findings.changes import compare_runs, run_at
+        from attnprobe.results.writer import refuse_unwritable
 
+        if options.output is not None:
+            refuse_unwritable(options.output)
         first = run_at(options.first)
         second = run_at(options.second)
         changes = compare_runs(first, second)
@@ -79,15 +82,17 @@ def compare(arguments: Sequence[str]) -> None:
 
 def write_tables(changes: "Changes", output: Path) -> None:
     """Write all numbers, verdicts and examples into a folder."""
+    from attnprobe.core.errors import answering_disk
     from attnprobe.report.tables import csv_table
     from attnprobe.results.files import write_text
     from attnprobe.results.writer import OwnFolder
 
-    folder = OwnFolder(output)
-    write_text(csv_table(changes.numbers), folder / "numbers.csv")
-    write_text(csv_table(changes.verdicts), folder / "verdicts.csv")
-    write_text(csv_table(changes.examples), folder / "examples.csv")
-    folder.close()
+    with answering_disk(output):
+        folder = OwnFolder(output)
+        write_text(csv_table(changes.numbers), folder / "numbers.csv")
+        write_text(csv_table(changes.verdicts), folder / "verdicts.csv")
+        write_text(csv_table(changes.examples), folder / "examples.csv")
+        folder.close()
     print(f"tables: {output}")
 
 

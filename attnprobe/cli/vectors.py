@@ -41,8 +41,9 @@ def vectors(arguments: Sequence[str]) -> None:
     """
     options = vectors_parser().parse_args(arguments)
     with answering():
-        from attnprobe.core.errors import UserError
+        from attnprobe.core.errors import UserError, answering_disk
         from attnprobe.models.pretrained.word_vectors import word_vectors
+        from attnprobe.results.writer import refuse_unwritable
         from attnprobe.runs.composition import composed, composing
         from attnprobe.runs.settings import Settings
 
@@ -51,6 +52,7 @@ def vectors(arguments: Sequence[str]) -> None:
                 f"-o {options.output}: something is there already, which is left as it is: name "
                 f"another file"
             )
+        refuse_unwritable(options.output.parent)
         with composing():
             data = Settings.of(composed([*options.settings, "probe=[]"])).parts.data
         data.setup("fit")
@@ -58,7 +60,8 @@ def vectors(arguments: Sequence[str]) -> None:
         encoded = word_vectors(
             vocabulary, options.encoder, size=options.size, offline=options.offline
         )
-        encoded.save(options.output)
+        with answering_disk(options.output):
+            encoded.save(options.output)
         print(
             f"{options.output}: {len(encoded.words):,} of {len(vocabulary):,} words, "
             f"{encoded.vectors.shape[1]} numbers each; data.vectors={options.output} starts from "

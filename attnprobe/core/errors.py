@@ -1,25 +1,30 @@
 """The one kind of error that is a message to the user rather than a bug."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from attnprobe.core.sanitise import visible
 
+MAKE_ROOM = "make room, or choose another place"
+GET_WRITABLE = "choose a place that you may write to"
+RETRY = "give the same command again"
 REFUSALS = {
-    "ENOSPC",
-    "EDQUOT",
-    "EFBIG",
-    "EROFS",
-    "EIO",
-    "EACCES",
-    "EPERM",
-    "ENOENT",
-    "ENOTDIR",
-    "ESTALE",
+    "ENOSPC": f"{MAKE_ROOM}, and {RETRY}",
+    "EDQUOT": f"{MAKE_ROOM}, and {RETRY}",
+    "EFBIG": f"{MAKE_ROOM}, and {RETRY}",
+    "EROFS": f"{GET_WRITABLE}, and {RETRY}",
+    "EACCES": f"{GET_WRITABLE}, and {RETRY}",
+    "EPERM": f"{GET_WRITABLE}, and {RETRY}",
+    "EIO": f"choose another place, and {RETRY}",
+    "ENOENT": RETRY,
+    "ENOTDIR": RETRY,
+    "ESTALE": RETRY,
 }
-"""What a disk answers that is full, failing or read-only, or whose folders somebody has removed."""
+"""What a disk answers that is full, read-only or failing, or whose folders somebody has removed,
+and what to do then."""
 
 
 class UserError(ValueError):
@@ -46,24 +51,17 @@ def answering_disk(place: Path | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
-        if not _is_refusal(error):
+    except OSError as error:
+        number = error.errno or 0
+        code = errno.errorcode.get(number, "")
+        if code not in REFUSALS:
             raise
-        number = getattr(error, "errno", None)
-        file = getattr(error, "filename", None)
-        trouble = "lost" if number in (errno.ENOENT, errno.ENOTDIR) else "cannot write to"
-        reason = getattr(error, "strerror", None) or error
-        detail = f" ({file})" if file and place else ""
+        file = error.filename
+        trouble = "lost" if code in ("ENOENT", "ENOTDIR") else "cannot write to"
+        detail = ""
+        if file and place and Path(file).absolute() != place.absolute():
+            detail = f" ({file})"
         raise UserError(
-            f"{trouble} {place or file or 'the results'}: {reason}{detail}. "
-            f"Nothing half-written counts: make room, or choose another place, "
-            f"and give the same command again"
+            f"{trouble} {place or file or 'the results'}: {os.strerror(number)}{detail}. "
+            f"Nothing half-written counts: {REFUSALS[code]}"
         ) from error
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether an error comes from a disk and not from a bug."""
-    if isinstance(error, OSError):
-        return errno.errorcode.get(error.errno or 0) in REFUSALS
-    # safetensors has an error of its own
-    return type(error).__name__ == "SafetensorError" and "os error" in str(error)

@@ -357,6 +357,10 @@ def sound_runs(
     names = [os.fspath(place) for place in _listed(places)]
     directories = directories_with(MANIFEST, names)
     if not directories:
+        begun = unfinished(names)
+        if begun:
+            more = f" ({len(begun) - 1:,} more are like it)" if begun[1:] else ""
+            raise UserError(f"no finished run at {', '.join(names)}: {begun[0]}{more}")
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
         raise UserError(
@@ -375,6 +379,21 @@ def sound_runs(
     if not sound:
         raise skipped[0]
     return sound, skipped
+
+
+def unfinished(places: Places) -> list[str]:
+    """A sentence about each run at or below some places that was begun and is not finished.
+
+    Args:
+        places: directories or glob patterns.
+    """
+    sentences = []
+    for directory in directories_with(MARKER, places):
+        run = RunDirectory(directory)
+        if not run.is_finished:
+            state = "is trained, and not examined" if run.is_trained else "has not been trained"
+            sentences.append(f"{directory} {state}: its command, given again, finishes it")
+    return sentences
 
 
 def warn_of(skipped: Sequence[DamagedRun]) -> None:

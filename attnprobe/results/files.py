@@ -98,6 +98,10 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise damaged(path, "it is a symbolic link, expected a regular file") from None
+        if error.errno == errno.EACCES:
+            raise DamagedRun(
+                f"{path} is not for you to read ({error.strerror}): ask its owner for the right to"
+            ) from None
         raise damaged(path, f"it cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -65,6 +65,11 @@ def held(folder: Path) -> Iterator[None]:
     try:
         _acquire(lock, path)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(
+                f"cannot write to {folder}: {path.name} in it is a symbolic link, expected a lock "
+                f"of attnprobe's own. Nothing was written there: move it away"
+            ) from None
         if errno.errorcode.get(error.errno or 0) not in NO_LOCKS:
             raise UserError(
                 f"cannot write to {folder}: {error.strerror}. "

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.results.directory import (
     CURVES,
     FINDINGS,
@@ -74,13 +74,33 @@ def _is_plain_name(value: Any) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
+def refuse_unwritable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be made, before any work is done for it.
+
+    Args:
+        folder: need not exist.
+
+    Raises:
+        UserError: if it, or the first folder above it that exists, is none that may be written to.
+    """
+    place = folder.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(
+            f"cannot write to {folder}: expected a folder that you may write to, and {place} is "
+            f"none. Give another name"
+        )
+
+
 def own_target(path: Path) -> Path:
     """The path of a file that a user named, if nothing is there yet or an earlier call wrote it.
 
     Raises:
         UserError: if there is another file, one that was changed since, a link, a folder or a
-            device, which is left as it is.
+            device, which is left as it is; or its folder may not be written to.
     """
+    refuse_unwritable(path.parent)
     is_own = not os.path.lexists(path)
     with suppress(DamagedRun):
         is_own = is_own or is_signed(path) or is_signed_table(path)
@@ -121,14 +141,15 @@ def write_signed(path: Path, write: Callable[[Path], Any]) -> None:
         write: is called with the temporary path; what it writes ends with `UNSIGNED`.
 
     Raises:
-        UserError: if what is there is not as attnprobe wrote it.
+        UserError: if what is there is not as attnprobe wrote it, or the disk refuses it.
     """
 
     def write_and_sign(temporary: Path) -> None:
         write(temporary)
         sign(temporary)
 
-    write_atomically(own_target(path), write_and_sign)
+    with answering_disk(path):
+        write_atomically(own_target(path), write_and_sign)
 
 
 class OwnFolder:
@@ -491,7 +512,7 @@ class OwnRunDirectory(RunDirectory):
         if is_marked:
             records = self._records()
             with suppress(UserError):  # what is in the way is named when it is written to
-                write_sealed(records, self.folder("") / JOURNAL)
+                self._remember(records)
             for name in (MANIFEST, TRAINED, FINDINGS, *records):
                 with suppress(UserError):  # somebody has put a link or a folder there since
                     self._remove(name, records)
@@ -501,6 +522,16 @@ class OwnRunDirectory(RunDirectory):
         if self.began or is_marked:
             self._clean()
         self.written.clear()
+
+    def _remember(self, records: Mapping[str, list[Record]]) -> None:
+        """Write the journal; on a full disk, in the room of what was prepared."""
+        if not records:
+            return
+        try:
+            write_sealed(dict(records), self.folder("") / JOURNAL)
+        except OSError:
+            self._clean()
+            write_sealed(dict(records), self.folder("") / JOURNAL)
 
     def _remove(self, name: str, records: Mapping[str, list[Record]]) -> None:
         """Remove one of the run's own files; a list that is not its own is set aside."""

@@ -12,7 +12,7 @@ from lightning import Callback, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.launchers import is_worker, leave_other_launchers
@@ -359,7 +359,8 @@ def train(
         name: weight.detach().clone().contiguous()
         for name, weight in classifier.state_dict().items()
     }
-    write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
+    # safetensors itself would write a file that nobody but its owner may read
+    write_atomically(directory.place(WEIGHTS), lambda path: path.write_bytes(save(weights)))
     _predict_untested(settings, directory, data, classifier)
     trained = {
         "chosen_epoch": epoch,

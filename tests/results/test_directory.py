@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -246,6 +247,27 @@ def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(
 
     OwnRunDirectory(run.path).clear()
     assert {path.name for path in run.path.iterdir()} == {MARKER}
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_what_was_prepared_makes_room_on_a_full_disk(tmp_path, monkeypatch, is_trained):
+    run = OwnRunDirectory(tmp_path / "run")
+    if is_trained:
+        run, _ = begun(tmp_path / "run", "tables/a.parquet")
+    run.mark()
+    checkpoint = run.folder(CHECKPOINTS) / "epoch=0.ckpt"
+    checkpoint.write_text("as much of the weights as the disk could take")
+
+    write = Path.write_bytes
+
+    def write_on_a_full_disk(path, content):
+        if checkpoint.exists():
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write_on_a_full_disk)
+    run.discard()
+    assert not run.path.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import zipfile
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,6 +106,22 @@ def test_a_file_that_mentions_attnprobe_is_left_as_it_is(tmp_path, name, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match="is not as attnprobe wrote it"):
         own_target(path)
+
+
+@pytest.mark.parametrize("name", ["page.html", "not/there/yet/page.html"])
+def test_a_folder_that_may_not_be_written_to_is_refused_before_any_work(
+    tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != tmp_path)
+    with pytest.raises(UserError, match=f"{tmp_path} is none. Give another name"):
+        own_target(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder_to_write_to(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"cannot write to .*notes\.txt: expected a folder"):
+        own_target(tmp_path / "notes.txt" / "page.html")
 
 
 def test_an_archive_that_was_changed_is_left_as_it_is(tmp_path):

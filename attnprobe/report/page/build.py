@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from attnprobe.report.page.sections import (
     shown_card,
 )
 from attnprobe.report.tables import all_tables, word_tables, write_paper
-from attnprobe.results.directory import Places
+from attnprobe.results.directory import Places, unfinished
 from attnprobe.results.lock import held
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.writer import OwnFolder, own_target, write_page
@@ -108,7 +109,6 @@ def with_hidden_shown(value: Any) -> Any:
 TITLE = "May this attention be read?"
 
 
-@answering_disk()
 def write_report(
     places: Places,
     output: Path,
@@ -135,11 +135,12 @@ def write_report(
 
     Raises:
         UserError: no finished run there, or one run twice; or attnprobe did not write what is in
-            the place of a file.
+            the place of a file, or the disk refuses one.
     """
     own_target(output)
     files = OwnFolder(output.with_name(f"{output.stem}_files")).path
-    with held(files):  # of two reports into one page, the second begins after the first
+    # of two reports into one page, the second begins after the first
+    with answering_disk(output), held(files):
         folder = OwnFolder(files)
         page = _page(
             places, folder, title=title, words=words, megabytes=megabytes, again=again, tell=tell
@@ -161,8 +162,11 @@ def _page(
 ) -> str:
     """Write figures and tables into a folder, and make the page; arguments as `write_report`'s."""
     tell("reading runs")
-    runs, skipped = read_sound_runs(places)
+    runs, damaged = read_sound_runs(places)
     studies, unread = find_studies(places)
+    begun = unfinished(places)
+    for sentence in begun:
+        print(f"attnprobe: left out: {sentence}", file=sys.stderr, flush=True)
     tell("numbers and their intervals")
     numbers = Numbers.together(run.numbers for run in runs)
     material = Material(
@@ -199,7 +203,7 @@ def _page(
         **about_runs(material.groups, runs, material.compared),
         run_count=len(runs),
         run_ids=[run.run_id for run in runs],
-        skipped=[str(error) for error in (*skipped, *unread)],
+        skipped=[*map(str, (*damaged, *unread)), *begun],
         browser=browser,
         folder=folder.path.name,
         written=[(kind, names) for kind, names in written.items() if names],

@@ -23,6 +23,7 @@ from attnprobe.report.studies.drawing import draw
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_results
+from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.run import run
 from tests.invented_runs import invented_run
 from tests.report.page.conftest import EVERYTHING
@@ -197,6 +198,26 @@ def test_no_text_leaves_every_word_out(make_run, tmp_path, capsys):
     assert "<h1>Quiet</h1>" in text
     assert "sesame" not in text
     assert not [path for path in (tmp_path / "report_files").iterdir() if "heatmaps" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("is_trained", "state"),
+    [(False, "has not been trained"), (True, "is trained, and not examined")],
+)
+def test_a_run_that_was_killed_is_named_and_left_out(make_run, tmp_path, capsys, is_trained, state):
+    make_run("whole", probes=EVERYTHING)
+    killed = OwnRunDirectory(tmp_path / "killed")
+    killed.mark()
+    if is_trained:
+        killed.place("config.yaml").write_text("a: 1\n")
+        killed.finish_training({})
+    message = f"{killed.path} {state}: its command, given again, finishes it"
+    main([str(tmp_path), "-o", str(tmp_path / "report.html")])
+    assert f"attnprobe: left out: {message}" in capsys.readouterr().err
+    assert message in (tmp_path / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match="2"):
+        main([str(killed.path), "-o", str(tmp_path / "other.html")])
+    assert f"no finished run at {killed.path}: {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

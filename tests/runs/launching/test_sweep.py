@@ -221,15 +221,21 @@ LEFT_OVER = {
 }
 
 
+@pytest.fixture(scope="module", params=[1, 2], ids=["one device", "two devices"])
+def left_alone(request, tmp_path_factory):
+    """The command of a small run, and what it makes without any such variable."""
+    folder = tmp_path_factory.mktemp("left_alone")
+    devices = f"trainer.devices={request.param}"
+    command = [*SMALL, "training.epochs=1", "probe=[permutation]", devices]
+    status, output = finish(folder, *command)
+    assert status == 0, output
+    return command, content(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEFT_OVER)
-@pytest.mark.parametrize("devices", [1, 2])
-def test_variables_of_another_launcher_change_no_number(tmp_path, name, devices):
-    settings = [*SMALL, "training.epochs=1", "probe=[permutation]", f"trainer.devices={devices}"]
-    runs = []
-    for folder, variables in (("without", {}), ("with", LEFT_OVER[name])):
-        (tmp_path / folder).mkdir()
-        status, output = finish(tmp_path / folder, *settings, **variables)
-        assert status == 0, output
-        runs.append(content(tmp_path / folder))
-    assert runs[0] == runs[1]
+def test_variables_of_another_launcher_change_no_number(tmp_path, left_alone, name):
+    command, expected = left_alone
+    status, output = finish(tmp_path, *command, **LEFT_OVER[name])
+    assert status == 0, output
+    assert content(tmp_path) == expected
