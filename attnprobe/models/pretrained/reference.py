@@ -414,7 +414,7 @@ class Reference:
             rereads: the text without the word is read again; else the other pieces stay.
 
         Returns:
-            One check; none where the pieces are the same either way, and are not read again.
+            One check; none where no text of the sample has two words.
         """
         texts = 0
         other_reading = Counter[str]()
@@ -430,22 +430,28 @@ class Reference:
                 shorter = self.reader.read([passages.without(first, last)])[0]
                 remaining = pieces.ids[pieces.word != unit + 1]
                 other_reading[place] += not np.array_equal(shorter.ids, remaining)
-        share = other_reading.total() / max(1, 2 * texts)
-        if not rereads and share == 0:
+        if texts == 0:
             return []
+        share = other_reading.total() / (2 * texts)
         counts = (
             f"in {other_reading['first']} of {texts} texts if it is the first, in "
             f"{other_reading['middle']} if it is in the middle"
-        )
-        sentence = (
-            f"a word is removed with its pieces; the tokenizer reads the text without it otherwise "
-            f"{counts} (the word that follows keeps its space): model.removal=characters reads it "
-            f"again"
         )
         if rereads:
             sentence = (
                 f"a word is removed with its characters, and what is left is read again: other "
                 f"pieces than those that were beside it {counts}"
+            )
+        elif share == 0:
+            sentence = (
+                f"a word is removed with its pieces; the others are those of the text without it "
+                f"(in {texts} texts, without the first word and without one in the middle)"
+            )
+        else:
+            sentence = (
+                f"a word is removed with its pieces; the tokenizer reads the text without it "
+                f"otherwise {counts} (the word that follows keeps its space): "
+                f"model.removal=characters reads it again"
             )
         return [Check("removal", share, None, False, sentence)]
 

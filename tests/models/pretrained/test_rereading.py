@@ -172,6 +172,14 @@ def test_pieces_that_stay_are_another_text_of_a_byte_level_tokenizer(tmp_path):
     assert "in 4 of 4 texts if it is the first" in sentence
 
 
+def test_whole_words_are_the_same_pieces_either_way(tmp_path):
+    reader = tokenizer(tmp_path / "model")
+    network(tmp_path / "model", "Bert", vocab_size=len(reader))
+    sentence, warns = opened(tmp_path / "model", ROWS, tmp_path).check("removal")
+    assert not warns
+    assert "with its pieces; the others are those of the text without it (in 4 texts" in sentence
+
+
 PAIRS = [
     ("the film", "was very good", "no"),
     ("a plot was", "it is", "yes"),
