@@ -11,6 +11,8 @@ attnprobe.read_examples("runs/sst/lstm_…")
 attnprobe.load_run("runs/sst/lstm_…")
 # a model that was trained elsewhere
 attnprobe.audit_tensors(attention, hidden=…)
+# probes on your own Lightning trainer and module (docs/lightning.md)
+attnprobe.TextDataModule, attnprobe.Staged, attnprobe.WriteRun
 # divergences, rank correlations and exact solvers, on plain tensors
 attnprobe.measures, attnprobe.exact
 ```
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
     from attnprobe.core.batch import Batch, Outputs, Task
     from attnprobe.core.errors import UserError
     from attnprobe.core.readout import Readout
+    from attnprobe.data.module import TextDataModule
+    from attnprobe.models.staged import Staged
     from attnprobe.outside import Audit, audit_model, audit_tensors
     from attnprobe.results.table import read_examples, read_results
     from attnprobe.runs.load import TrainedRun, load_run
+    from attnprobe.runs.write_run import WriteRun
 
 __version__ = "0.1.0"
 
@@ -35,9 +40,12 @@ __all__ = [
     "Batch",
     "Outputs",
     "Readout",
+    "Staged",
     "Task",
+    "TextDataModule",
     "TrainedRun",
     "UserError",
+    "WriteRun",
     "audit_model",
     "audit_tensors",
     "exact",
@@ -52,8 +60,11 @@ HOMES = {
     "attnprobe.core.batch": ("Batch", "Outputs", "Task"),
     "attnprobe.core.errors": ("UserError",),
     "attnprobe.core.readout": ("Readout",),
+    "attnprobe.data.module": ("TextDataModule",),
+    "attnprobe.models.staged": ("Staged",),
     "attnprobe.results.table": ("read_examples", "read_results"),
     "attnprobe.runs.load": ("TrainedRun", "load_run"),
+    "attnprobe.runs.write_run": ("WriteRun",),
 }
 
 

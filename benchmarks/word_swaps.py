@@ -122,7 +122,7 @@ def measured(probe: Probe, model: Model, splits: Any, parts: Sequence[Batch]) ->
         for batch in parts:
             with torch.no_grad():
                 outputs = model.predict_step(batch)
-            runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, 0)
+            runner.run(model, batch, outputs)
     finally:
         handle.remove()
     return read / sum(len(batch) for batch in parts)

@@ -149,8 +149,8 @@ def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed
 OF_LABELS = ("caml", "laat")
 
 
-# tests/models/pretrained/test_run has the pretrained ones
-@pytest.mark.parametrize("model", sorted(set(stems("model")) - {"pretrained"}))
+# tests/models/pretrained/test_run has the pretrained ones, tests/docs/test_lightning one's own
+@pytest.mark.parametrize("model", sorted(set(stems("model")) - {"own", "pretrained"}))
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
     if model in OF_LABELS:

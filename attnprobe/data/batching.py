@@ -1,14 +1,15 @@
 """From encoded texts to padded batches: collation, the order of batches, and counts of words."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
+from torch.utils.data.distributed import DistributedSampler
 
 from attnprobe.core.batch import Axis, Batch
 from attnprobe.data.characters import Characters
@@ -153,6 +154,27 @@ class TextSplit(Dataset[Batch]):
             columns |= character_columns(texts)
         return collate(columns, len(self.classes))
 
+    def only(self, examples: Sequence[int]) -> "TextSplit":
+        """Some of the examples, by their ascending numbers; the split itself where it is all."""
+        if len(examples) == len(self):
+            return self
+        rows = np.searchsorted(self.example_id, examples)
+        columns = {
+            name: values.select(rows) if isinstance(values, Ragged) else values[rows]
+            for name, values in self.columns.items()
+        }
+        passages = self.passages and [self.passages[row] for row in rows.tolist()]
+        units = self.units and [self.units[row] for row in rows.tolist()]
+        return replace(
+            self,
+            example_id=self.example_id[rows],
+            words=self.words.select(rows),
+            columns=columns,
+            teacher=None,
+            passages=passages,
+            units=units,
+        )
+
     def sample(self) -> Batch:
         """Up to three examples of different lengths, the shortest among them."""
         order = np.argsort(self.words.lengths, kind="stable")
@@ -253,7 +275,7 @@ def short_enough(
     return batches
 
 
-class BucketSampler(Sampler[list[int]]):
+class BucketSampler(DistributedSampler[list[int]]):
     """Training batches of similar length in random order.
 
     Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the
@@ -278,17 +300,12 @@ class BucketSampler(Sampler[list[int]]):
         world_size: int = 1,
         texts: Int[np.ndarray, " rows"] | None = None,
     ):
+        # that it shares the batches keeps Lightning from sharing them out once more
+        super().__init__(lengths, num_replicas=world_size, rank=rank, seed=seed)
         self.lengths = lengths
         self.batch_size = batch_size
-        self.seed = seed
-        self.rank = rank
         self.world_size = world_size
         self.texts = np.arange(len(lengths)) if texts is None else texts
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of this epoch."""
-        self.epoch = epoch
 
     def __len__(self) -> int:
         batches = -(-len(self.lengths) // self.batch_size)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import torch
@@ -18,17 +19,19 @@ from torch.utils.data import DataLoader
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Name, Seed, construct
+from attnprobe.core.hooks import Hooked
+from attnprobe.core.settings import Name, Seed, construct
 from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.local_files import SPLITS, find_path
+from attnprobe.data.naming import name_of_files
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.sources import FileSource, Source, Splits
+from attnprobe.data.sources import DatasetSource, FileSource, Source, Splits
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 
@@ -41,8 +44,10 @@ def _with_settings(constructor: Callable[..., None]) -> Signature:
     return Signature(arguments)
 
 
-class TextDataModule(metaclass=Checked):
+class TextDataModule(metaclass=Hooked):
     """Prepares a data set (attnprobe.data.prepare) and serves it in batches.
+
+    It is a `LightningDataModule`: `Trainer().fit(model, datamodule=data)`.
 
     Args:
         name: what the data set is called in tables and paths.
@@ -53,6 +58,9 @@ class TextDataModule(metaclass=Checked):
     """
 
     settings_place: ClassVar[str] = "data"
+    hooks: ClassVar[str] = "lightning.LightningDataModule"
+    trainer: Any = None
+    """Lightning's trainer that asks for the batches; None: nobody's."""
 
     def __init__(
         self,
@@ -77,6 +85,48 @@ class TextDataModule(metaclass=Checked):
     __signature__ = _with_settings(__init__)
     pipeline: TextPipeline
     class_weight: Tensor | None
+
+    @classmethod
+    def from_files(
+        cls,
+        path: str | Mapping[Literal[SPLITS], str],
+        *,
+        name: str | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Texts of local files: .csv, .tsv, .jsonl, .parquet or .xlsx.
+
+        Args:
+            path: a file, a folder, or the file of each split (`attnprobe.data.sources.FileSource`).
+            name: what the data set is called in tables and paths; None: as the file is.
+            **settings: `text`, `label`, `seed` and all other settings of the class.
+
+        Raises:
+            UserError: a file is missing, or a setting is unknown or of a wrong type.
+        """
+        name = name_of_files(path) if name is None else name
+        return cls(name, FileSource(path), path=path, **settings)
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: datasets.Dataset | datasets.DatasetDict,
+        *,
+        name: str = "texts",
+        **settings: Any,
+    ) -> Self:
+        """Texts of a data set of the library `datasets`.
+
+        Args:
+            dataset: one of splits `train`, `validation` and `test`; or rows without splits, which
+                are divided as `test_share` and `validation_share` say.
+            name: what the data set is called in tables and paths.
+            **settings: `text`, `label`, `seed` and all other settings of the class.
+
+        Raises:
+            UserError: there is no such split, or a setting is unknown or of a wrong type.
+        """
+        return cls(name, DatasetSource(dataset), **settings)
 
     def setup(self, stage: str | None = None) -> None:
         """Load and encode all splits, once."""
@@ -208,16 +258,14 @@ class TextDataModule(metaclass=Checked):
         self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": words}
         return torch.from_numpy(matrix)
 
-    def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
+    def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of similar length in random order, which depends on (seed, epoch).
 
-        Each of several processes has its share; the trainer is constructed with
-        `use_distributed_sampler=False`.
-
-        Args:
-            rank: number of this process.
-            processes: how many processes train together.
+        Each of several processes has its share.
         """
+        rank, processes = 0, 1
+        if self.trainer is not None:
+            rank, processes = self.trainer.global_rank, self.trainer.world_size
         part = self.splits["train"]
         sampler = BucketSampler(
             part.words.lengths,
@@ -229,14 +277,34 @@ class TextDataModule(metaclass=Checked):
         )
         return self.loader("train", sampler)
 
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """The validation texts, shortest first."""
+        return self.loader("validation")
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        """The test texts, shortest first."""
+        return self.loader("test")
+
+    def predict_dataloader(self) -> DataLoader[Batch]:
+        """The same as `test_dataloader`."""
+        return self.loader("test")
+
     def loader(self, split: str, sampler: Iterable[list[int]] | None = None) -> DataLoader[Batch]:
         """The examples of a split in batches.
 
         Args:
             split: the split.
-            sampler: the rows of each batch; None: all rows, shortest text first, in every process
-                of a training on several devices. The metrics are then those of one device.
+            sampler: the rows of each batch; None: all rows, shortest text first. Of several devices
+                each has its share where the trainer distributes samplers, else all rows.
+
+        Raises:
+            UserError: there is no such split.
         """
+        if split not in self.splits:
+            raise UserError(
+                f"data set {self.name} has no {split} split (it has {', '.join(self.splits)}): "
+                f"give its file, or set test_share and validation_share"
+            )
         part = self.splits[split]
         return DataLoader(
             part,

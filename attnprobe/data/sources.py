@@ -108,6 +108,29 @@ class FileSource(Source):
         return splits
 
 
+class DatasetSource(Source):
+    """Rows that are in memory, as a data set of the library `datasets`.
+
+    Args:
+        dataset: of splits `train`, `validation` and `test`, or rows without splits.
+    """
+
+    def __init__(self, dataset: datasets.Dataset | datasets.DatasetDict):
+        self.dataset = dataset
+
+    def load(self) -> Splits:
+        """The splits that there are."""
+        if isinstance(self.dataset, datasets.Dataset):
+            return {"train": self.dataset}
+        splits = {split: self.dataset[split] for split in SPLITS if split in self.dataset}
+        if not splits:
+            raise UserError(
+                f"the data set has the splits {', '.join(self.dataset) or 'none'}: expected "
+                f"{', '.join(SPLITS)}"
+            )
+        return splits
+
+
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 

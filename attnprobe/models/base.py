@@ -2,9 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
@@ -133,6 +135,45 @@ class Model(nn.Module, metaclass=Checked):
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors on this batch; else why that is not known."""
         return "it has no layers of self-attention"
+
+    @contextmanager
+    def precisely(self) -> Iterator[None]:
+        """Hold the weights in the precision that the model is examined in; then they are as before.
+
+        Float32 sums depend on an example's batch in their last digits, and a search of 500 steps
+        turns these into first digits. No autocast and no inference mode of a trainer counts inside,
+        and no gradient is recorded unless it is asked for.
+        """
+        dtypes = {
+            name: tensor.dtype for name, tensor in self._weights() if tensor.is_floating_point()
+        }
+        device = next((tensor.device.type for _, tensor in self._weights()), "cpu")
+        changes = any(dtype is not self.precision for dtype in dtypes.values())
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.autocast(device, enabled=False),
+        ):
+            try:
+                if changes:
+                    self.to(self.precision)
+                yield
+            finally:
+                if changes and len(set(dtypes.values())) == 1:
+                    self.to(next(iter(dtypes.values())))
+                elif changes:
+                    for name, tensor in self._weights():
+                        if name in dtypes:
+                            tensor.data = tensor.data.to(dtypes[name])
+
+    def _weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Parameters and buffers by name."""
+        return chain(self.named_parameters(), self.named_buffers())
+
+    def predict(self, batch: Batch) -> Outputs:
+        """Run the model on as many examples at a time as fit into memory."""
+        parts = self.halving("prediction", batch, lambda rows: self(batch.rows(rows)))
+        return Outputs.joined(parts)
 
     def forward(self, batch: Batch) -> Outputs:
         """Logits, attention and what else one pass leaves."""

@@ -101,9 +101,14 @@ class Performance(nn.Module):
     With two classes the areas under the curves are those of class 1. With more they are macro
     averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary
     may be the answer, most do not).
+
+    Args:
+        task: how the predictions are to be read.
+        classes: their number.
+        of_all_devices: the numbers are of what all devices saw; False: of this one's.
     """
 
-    def __init__(self, task: Task, classes: int) -> None:
+    def __init__(self, task: Task, classes: int, *, of_all_devices: bool = True) -> None:
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
         self.positive_only = classes == 2 and task is not Task.MULTI_LABEL
@@ -112,16 +117,19 @@ class Performance(nn.Module):
         kind: dict[str, Any] = {"task": "multiclass", "num_classes": classes}
         if task is Task.MULTI_LABEL:
             kind = {"task": "multilabel", "num_labels": classes}
+        kind["sync_on_compute"] = of_all_devices
         accuracy = tm.Accuracy(**kind, average="micro")
         decisions: dict[str, Any] = {"accuracy": accuracy}
         if task is Task.MULTI_LABEL:
             decisions = {
-                "exact_match": tm.MultilabelExactMatch(classes),
+                "exact_match": tm.MultilabelExactMatch(classes, sync_on_compute=of_all_devices),
                 "label_accuracy": accuracy,
             }
         decisions["f1"] = tm.F1Score(**kind, average="none")
 
-        curve = {"task": "binary"} if self.positive_only else kind
+        curve = kind
+        if self.positive_only:
+            curve = {"task": "binary", "sync_on_compute": of_all_devices}
         curves: dict[str, Any] = {
             "roc_auc": tm.AUROC(**curve),
             "pr_auc": tm.AveragePrecision(**curve),
@@ -129,17 +137,33 @@ class Performance(nn.Module):
         # no groups: the states of these metrics are of different kinds
         self.decisions = MetricCollection(decisions, compute_groups=False)
         self.curves = MetricCollection(curves, compute_groups=False)
-        self.asked_labels = AskedLabels()
+        self.asked_labels = AskedLabels(of_all_devices=of_all_devices)
 
     def update(self, probability: Float[Tensor, "batch classes"], batch: Batch) -> None:
         """Add the predictions of one batch."""
+        # a label's name is the word between the markers
+        asked = None if batch.question is None else batch.question[:, 1]
+        self.add(probability, batch.labels, asked, batch.text_number)
+
+    def add(
+        self,
+        probability: Float[Tensor, "batch classes"],
+        labels: Tensor,
+        asked: Tensor | None = None,
+        text_number: Tensor | None = None,
+    ) -> None:
+        """Add predictions.
+
+        Args:
+            probability: of the classes.
+            labels: as `Batch.labels`.
+            asked: number of the label that each row asks for, where rows do.
+            text_number: as `Batch.text_number`.
+        """
         probability = probability.detach().float()
-        labels = batch.labels.long()
-        if batch.text_number is not None and batch.question is not None:
-            # a label's name is the word between the markers
-            self.asked_labels.update(
-                probability[:, 1], labels, batch.question[:, 1], batch.text_number
-            )
+        labels = labels.long()
+        if text_number is not None and asked is not None:
+            self.asked_labels.update(probability[:, 1], labels, asked, text_number)
         if self.scored:
             # curves depend on the order alone, and torchmetrics expects numbers from 0 to 1
             probability = probability.softmax(-1)
@@ -173,15 +197,18 @@ class AskedLabels(nn.Module):
     Of a text that is not asked for all labels they are those of the labels that it is asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_all_devices: bool = True) -> None:
         super().__init__()
-        self.label = CatMetric()
-        self.probability = CatMetric()
-        self.answer = CatMetric()
+        options: dict[str, Any] = {"sync_on_compute": of_all_devices}
+        self.label = CatMetric(**options)
+        self.probability = CatMetric(**options)
+        self.answer = CatMetric(**options)
         ranked: dict[str, Any] = {
             # a text without labels has a precision of 0, and no R-precision
-            f"precision_at_{TOP}": RetrievalPrecision(empty_target_action="neg", top_k=TOP),
-            "r_precision": RetrievalRPrecision(empty_target_action="skip"),
+            f"precision_at_{TOP}": RetrievalPrecision(
+                empty_target_action="neg", top_k=TOP, **options
+            ),
+            "r_precision": RetrievalRPrecision(empty_target_action="skip", **options),
         }
         self.ranked = MetricCollection(ranked, compute_groups=False)
 

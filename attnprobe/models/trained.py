@@ -63,7 +63,6 @@ class TrainedModel(Model, LightningModule):
         self.register_buffer("class_weight", class_weight, persistent=False)
         self.validation_performance = Performance(task, classes)
         self.test_performance = Performance(task, classes)
-        self.performance: dict[str, Tensor] = {}
         self.halving = Halving()
         self.facts = {}
 
@@ -123,18 +122,24 @@ class TrainedModel(Model, LightningModule):
 
     def predict_step(self, batch: Batch, batch_idx: int = 0, dataloader_idx: int = 0) -> Outputs:
         """Run the model on as many examples at a time as fit into memory."""
-        parts = self.halving("prediction", batch, lambda rows: self(batch.rows(rows)))
-        return Outputs.joined(parts)
+        return self.predict(batch)
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
-        """Run the model on one batch for the probes, which listen to the test loop."""
-        outputs = self.predict_step(batch)
+        """Run the model on one batch for the probes, which listen to the test loop.
+
+        Whatever the trainer's precision, the outputs are in that of the examination.
+        """
+        with self.precisely():
+            outputs = self.predict(batch)
         self.test_performance.update(probabilities(outputs.logits, self.task), batch)
         return {"outputs": outputs}
 
     def on_test_epoch_end(self) -> None:
-        """Keep the metrics of the test split."""
-        self.performance = self.test_performance.compute()
+        """Log the metrics of the test split."""
+        values = self.test_performance.compute()
+        for number, value in enumerate(values.pop("f1")):
+            self.log(f"test/f1_{number}", value, sync_dist=True)
+        self.log_dict({f"test/{name}": value for name, value in values.items()}, sync_dist=True)
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
         """Learn from all texts that the model is examined on what it must know about them.

@@ -3,7 +3,6 @@
 Without a run's data and settings.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,40 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import yaml
+from torch.utils.data import DataLoader
 
-from attnprobe.core.batch import probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.importance.base import built_in
-from attnprobe.models.performance import Performance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.adversarial import Adversarial
-from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.probes.base import SPLIT, Probe, ProbeRunner
 from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.labels import Labels
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
 from attnprobe.probes.swaps import Swaps
-from attnprobe.results.directory import CONFIG, TRAINED
-from attnprobe.results.files import write_text
-from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.collecting import (
-    Listeners,
-    PlaygroundCollector,
-    PredictionCollector,
-    made_with,
-    whole_rows,
-    write_results,
-)
+from attnprobe.runs.training import run_test_loop
+from attnprobe.runs.write_run import WriteRun
 
 BATCH_SIZE = 32
-SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -104,7 +88,6 @@ def audit_model(
         UserError: labels or texts cannot be used, a test does not fit the model, or the folder is
             somebody else's.
     """
-    facts: dict[str, Any] = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
     asked = None
     answers: Sequence[Any] = labels
     if label_names is not None:
@@ -112,7 +95,6 @@ def audit_model(
         texts = asked.texts
         answers = asked.labels
         classes = ("no", "yes") if classes is None else classes
-        facts["data"]["question_kind"] = "label"
     split = split_of(texts, answers, vocabulary or {}, classes, model.classes)
     if asked is not None:
         split = asked.in_split(split, vocabulary or {})
@@ -120,99 +102,20 @@ def audit_model(
         probes = default_probes(epsilon)
         if asked is not None:
             probes.append(Labels())
-    for probe in probes:
-        probe.refuse(model)
-        probe.prepare({"validation": split, SPLIT: split})
-    directory = OwnRunDirectory(Path(output) / "run")
-    directory.refuse_foreign()
-    directory.path.parent.mkdir(parents=True, exist_ok=True)
-
-    # an earlier audit stays until this one is measured: a model that fails leaves it as it was
-    importances = {name: built_in(name) for probe in probes for name in probe.uses}
-    runner = ProbeRunner(list(probes), seed, None, importances, split.classes)
-    listeners = Listeners(runner, PredictionCollector(), PlaygroundCollector(split, epsilon))
-    performance = _examine(model, split, listeners)
-
-    identity = {
-        "run_id": f"{data}-{name}-seed{seed}-{fingerprint([facts, _digest_of(split)])}",
-        "experiment": "outside",
-        "data": data,
-        "model": name,
-        "seed": seed,
-        "split": SPLIT,
-    }
-    directory.clear()
-    directory.mark()
-    try:
-        _write_run(directory, split, listeners, performance, identity, facts)
-    except BaseException:
-        directory.discard()
-        raise
+    runner = ProbeRunner(probes, seed)
+    runner.prepare(model, {"validation": split, SPLIT: split})
+    directory = Path(output) / "run"
+    writer = WriteRun(directory, data=data, model=name, epsilon=epsilon)
+    rows = range(len(split))
+    batches = [list(rows[first : first + BATCH_SIZE]) for first in rows[::BATCH_SIZE]]
+    loader = DataLoader(split, sampler=batches, batch_size=None)
+    callbacks = [*runner.callbacks(), writer]
+    run_test_loop(model, loader, accelerator="cpu", callbacks=callbacks, quiet=True)
     if not page:
-        return Audit(directory.path, None)
+        return Audit(directory, None)
     from attnprobe.report.page.build import write_report
 
-    return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
-
-
-def _examine(
-    model: TrainedModel, split: TextSplit, listeners: Sequence[Any]
-) -> dict[str, np.ndarray]:
-    """Show every batch's outputs to the listeners; the model is as it was afterwards.
-
-    Returns:
-        How well the model predicts, by metric.
-    """
-    performance = Performance(model.task, model.classes)
-    was_training = model.training
-    dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
-    trainer: Any = None  # the callbacks ask it for nothing
-    model.eval().to(model.precision)
-    try:
-        with torch.no_grad():
-            for first in range(0, len(split), BATCH_SIZE):
-                batch = split[range(first, min(first + BATCH_SIZE, len(split)))]
-                outputs = model.predict_step(batch)
-                performance.update(probabilities(outputs.logits, model.task), batch)
-                for listener in listeners:
-                    listener.on_test_batch_end(trainer, model, {"outputs": outputs}, batch, first)
-    finally:
-        model.to(dtype).train(was_training)
-    return {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
-
-
-def _digest_of(split: TextSplit) -> str:
-    """What tells texts and labels from others."""
-    digest = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes())
-    digest.update(split.labels.tobytes())
-    digest.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-def _write_run(
-    directory: OwnRunDirectory,
-    split: TextSplit,
-    listeners: Listeners,
-    performance: Mapping[str, np.ndarray],
-    identity: dict[str, Any],
-    facts: dict[str, Any],
-) -> None:
-    """Write what was measured as a finished run."""
-    write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
-    training = {"training": facts, "training_fingerprint": fingerprint(facts)}
-    directory.finish_training({**training, "curve": []})
-    rows = {"performance": whole_rows({**performance, "examples": np.array(len(split))})}
-    tables = write_results(
-        directory, split, listeners, rows, lambda probe: identity | {"probe": probe}, {}
-    )
-    content = identity | {
-        "classes": list(split.classes),
-        "counts": {SPLIT: {"kept": len(split)}},
-        "tables": tables,
-        **training,
-        **made_with(),
-    }
-    directory.finish(content, directory.read_listing(TRAINED)["files"])
+    return Audit(directory, write_report(directory, Path(output) / "report.html"))
 
 
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:

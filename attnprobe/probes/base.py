@@ -1,4 +1,4 @@
-"""What a probe is, and the callback that runs all probes in Lightning's test loop.
+"""What a probe is, and what all probes of one pass over the texts share.
 
 A probe's file also holds its `READING`: headlines, claims, tables and figures. To add a probe,
 write a file here, a YAML in conf/probe and a test.
@@ -7,7 +7,6 @@ write a file here, a YAML in conf/probe and a test.
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -18,15 +17,18 @@ from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
+from attnprobe.core.hooks import Hooked, with_hooks
 from attnprobe.core.metrics import CLASS, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
-from attnprobe.core.settings import Checked
 from attnprobe.data.batching import TextSplit
-from attnprobe.importance.base import Importance, Note, Subject
+from attnprobe.data.module import TextDataModule
+from attnprobe.importance.base import Importance, Note, Subject, built_in
 from attnprobe.models.base import Model, Unit
 from attnprobe.results.table import Rows
 
+SPLIT = "test"
+"""The split that probes examine."""
 MOST_NUMBERS = 1 << 25
 """Most float64 numbers (256 MiB) that a probe's samples of one batch may take up at a time; a
 single text may exceed it."""
@@ -49,8 +51,11 @@ class Measurement(NamedTuple):
     site: str = ""
 
 
-class Probe(metaclass=Checked):
+class Probe(metaclass=Hooked):
     """Measures something about every example. Subclasses are dataclasses of settings.
+
+    It is a callback of Lightning (`attnprobe.runs.probe_hooks`):
+    `Trainer(callbacks=[Permutation()]).test(model, datamodule=data)`.
 
     Attributes:
         name: of the file, the YAML and the table.
@@ -63,9 +68,12 @@ class Probe(metaclass=Checked):
         filed: importance → ending of its metrics, where that is not the importance's name.
         slow: it takes so long that a run forecasts its time.
         buffers_per_sample: for a probe with a setting `samples`, see `peak_buffers`.
+        runner: what it shares with the other probes of a pass, with its numbers; None before the
+            first pass.
     """
 
     settings_place: ClassVar[str] = "probe.{name}"
+    hooks: ClassVar[str] = "attnprobe.runs.probe_hooks.ProbeHooks"
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]] = ()
     slow: ClassVar[bool] = False
@@ -74,6 +82,7 @@ class Probe(metaclass=Checked):
     of_words: ClassVar[bool] = False
     of_readout: ClassVar[bool] = False
     filed: ClassVar[Mapping[str, str]] = {}
+    runner: "ProbeRunner | None" = None
 
     @property
     def uses(self) -> Sequence[str]:
@@ -238,9 +247,24 @@ def description(readout: Readout) -> Iterator[Measurement]:
     yield Measurement("content_length", readout.content.sum(-1))
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What one probe measured on one device.
+
+    Attributes:
+        rows: of its table.
+        notes: how it measured, by name.
+        seconds: wall time.
+    """
+
+    rows: Rows
+    notes: dict[str, Note]
+    seconds: float
+
+
 @final
 class ProbeRunner:
-    """A Lightning callback that runs probes on every test batch and collects their rows.
+    """What the probes of one pass over the texts share, and the numbers that they measure.
 
     Attributes:
         rows: the table's rows so far, by probe.
@@ -248,90 +272,159 @@ class ProbeRunner:
         seconds: wall time of each probe.
         importance_seconds: wall time of each importance.
         scored: the model's output is a score instead of classes.
+        words: the vocabulary in the order of the ids, None where it is not known.
+        classes: names of the classes, for importances that need them.
+        prepared: probes and importances have read what they need (`prepare`).
+        started: a batch was measured.
     """
 
     def __init__(
         self,
-        probes: list[Probe],
+        probes: Sequence[Probe],
         seed: int,
-        words: Sequence[str] | None = None,
         importances: Mapping[str, Importance] | None = None,
-        classes: Sequence[str] = (),
     ) -> None:
-        """Prepare empty tables for these probes.
+        """Begin empty tables for these probes.
 
         Args:
             probes: run in this order on every batch.
             seed: of their random numbers.
-            words: the vocabulary in the order of the ids, None where it is not known.
-            importances: by name; built-in ones that are missing have their defaults.
-            classes: names of the classes, for importances that need them.
+            importances: by name; those that the probes use besides are built in, with their
+                defaults.
+
+        Raises:
+            UserError: two probes have one name, and would have one table.
         """
-        self.probes = probes
+        names = [probe.name for probe in probes]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(
+                    f"probe {name} is there {names.count(name)} times, and its name is that of its "
+                    f"table: expected every probe once, others in a pass of their own"
+                )
+        self.probes = list(probes)
         self.seed = seed
-        self.words = words
-        self.classes = classes
-        self.importances = {} if importances is None else importances
-        self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
-        self.rows = {probe.name: Rows() for probe in probes}
-        self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
-        self.seconds = dict.fromkeys(self.rows, 0.0)
+        self.words: Sequence[str] | None = None
+        self.classes: Sequence[str] = ()
+        self.importances = {
+            name: (importances or {}).get(name) or built_in(name)
+            for probe in probes
+            for name in probe.uses
+        }
+        self.draws = {name: Draws(seed, name) for name in names}
+        self.rows = {name: Rows() for name in names}
+        self.notes: dict[str, dict[str, Note]] = {name: {} for name in names}
+        self.seconds = dict.fromkeys(names, 0.0)
         self.importance_seconds: dict[str, float] = {}
         self.scored = False
+        self.prepared = False
+        self.started = False
+        self._batch: Batch | None = None
+        self._subjects: dict[tuple[int, int], Subject] = {}
 
-    def on_test_batch_end(
-        self,
-        trainer: Any,
-        pl_module: Model,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Run every probe on a batch that went through the model; Lightning calls this hook."""
-        classifier = pl_module
-        forward: Outputs = outputs["outputs"]
-        self.scored = classifier.task is Task.SCORE
-
-        @cache  # the probes of a batch share its subjects, and with them all scores
-        def subject_of(start: int, stop: int) -> Subject:
-            rows = slice(start, stop)
-            return self._subject(classifier, batch.rows(rows), forward.rows(rows))
-
-        example_id = batch.example_id.cpu().numpy()
-        width = forward.attention.shape[1] + forward.logits.shape[1]
+    def callbacks(self) -> list[Any]:
+        """The probes as callbacks of Lightning, whose next test loop fills this runner's tables."""
         for probe in self.probes:
-            start = perf_counter()
+            with_hooks(probe).runner = self
+        return list(self.probes)
 
-            def examine(
-                rows: slice, probe: Probe = probe
-            ) -> tuple[slice, list[Measurement | Note]]:
-                results = probe.examine(subject_of(rows.start, rows.stop), self.draws[probe.name])
-                return rows, [_on_cpu(result) for result in results]
+    def fresh(self) -> "ProbeRunner":
+        """The same with empty tables."""
+        runner = ProbeRunner(self.probes, self.seed, self.importances)
+        runner.words = self.words
+        runner.classes = self.classes
+        return runner
 
-            parts = classifier.halving(
-                f"probe {probe.name}",
-                batch,
-                examine,
-                rows_at_once=max(1, MOST_NUMBERS // (probe.peak_buffers * width)),
-            )
-            for rows, results in parts:
-                for result in results:
-                    self._collect(probe.name, result, example_id[rows])
-            self.seconds[probe.name] += perf_counter() - start
+    def prepare(
+        self,
+        classifier: Model,
+        splits: Mapping[str, TextSplit],
+        data: TextDataModule | None = None,
+    ) -> None:
+        """Let probes and importances read what they need of the texts, before the first batch.
 
-    def _subject(self, classifier: Model, batch: Batch, outputs: Outputs) -> Subject:
-        return Subject(
-            classifier=classifier,
-            batch=batch,
-            outputs=outputs,
-            readout=classifier.readout(batch, outputs),
-            words=self.words,
-            importances=self.importances,
-            seed=self.seed,
-            classes=self.classes,
-            seconds=self.importance_seconds,
+        Args:
+            classifier: that will be examined.
+            splits: by name; those of `test` are examined.
+            data: of these splits; None: importances that need more than the batch cannot be used.
+
+        Raises:
+            UserError: one of them does not suit the model or the data.
+        """
+        for probe in self.probes:
+            probe.refuse(classifier)
+            probe.prepare(splits)
+        self.classes = splits[SPLIT].classes
+        if data is not None:
+            self.words = data.vocabulary.words
+            for importance in self.importances.values():
+                importance.refuse(classifier)
+                importance.prepare(data, SPLIT)
+        self.prepared = True
+
+    def run(self, classifier: Model, batch: Batch, outputs: Outputs) -> None:
+        """Run every probe on a batch that went through the model."""
+        for probe in self.probes:
+            self.measure(probe, classifier, batch, outputs)
+
+    def measure(self, probe: Probe, classifier: Model, batch: Batch, outputs: Outputs) -> None:
+        """Run one probe on a batch that went through the model.
+
+        Scores are computed once for all probes that follow each other on the same batch.
+
+        Args:
+            probe: of `probes`.
+            classifier: in eval mode, and in the precision that it is examined in.
+            batch: the texts.
+            outputs: of the classifier.
+        """
+        self.started = True
+        self.scored = classifier.task is Task.SCORE
+        if batch is not self._batch:
+            self._batch = batch
+            self._subjects.clear()
+
+        def examine(rows: slice) -> tuple[slice, list[Measurement | Note]]:
+            subject = self._subject(classifier, batch, outputs, rows)
+            results = probe.examine(subject, self.draws[probe.name])
+            return rows, [_on_cpu(result) for result in results]
+
+        start = perf_counter()
+        width = outputs.attention.shape[1] + outputs.logits.shape[1]
+        parts = classifier.halving(
+            f"probe {probe.name}",
+            batch,
+            examine,
+            rows_at_once=max(1, MOST_NUMBERS // (probe.peak_buffers * width)),
         )
+        example_id = batch.example_id.cpu().numpy()
+        for rows, results in parts:
+            for result in results:
+                self._collect(probe.name, result, example_id[rows])
+        self.seconds[probe.name] += perf_counter() - start
+
+        if probe is self.probes[-1]:  # the batch's scores may be large
+            self._batch = None
+            self._subjects.clear()
+
+    def _subject(self, classifier: Model, batch: Batch, outputs: Outputs, rows: slice) -> Subject:
+        """Some rows of the batch, as all probes share them."""
+        place = (rows.start, rows.stop)
+        if place not in self._subjects:
+            part = batch.rows(rows)
+            part_outputs = outputs.rows(rows)
+            self._subjects[place] = Subject(
+                classifier=classifier,
+                batch=part,
+                outputs=part_outputs,
+                readout=classifier.readout(part, part_outputs),
+                words=self.words,
+                importances=self.importances,
+                seed=self.seed,
+                classes=self.classes,
+                seconds=self.importance_seconds,
+            )
+        return self._subjects[place]
 
     def _collect(
         self, probe: str, result: Measurement | Note, example_id: Int[np.ndarray, " batch"]
@@ -342,11 +435,28 @@ class ProbeRunner:
             self.rows[probe].add(result.metric, example_id, value, step, result.site)
             return
 
+        self._note(probe, result)
+
+    def _note(self, probe: str, note: Note) -> None:
+        """Keep a note, together with an earlier one of its name."""
         notes = self.notes[probe]
-        if result.name in notes:
-            notes[result.name] = result.combine(notes[result.name], result.value)
-        else:
-            notes[result.name] = result.value
+        if note.name in notes:
+            note = note._replace(value=note.combine(notes[note.name].value, note.value))
+        notes[note.name] = note
+
+    def measured(self, probe: str) -> Measured:
+        """What one probe measured so far."""
+        return Measured(self.rows[probe], self.notes[probe], self.seconds[probe])
+
+    def join(self, probe: str, parts: Sequence[Measured]) -> None:
+        """Take what one probe measured on several devices for what it measured."""
+        self.rows[probe] = Rows()
+        self.notes[probe] = {}
+        for part in parts:
+            self.rows[probe].join(part.rows)
+            for note in part.notes.values():
+                self._note(probe, note)
+        self.seconds[probe] = max(part.seconds for part in parts)
 
 
 def _on_cpu(result: Measurement | Note) -> Measurement | Note:

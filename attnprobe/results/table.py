@@ -373,6 +373,31 @@ class Rows:
             columns.step.append(step)
             columns.value.append(value)
 
+    def join(self, other: "Rows") -> None:
+        """Add the numbers of other examples, as another device measured them."""
+        for key, more in other.columns.items():
+            columns = self.columns.setdefault(key, Columns())
+            columns.example_id += more.example_id
+            columns.step += more.step
+            columns.value += more.value
+
+    def copy(self) -> "Rows":
+        """The same numbers, which are not forgotten when these are written."""
+        return Rows(
+            {
+                key: Columns(list(columns.example_id), list(columns.step), list(columns.value))
+                for key, columns in self.columns.items()
+            }
+        )
+
+    def per_example(self) -> "Rows":
+        """The metrics that have one number per example, without those that have steps."""
+        rows = self.copy()
+        for key, columns in self.columns.items():
+            if not all(np.isnan(step).all() for step in columns.step):
+                del rows.columns[key]
+        return rows
+
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
         """Write the table, and forget the rows.
 

@@ -21,9 +21,8 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
 from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.findings.attention_mass import AttentionMass
-from attnprobe.models.base import Model
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
-from attnprobe.models.performance import PERFORMANCE, TRAINING
+from attnprobe.models.performance import PERFORMANCE, TRAINING, Performance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.probes.base import ProbeRunner
@@ -32,6 +31,7 @@ from attnprobe.results.files import records_of, write_table
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import Rows
 from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.test_loop import gathered, read_batch
 
 MASSES = tuple(field.name for field in fields(AttentionMass))
 """Shares of the site's attention, as columns of the examples' table."""
@@ -48,7 +48,7 @@ class PredictionCollector(Callback):
 
     Attributes:
         loader: which loader of a prediction pass is listened to, from 0.
-        multi_label: an example may have several labels.
+        task: how the predictions are to be read.
         rows: every example's columns, by number.
         shares: the split's mean of each of `MASSES` that the model has; known once the examples are
             written.
@@ -61,7 +61,7 @@ class PredictionCollector(Callback):
             loader: see the class.
         """
         self.loader = loader
-        self.multi_label = False
+        self.task = Task.SINGLE_LABEL
         self.rows: dict[int, dict[str, Any]] = {}
         self.shares: dict[str, float] = {}
         self._spell: Any = None
@@ -77,17 +77,33 @@ class PredictionCollector(Callback):
     ) -> None:
         """Keep the rows of a batch of this collector's loader."""
         if dataloader_idx == self.loader:
-            self.on_test_batch_end(trainer, pl_module, {"outputs": outputs}, batch)
+            assert isinstance(pl_module, TrainedModel)
+            self._keep(pl_module, batch, outputs)
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         """Keep the rows of a batch."""
-        assert isinstance(pl_module, TrainedModel)
-        forward: Outputs = outputs["outputs"]
-        probability = probabilities(forward.logits, pl_module.task)
-        self.multi_label = pl_module.task is Task.MULTI_LABEL
-        if self.multi_label:
+        texts = read_batch(trainer, pl_module, outputs, batch, batch_idx)
+        if texts is not None:
+            self._keep(texts.classifier, texts.batch, texts.outputs)
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring together what several devices predicted."""
+        for rows in gathered(trainer, self.rows):
+            self.rows |= rows
+
+    def _keep(self, classifier: TrainedModel, batch: Batch, forward: Outputs) -> None:
+        """Keep the rows of a batch."""
+        probability = probabilities(forward.logits, classifier.task)
+        self.task = classifier.task
+        if self.task is Task.MULTI_LABEL:
             label = batch.labels
             prediction = probability > 0.5
         else:
@@ -100,6 +116,10 @@ class PredictionCollector(Callback):
             "probability": _numbers(probability),
             "attention": _numbers(forward.attention, forward.text),
         }
+        if batch.text_number is not None and batch.question is not None:
+            # for `performance` alone: no columns of the file
+            columns["asked_label"] = _numbers(batch.question[:, 1])
+            columns["text_number"] = _numbers(batch.text_number)
         if forward.off_text is not None:
             unseen = forward.text & ~forward.content
             columns["unseen"] = _numbers(unseen, forward.text)
@@ -107,8 +127,8 @@ class PredictionCollector(Callback):
         if forward.off_text is not None:
             columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
-            assert pl_module.reader is not None
-            self._spell = pl_module.reader.tokenizer.convert_ids_to_tokens
+            assert classifier.reader is not None
+            self._spell = classifier.reader.tokenizer.convert_ids_to_tokens
             columns |= _piece_columns(batch, forward.piece_attention)
         if forward.word_attention is not None:
             weights = _numbers(forward.word_attention, batch.content)
@@ -121,6 +141,22 @@ class PredictionCollector(Callback):
 
         for number, *values in zip(batch.example_id.tolist(), *columns.values(), strict=True):
             self.rows[number] = dict(zip(columns, values, strict=True))
+
+    def performance(self) -> dict[str, np.ndarray]:
+        """How well the model predicts, by metric; `examples`: their number."""
+        rows = [self.rows[number] for number in sorted(self.rows)]
+        probability = torch.from_numpy(np.stack([row["probability"] for row in rows]))
+        labels = torch.from_numpy(np.stack([row["label"] for row in rows]))
+        # the first device has gathered all predictions, and computes alone
+        performance = Performance(self.task, probability.shape[1], of_all_devices=False)
+        asked = None
+        texts = None
+        if "text_number" in rows[0]:
+            asked = torch.tensor([int(row["asked_label"]) for row in rows])
+            texts = torch.tensor([int(row["text_number"]) for row in rows])
+        performance.add(probability, labels, asked, texts)
+        values = {name: value.double().numpy() for name, value in performance.compute().items()}
+        return {**values, "examples": np.array(len(rows))}
 
     def write(self, part: TextSplit, path: Path) -> None:
         """Write the columns of docs/reference.md, sorted by example, and forget the rows.
@@ -138,7 +174,7 @@ class PredictionCollector(Callback):
                 total = sum(float(row[name]) for row in self.rows.values())
                 self.shares[name] = round(total / len(part), 4)
 
-        kinds = _kinds(multi_label=self.multi_label)
+        kinds = _kinds(multi_label=self.task is Task.MULTI_LABEL)
         schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in names])
         write_table(self._row_groups(part, schema), path, schema)
 
@@ -296,17 +332,34 @@ class PlaygroundCollector(Callback):
         self.rows = dict[int, Mapping[str, Any]]()
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         """Solve the chosen texts of a batch."""
-        assert isinstance(pl_module, Model)
-        forward: Outputs = outputs["outputs"]
-        for position, number in enumerate(batch.example_id.tolist()):
+        texts = read_batch(trainer, pl_module, outputs, batch, batch_idx)
+        if texts is None:
+            return
+        for position, number in enumerate(texts.batch.example_id.tolist()):
             if number in self.ids:
                 text = slice(position, position + 1)
-                readout = pl_module.readout(batch.rows(text), forward.rows(text))
+                with texts.classifier.precisely():
+                    readout = texts.classifier.readout(
+                        texts.batch.rows(text), texts.outputs.rows(text)
+                    )
                 for row in played(readout, self.epsilon):
                     self.rows[row["example_id"]] = row
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring together what several devices solved, in the order of one."""
+        rows: dict[int, Mapping[str, Any]] = {}
+        for part in gathered(trainer, self.rows):
+            rows |= part
+        self.rows = {number: rows[number] for number in sorted(rows)}
 
 
 def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
@@ -386,7 +439,7 @@ def write_results(
             },
             "settings": settings.get("probe", {}).get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
-            "notes": runner.notes.get(name, {}),
+            "notes": {note.name: note.value for note in runner.notes.get(name, {}).values()},
             "importances": importances.get(name, {}),
         }
     return tables

@@ -1,6 +1,5 @@
 """Where conf/ lies, and how a configuration is composed from it outside of a command line."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -14,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import listed, nearest
+from attnprobe.data.naming import name_of_files
 
 PACKAGE = Path(__file__).resolve().parent.parent
 CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p.is_dir())
@@ -107,25 +107,6 @@ def _add_installed(importances: dict[str, Any], requests: Iterable[tuple[str, st
                 f"conf/importance/{visible(name)}.yaml in the folder of --config-dir"
             )
         importances[name] = {"_target_": installed[name]}
-
-
-def name_of_files(path: str | Mapping[str, str] | None) -> str:
-    """The default name of a data set of local files: its file's without endings, or its folder's.
-
-    >>> name_of_files("data/my reviews.csv.gz"), name_of_files("corpora/sst/")
-    ('my_reviews', 'sst')
-    >>> name_of_files({"train": "tweets/train.csv"})
-    'tweets'
-    """
-    if path is None:
-        return "files"
-    if isinstance(path, Mapping):
-        path = path.get("train", path.get("test", ""))
-    file = Path(str(path))
-    stem = re.sub(r"(\.(jsonl?|csv|tsv|parquet|xlsx))?(\.gz)?$", "", file.name, flags=re.IGNORECASE)
-    if stem.lower() == "train":
-        stem = file.absolute().parent.name
-    return re.sub(r"[^\w.-]+", "_", stem)[:60].strip("._-") or "files"
 
 
 OmegaConf.register_new_resolver("name_of_files", name_of_files, replace=True)

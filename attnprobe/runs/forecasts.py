@@ -28,10 +28,8 @@ from attnprobe.findings.studies.base import Costs
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.runs.build import importances_of, untrained
-from attnprobe.runs.configuration import Configuration
+from attnprobe.runs.build import untrained
 from attnprobe.runs.settings import Settings
-from attnprobe.runs.training import examined_precisely
 
 GROUPS = 3
 """Groups of texts that are timed: short, middling and long ones."""
@@ -210,12 +208,10 @@ def probing_seconds(
     Returns:
         seconds per example.
     """
-    trial = ProbeRunner(
-        runner.probes, runner.seed, runner.words, runner.importances, runner.classes
-    )
+    trial = runner.fresh()
     start = now(model)
     with torch.no_grad():
-        trial.on_test_batch_end(None, model, {"outputs": model(batch)}, batch, 0)
+        trial.run(model, batch, model(batch))
     if spent is not None:
         spent.update(trial.seconds)
     return (now(model) - start) / len(batch)
@@ -289,7 +285,8 @@ def measured_costs(config: DictConfig) -> Costs:
     preparing = perf_counter() - start
 
     tell_section(str(data.name), data.section)
-    runner = _prepared_probes(parts, data)
+    runner = ProbeRunner(list(parts.probe.values()), 0, parts.importance)
+    runner.prepare(model, data.splits, data)
     on_gpu = torch.cuda.is_available() and parts.trainer.accelerator in ("auto", "gpu", "cuda")
     device = "cuda" if on_gpu else "cpu"
     model.to(device).train()
@@ -309,18 +306,6 @@ def measured_costs(config: DictConfig) -> Costs:
         figure=_figure_cost(),
         shares=shares,
     )
-
-
-def _prepared_probes(parts: Configuration, data: TextDataModule) -> ProbeRunner:
-    """A run's probes, ready for the first batch."""
-    probes = list(parts.probe.values())
-    names = (name for probe in probes for name in probe.uses)
-    importances = importances_of(names, parts.importance)
-    for probe in probes:
-        probe.prepare(data.splits)
-    for importance in importances.values():
-        importance.prepare(data, "test")
-    return ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)
 
 
 def _training_cost(model: TrainedModel, data: TextDataModule, epochs: int) -> float:
@@ -358,7 +343,7 @@ def _probing_cost(
         batch = test[rows].to(model.device)
         return len(rows) * probing_seconds(runner, model, batch, spent)
 
-    with examined_precisely(model.eval()):
+    with model.eval().precisely():
         # The first text pays for what is set up once, such as a pass over the whole split. It is
         # no test's time per text
         first = groups_of(test.words.lengths, 1)[1]

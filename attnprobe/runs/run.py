@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 from lightning import Callback, seed_everything
-from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.hooks import with_hooks
 from attnprobe.core.launchers import is_worker, leave_other_launchers
 from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.stored import kept_findings
-from attnprobe.importance.base import Importance
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.probes.base import ProbeRunner
 from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
     CONFIG,
@@ -42,7 +41,7 @@ from attnprobe.results.lock import locked
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
-from attnprobe.runs.build import importances_of, untrained
+from attnprobe.runs.build import untrained
 from attnprobe.runs.collecting import (
     Listeners,
     PlaygroundCollector,
@@ -55,7 +54,7 @@ from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.trackers import TrackedRun
-from attnprobe.runs.training import Progress, fit, listen
+from attnprobe.runs.training import Progress, fit, run_predict_loop, run_test_loop
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
@@ -91,10 +90,8 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
     parts = settings.parts
     _refuse_study(settings)
     _refuse_several_tasks()
-    probes = list(parts.probe.values())
-    names = (name for probe in probes for name in probe.uses)
-    importances = importances_of(names, parts.importance)
-    for importance in importances.values():
+    runner = ProbeRunner(list(parts.probe.values()), parts.seed, parts.importance)
+    for importance in runner.importances.values():
         importance.files()  # refuses those that are missing
 
     # Lightning starts further processes to train on several devices; the first alone writes and
@@ -103,7 +100,7 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
     leave_other_launchers()
     if is_worker():
         if not RunDirectory(directory).is_trained:
-            carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
+            carry_out(settings, OwnRunDirectory(directory), ProbeRunner([], 0), None, sweep)
         return directory
 
     on_finished = settings.config["on_finished"] or ("skip" if sweep else "error")
@@ -114,7 +111,7 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
         try:
             tracked = TrackedRun(settings.identity("all"), settings.config, own_directory)
             with parts.logger.opened(tracked) as logger:
-                carry_out(settings, own_directory, probes, importances, logger, sweep)
+                carry_out(settings, own_directory, runner, logger, sweep)
                 with suppress(DamagedRun):  # another probe's table: whoever reads it learns of it
                     kept_findings([read_run(directory)], directory)
                 parts.logger.log_results(logger, directory)
@@ -153,8 +150,7 @@ def _refuse_several_tasks() -> None:
 def carry_out(
     settings: Settings,
     directory: OwnRunDirectory,
-    probes: list[Probe],
-    importances: Mapping[str, Importance],
+    runner: ProbeRunner,
     logger: Logger | None,
     sweep: bool,
 ) -> None:
@@ -163,8 +159,7 @@ def carry_out(
     Args:
         settings: of the run.
         directory: prepared for this run.
-        probes: to examine the classifier with.
-        importances: that the probes use, by name.
+        runner: the probes to examine the classifier with.
         logger: of the training's curves; None for none.
         sweep: this is one job of several.
 
@@ -184,16 +179,16 @@ def carry_out(
         tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)
-    _prepare_probes(probes, importances, classifier, data)
+    runner.prepare(classifier, data.splits, data)
 
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
     listeners = _test(settings, classifier, runner, sweep=sweep)
 
     earlier = directory.read_manifest() or {"tables": {}, "files": {}}
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
-    rows = _whole_split_rows(classifier, data.sizes[SPLIT], trained["curve"])
+    performance = listeners.predictions.performance()
+    rows = {"training": _curve_rows(trained["curve"]), "performance": whole_rows(performance)}
     written = write_results(
         directory, data.splits[SPLIT], listeners, rows, settings.identity, config
     )
@@ -223,25 +218,6 @@ def carry_out(
     directory.finish(content, trained["files"] | _remaining_files(earlier["files"], directory))
 
 
-def _prepare_probes(
-    probes: list[Probe],
-    importances: Mapping[str, Importance],
-    classifier: TrainedModel,
-    data: TextDataModule,
-) -> None:
-    """Prepare probes and importances for the data.
-
-    Raises:
-        UserError: if one of them does not suit the model.
-    """
-    for probe in probes:
-        probe.refuse(classifier)
-        probe.prepare(data.splits)
-    for importance in importances.values():
-        importance.refuse(classifier)
-        importance.prepare(data, SPLIT)
-
-
 def _test(
     settings: Settings, classifier: TrainedModel, runner: ProbeRunner, *, sweep: bool
 ) -> Listeners:
@@ -252,31 +228,26 @@ def _test(
     playground = PlaygroundCollector(split, settings.parts.task.epsilon)
     names = ", ".join(probe.name for probe in runner.probes)
     callbacks: list[Callback] = [
-        LambdaCallback(on_test_batch_end=runner.on_test_batch_end),
+        *runner.callbacks(),
         predictions,
         playground,
         Progress(f"probe with {names}" if names else "test"),
     ]
     if not sweep:  # a study has said how long its runs take
         callbacks.insert(0, Forecast(split, runner=runner))
-    listen(classifier, data, SPLIT, hardware=settings.parts.trainer.arguments, callbacks=callbacks)
+    accelerator = settings.parts.trainer.arguments["accelerator"]
+    run_test_loop(classifier, with_hooks(data), accelerator=accelerator, callbacks=callbacks)
     return Listeners(runner, predictions, playground)
 
 
-def _whole_split_rows(
-    classifier: TrainedModel, examples: int, curve: list[dict[str, float]]
-) -> dict[str, Rows]:
-    """Rows of the tables about the whole split: the training's curve, and how well it predicts."""
+def _curve_rows(curve: list[dict[str, float]]) -> Rows:
+    """Rows of the table of the training's curve."""
     names = {name for epoch in curve for name in epoch}
     epochs = {
         name.replace("/", "_"): np.array([epoch.get(name, np.nan) for epoch in curve])
         for name in names
     }
-    performance = {
-        name: value.double().cpu().numpy() for name, value in classifier.performance.items()
-    }
-    performance["examples"] = np.array(examples)
-    return {"training": whole_rows(epochs), "performance": whole_rows(performance)}
+    return whole_rows(epochs)
 
 
 def _draw(directory: OwnRunDirectory, probes: list[str], tables: dict[str, Any]) -> None:
@@ -387,7 +358,7 @@ def _fit(
     forecast = Forecast(data.splits["train"], batch_size=data.settings.batch_size)
     return fit(
         classifier,
-        data,
+        with_hooks(data),
         checkpoints=directory.folder(CHECKPOINTS),
         epochs=parts.training.epochs,
         gradient_clip=parts.training.gradient_clip,
@@ -410,11 +381,11 @@ def _predict_untested(
     if not splits:
         return
     collectors = [PredictionCollector(number) for number in range(len(splits))]
-    listen(
+    run_predict_loop(
         classifier,
         data,
-        "predict",
-        hardware=settings.parts.trainer.arguments,
+        splits,
+        accelerator=settings.parts.trainer.arguments["accelerator"],
         callbacks=list(collectors),
     )
     for split, collector in zip(splits, collectors, strict=True):

@@ -90,7 +90,9 @@ class Settings:
         """The files that decide what is measured, the data's and a checkpoint's, by setting."""
         files = dict(self.parts.data.input_files())
         path = self.config["model"].get("path")
-        if path is not None and Path(str(path)).is_dir():
+        if path is not None and Path(str(path)).is_file():
+            files["model.path"] = Path(str(path))
+        elif path is not None and Path(str(path)).is_dir():
             for file in sorted(Path(str(path)).iterdir()):
                 if file.suffix in CHECKPOINT_FILES:
                     files[f"model.path/{file.name}"] = file

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
-from attnprobe.results.directory import UNTESTED
 
 
 class TrainingCurve(Callback):
@@ -137,7 +136,7 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
                 # a run starts its further processes itself, wherever it runs: on SLURM Lightning
                 # would take the tasks of the job for them, or warn that `srun` is not used
                 "plugins": [LightningEnvironment()],
-                # the data module's own sampler knows ranks and length buckets
+                # every process validates on all texts: the metrics are those of one device
                 "use_distributed_sampler": False,
                 "enable_model_summary": False,
             }
@@ -145,29 +144,9 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
         setting.fill_uninitialized_memory = fill_before
 
 
-class TrainingBatches(LightningDataModule):
-    """The batches of a training, a share for each of its processes.
-
-    It can be pickled, as `ddp_spawn` requires.
-    """
-
-    def __init__(self, data: TextDataModule) -> None:
-        super().__init__()
-        self.data = data
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """This process's share of the training batches."""
-        assert self.trainer is not None
-        return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
-
-    def val_dataloader(self) -> DataLoader[Batch]:
-        """All validation batches."""
-        return self.data.loader("validation")
-
-
 def fit(
     classifier: TrainedModel,
-    data: TextDataModule,
+    data: LightningDataModule,
     *,
     checkpoints: Path,
     epochs: int,
@@ -224,7 +203,7 @@ def fit(
             default_root_dir=checkpoints,
         )
         try:
-            trainer.fit(classifier, datamodule=TrainingBatches(data))
+            trainer.fit(classifier, datamodule=data)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -260,58 +239,71 @@ def _leave_process_group(trainer: Trainer) -> None:
         os.environ.pop(name, None)
 
 
-@contextmanager
-def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
-    """Hold the classifier in the precision that it is examined in.
-
-    Float32 sums depend on an example's batch in their last digits, and a search of 500 steps turns
-    these into first digits. Afterwards the float32 weights are back, unchanged.
-    """
-    try:
-        yield classifier.to(classifier.precision)
-    finally:
-        classifier.float()
-
-
-def listen(
+def run_test_loop(
     classifier: TrainedModel,
-    data: TextDataModule,
-    split: str,
+    texts: LightningDataModule | DataLoader[Batch],
     *,
-    hardware: dict[str, Any],
+    accelerator: str,
     callbacks: list[Callback],
+    quiet: bool = False,
 ) -> None:
-    """Pass over texts once, on one device, with callbacks listening.
+    """Pass over the test split once, on one device, with probes among the callbacks.
 
     Args:
-        classifier: trained.
-        data: the texts.
-        split: `test`, which is examined precisely and with probes among the callbacks; or
-            `predict`, for all splits that no probe examines.
-        hardware: arguments of `Trainer` that say where.
+        classifier: trained; it is held in the precision that it is examined in.
+        texts: the data set, or batches of it.
+        accelerator: where.
         callbacks: that listen.
+        quiet: no progress bar.
     """
-    is_test = split == "test"
-    accelerator = hardware["accelerator"]
-    if is_test and torch.backends.mps.is_available():  # Apple's GPUs have no float64
+    if torch.backends.mps.is_available():  # Apple's GPUs have no float64
         accelerator = "cpu"
-    precision = examined_precisely(classifier) if is_test else nullcontext()
-    with quiet_lightning() as shared, precision:
+    with quiet_lightning() as shared, classifier.precisely():
         trainer = Trainer(
             accelerator=accelerator,
-            inference_mode=not is_test,  # in inference mode no probe could differentiate anything
+            inference_mode=False,  # else each batch would be copied for probes that differentiate
             callbacks=callbacks,
-            enable_progress_bar=is_test,
+            enable_progress_bar=not quiet,
             devices=1,
             logger=False,
             enable_checkpointing=False,
             **shared,
         )
-        if is_test:
-            trainer.test(classifier, data.loader("test"), verbose=False)
+        if isinstance(texts, DataLoader):
+            trainer.test(classifier, texts, verbose=False)
         else:
-            loaders = [data.loader(name) for name in UNTESTED if name in data.splits]
-            trainer.predict(classifier, loaders, return_predictions=False)
+            trainer.test(classifier, datamodule=texts, verbose=False)
+
+
+def run_predict_loop(
+    classifier: TrainedModel,
+    data: TextDataModule,
+    splits: list[str],
+    *,
+    accelerator: str,
+    callbacks: list[Callback],
+) -> None:
+    """Pass over splits that no probe examines once, on one device, with callbacks listening.
+
+    Args:
+        classifier: trained.
+        data: the texts.
+        splits: their names, a loader each.
+        accelerator: where.
+        callbacks: that listen.
+    """
+    with quiet_lightning() as shared:
+        trainer = Trainer(
+            accelerator=accelerator,
+            callbacks=callbacks,
+            enable_progress_bar=False,
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            **shared,
+        )
+        loaders = [data.loader(name) for name in splits]
+        trainer.predict(classifier, loaders, return_predictions=False)
 
 
 class Progress(TQDMProgressBar):

@@ -102,11 +102,10 @@ def table_of(model: HandBuilt, texts: Sequence[Text], seed: int, run: int = 0) -
     probe = Swaps()
     probe.prepare({"test": split})
     runner = ProbeRunner([probe], seed)
-    for number, start in enumerate(range(0, len(split), BATCH)):
+    for start in range(0, len(split), BATCH):
         batch = split[range(start, min(start + BATCH, len(split)))]
         with torch.no_grad():
-            outputs = {"outputs": model(batch)}
-        runner.on_test_batch_end(None, model, outputs, batch, number)
+            runner.run(model, batch, model(batch))
     identity: dict[str, Any] = dict.fromkeys(("experiment", "data", "model"), "constructed")
     identity |= {"run_id": f"run{run}", "seed": run, "split": "test", "probe": probe.name}
     return runner.rows[probe.name].table(identity).to_pandas()

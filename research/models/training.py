@@ -122,12 +122,12 @@ def train_and_keep(
     runner = ProbeRunner([probe] if readout else [], seed)
     decisions: list[int] = []
     weights: list[list[float]] = []
-    for number, batch in enumerate(batches(data, size=100)):
+    for batch in batches(data, size=100):
         outputs = model.predict_step(batch)
         decisions += outputs.logits.argmax(-1).tolist()
         for attention, content in zip(outputs.attention, batch.content, strict=True):
             weights.append(attention[content].tolist())
-        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, number)
+        runner.run(model, batch, outputs)
 
     labels = np.asarray(data.splits["test"].labels)
     facts: dict[str, Any] = {"label": labels.tolist(), "said": decisions, "weights": weights}

@@ -108,8 +108,6 @@ KNOWN = {
     "models/pretrained/attention_hooks.py: Pass.weights: replace": NOTHING,
     "models/pretrained/word_vectors.py: WordVectors.save.write: open": BESIDE,
     "models/pretrained/word_vectors.py: WordVectors.save: write_atomically": GIVEN,
-    "outside/audit.py: _write_run: write_text": WITHIN,
-    "outside/audit.py: audit_model: mkdir": NOTHING,
     "plots/style.py: rendered: savefig": NOTHING,
     "plots/style.py: save: write_atomically": GIVEN,
     "plots/style.py: save: write_bytes": GIVEN,
@@ -180,6 +178,8 @@ KNOWN = {
     "runs/trackers.py: CsvTracker.opened: CSVLogger": WITHIN,
     "runs/trackers.py: TensorBoardTracker.opened: TensorBoardLogger": WITHIN,
     "runs/training.py: fit: ModelCheckpoint": WITHIN,
+    "runs/write_run.py: WriteRun._write: mkdir": NOTHING,
+    "runs/write_run.py: WriteRun._write: write_text": WITHIN,
 }
 """What keeps each call from a file that attnprobe did not write."""
 

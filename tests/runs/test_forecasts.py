@@ -46,7 +46,7 @@ class Slow(Probe):
 
 def forecast_of(capsys, probe, model=None, lengths=LENGTHS):
     """What is said before a model is probed."""
-    forecast = Forecast(split_of(lengths), runner=ProbeRunner([probe], 0, []))
+    forecast = Forecast(split_of(lengths), runner=ProbeRunner([probe], 0))
     forecast.on_test_start(TRAINER, model or toy_classifier())
     return capsys.readouterr().out
 

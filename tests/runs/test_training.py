@@ -1,6 +1,6 @@
 import pytest
 import torch
-from lightning import Callback
+from lightning import Callback, LightningDataModule
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
@@ -12,12 +12,11 @@ from tests.small_runs import small_run
 from tests.toys import recipe, toy_batch, toy_classifier
 
 
-class Toy:
-    def train_dataloader(self, rank=0, processes=1):
+class Toy(LightningDataModule):
+    def train_dataloader(self):
         return DataLoader([toy_batch([4, 5, 3])], batch_size=None)
 
-    def loader(self, split):
-        return self.train_dataloader()
+    val_dataloader = train_dataloader
 
 
 HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
