@@ -37,8 +37,6 @@ from benchmarks.timing import processor
 
 COMMON = sorted(ENGLISH_STOP_WORDS)
 TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
-BUDGETS = (100, 200, 400, 800)
-"""Passes."""
 
 
 def texts(words: int, count: int, seed: int) -> list[dict[str, Any]]:

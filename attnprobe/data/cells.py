@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.delimited import NULL, Dialect, Malformed, Row, rows_of, width_of
-from attnprobe.data.dialect import Reading, Tell, dialect_of
+from attnprobe.data.dialect import FileFormat, Tell, dialect_of
 
 BOM = "\ufeff"
 """The mark that UTF-8 begins with on Windows, wherever a file was put behind another."""
@@ -48,7 +48,7 @@ def read_cells(
     path: Path,
     content: bytes,
     separators: str,
-    how: Reading,
+    how: FileFormat,
     tell: Tell,
     columns: Collection[str] | None = None,
 ) -> pa.Table:

@@ -77,8 +77,8 @@ def _is_encoding(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Reading(metaclass=Checked):
-    """How files are read; what is None is guessed from the file, and the guess is told.
+class FileFormat(metaclass=Checked):
+    """How files are written; what is None is guessed from the file, and the guess is told.
 
     Attributes:
         separator: one character between the cells of a .csv or .tsv file.
@@ -109,7 +109,7 @@ class Reading(metaclass=Checked):
 
 
 def dialect_of(
-    path: Path, content: bytes, separators: str, how: Reading, tell: Tell = lambda _: None
+    path: Path, content: bytes, separators: str, how: FileFormat, tell: Tell = lambda _: None
 ) -> Dialect:
     """How a .csv or .tsv file is written.
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from attnprobe.core.errors import UserError
 from attnprobe.data.arrow_types import are_named, class_names, plain_table
 from attnprobe.data.cells import asked_for, read_cells
-from attnprobe.data.dialect import Reading, Tell
+from attnprobe.data.dialect import FileFormat, Tell
 
 SPLITS = ("train", "validation", "test")
 DATA_DIR = "ATTNPROBE_DATA_DIR"
@@ -158,7 +158,7 @@ def opened(path: Path) -> BinaryIO:
 
 def read_file(
     path: Path,
-    how: Reading | None = None,
+    how: FileFormat | None = None,
     tell: Tell = lambda _: None,
     columns: Collection[str] | None = None,
 ) -> datasets.Dataset:
@@ -182,7 +182,7 @@ def read_file(
     ending = ending_of(path)
     _check_ending(path, ending)
     try:
-        rows = _read_rows(path, ending, how or Reading(), tell, columns)
+        rows = _read_rows(path, ending, how or FileFormat(), tell, columns)
     except UserError:
         raise
     except MemoryError:
@@ -227,7 +227,7 @@ def _check_ending(path: Path, ending: str) -> None:
 
 
 def _read_rows(
-    path: Path, ending: str, how: Reading, tell: Tell, columns: Collection[str] | None
+    path: Path, ending: str, how: FileFormat, tell: Tell, columns: Collection[str] | None
 ) -> datasets.Dataset:
     with opened(path) as file:
         if path.stat().st_size == 0:
@@ -320,7 +320,7 @@ def _parsed_lines(path: Path, text: str) -> list[Any]:
 
 
 def _read_sheet(
-    path: Path, how: Reading, tell: Tell, columns: Collection[str] | None
+    path: Path, how: FileFormat, tell: Tell, columns: Collection[str] | None
 ) -> datasets.Dataset:
     """The rows of one sheet of an .xlsx file."""
     from attnprobe.data.sheets import read_sheet  # openpyxl may be missing

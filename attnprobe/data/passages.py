@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Int
@@ -142,25 +141,30 @@ class Passages:
 
     def first_words(self) -> dict[int, int]:
         """Number of each attended text → that of its first word among those attended to."""
-        ends = np.cumsum([0, *(len(self.texts[number]) for number in self.attended)]).tolist()
-        return {
-            number: start for number, (start, _) in zip(self.attended, pairwise(ends), strict=True)
-        }
+        starts = {}
+        start = 0
+        for number in self.attended:
+            starts[number] = start
+            start += len(self.texts[number])
+        return starts
+
+    def _locate(self, word: int) -> tuple[int, int]:
+        """Number of the text that an attended word is of, and that of the text's first word."""
+        for number, start in reversed(self.first_words().items()):
+            if word >= start:
+                return number, start
+        raise IndexError(word)
 
     def stretch(self, first: int, last: int) -> str:
         """The text from one attended word to another of the same text, both included."""
-        for number, start in reversed(self.first_words().items()):
-            if first >= start:
-                return self.texts[number].stretch(first - start, last - start)
-        raise IndexError(first)
+        number, start = self._locate(first)
+        return self.texts[number].stretch(first - start, last - start)
 
     def without(self, first: int, last: int) -> "Passages":
         """The text or pair without some successive words of one text that are attended to."""
+        number, start = self._locate(first)
         texts = list(self.texts)
-        for number, start in reversed(self.first_words().items()):
-            if first >= start:
-                texts[number] = texts[number].without(first - start, last - start)
-                break
+        texts[number] = texts[number].without(first - start, last - start)
         return replace(self, texts=tuple(texts))
 
     def cut(self, limit: int | None) -> "Passages":

@@ -19,13 +19,13 @@ from attnprobe.core.settings import (
     construct,
 )
 from attnprobe.data.columns import PLACED, Columns
-from attnprobe.data.dialect import Reading
+from attnprobe.data.dialect import FileFormat
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.text import TextRules
 
 
 @dataclass(frozen=True)
-class DataSettings(Columns, TextRules, Reading):
+class DataSettings(Columns, TextRules, FileFormat):
     """All settings of a data set but its source.
 
     Attributes:

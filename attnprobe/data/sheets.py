@@ -12,7 +12,7 @@ from openpyxl.utils.escape import unescape
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.cells import asked_for, distinct
-from attnprobe.data.dialect import Reading, Tell
+from attnprobe.data.dialect import FileFormat, Tell
 
 MOST_CELLS = 20_000_000
 """Rows × columns of a sheet. A single cell in its far corner makes 17 billion of them."""
@@ -40,7 +40,7 @@ class _Cells:
 
 
 def read_sheet(
-    path: Path, how: Reading, tell: Tell, columns: Collection[str] | None = None
+    path: Path, how: FileFormat, tell: Tell, columns: Collection[str] | None = None
 ) -> pa.Table:
     """Read one sheet; rows without any value are none.
 
@@ -69,10 +69,10 @@ def read_sheet(
         _check_formulas(path, sheet, cells)
     if cells.errors:
         tell(f"{path.name}: cells with an error such as #N/A, read as empty: {cells.errors:,}")
-    texts = {
-        cells.names[place]: pa.array(column, pa.string()) for place, column in cells.texts.items()
-    }
-    return pa.table(texts)
+    arrays = {}
+    for place, texts in cells.texts.items():
+        arrays[cells.names[place]] = pa.array(texts, pa.string())
+    return pa.table(arrays)
 
 
 def _read(path: Path, sheet: str, worksheet: Any, columns: Collection[str] | None) -> _Cells:
@@ -103,8 +103,8 @@ def _read(path: Path, sheet: str, worksheet: Any, columns: Collection[str] | Non
 
 def _headed(values: Sequence[Any], columns: Collection[str] | None) -> _Cells:
     names = distinct([_text(value) or "" for value in values])
-    asked = asked_for(names, columns)
-    places = {place: name for place, name in enumerate(names) if name in asked}
+    chosen = asked_for(names, columns)
+    places = {place: name for place, name in enumerate(names) if name in chosen}
     return _Cells(places, {place: [] for place in places})
 
 

@@ -22,7 +22,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Positive, Seed, Size
 from attnprobe.data import rows
 from attnprobe.data.delimited import Quoting
-from attnprobe.data.dialect import Reading
+from attnprobe.data.dialect import FileFormat
 from attnprobe.data.local_files import DATA_DIR, SPLITS, files_of, read_file
 from attnprobe.data.testbed import (
     RULES,
@@ -74,7 +74,7 @@ class FileSource(Source):
             or a folder that holds `train.*` and perhaps `validation.*` and `test.*`; or `{train:
             file, validation: file, test: file}`. Relative paths are looked up in the working
             directory, then in `ATTNPROBE_DATA_DIR`.
-        separator: the character between cells (`attnprobe.data.dialect.Reading`).
+        separator: the character between cells (`attnprobe.data.dialect.FileFormat`).
         encoding: the encoding of a .csv or .tsv file.
         decimal: the decimal mark of a .csv or .tsv file.
         sheet: the sheet of an .xlsx file.
@@ -91,7 +91,7 @@ class FileSource(Source):
         quoting: Quoting | None = None,
     ):
         self.path = path
-        self.how = Reading(separator, encoding, decimal, sheet, quoting)
+        self.how = FileFormat(separator, encoding, decimal, sheet, quoting)
 
     def files(self) -> dict[str, Path]:
         """The file of each split."""

@@ -340,9 +340,14 @@ class ShareOfClass:
             return "decided by no word of its own"
         if not self.is_asked:
             return "too few texts"
-        if self.share.low > LEAST_SHARE:
-            return "yes"
-        return "no" if self.share.high < LEAST_SHARE else "open"
+        return answer_of_interval(self.share)
+
+
+def answer_of_interval(share: Evidence) -> str:
+    """Yes, no or open, by the interval alone."""
+    if share.low > LEAST_SHARE:
+        return "yes"
+    return "no" if share.high < LEAST_SHARE else "open"
 
 
 def shares_of_classes(

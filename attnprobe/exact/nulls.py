@@ -61,7 +61,7 @@ def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batc
     return keys.bitwise_and_((1 << bits) - 1)
 
 
-class Drawn(NamedTuple):
+class NullAttentions(NamedTuple):
     """Attentions without meaning, as peaked as the model's own.
 
     Attributes:
@@ -73,7 +73,7 @@ class Drawn(NamedTuple):
     top: Items
 
 
-def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> Drawn:
+def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> NullAttentions:
     """The text's own weights on other positions, all orders equally likely.
 
     Args:
@@ -83,10 +83,10 @@ def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples
         ties: likewise, which choose the top position among level ones.
     """
     weights = permute_attention(attention, content, noise)
-    return Drawn(weights, top_of(weights, content, ties))
+    return NullAttentions(weights, top_of(weights, content, ties))
 
 
-def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
+def random_like(attention: Weights, content: Content, noise: Samples) -> NullAttentions:
     """The softmax of normal scores that spread as much as the logarithms of the text's own weights.
 
     Args:
@@ -100,7 +100,7 @@ def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
     centred = torch.where(content, logarithm - mean, 0)
     spread = (centred.square().sum(-1, keepdim=True) / count).sqrt()
     weights = (spread * noise).masked_fill(~content, -torch.inf).softmax(-1)
-    return Drawn(weights, top_of(weights, content, noise))
+    return NullAttentions(weights, top_of(weights, content, noise))
 
 
 def even(content: Content) -> Weights:

@@ -49,7 +49,7 @@ class ShapleyValues:
     Attributes:
         values: φ, signed, in the unit of the position logits; exactly 0 where the weight is 0.
         error: no value of this text and class is farther than this from the exact one: the proved
-            error of the quadrature and of rounding, or what the checks found, if that were larger.
+            error of the quadrature and of rounding, or the one that the checks observe, if larger.
         efficiency_gap: |Σ φ − v(all)|, which is 0 in exact arithmetic.
     """
 
@@ -136,12 +136,11 @@ def attention_shapley(
         nothing = position_logits[:, 0]
         return ShapleyValues(position_logits, nothing, nothing)
 
-    at_once = max(1, CELLS // (len(SHARE_POINTS) * attention.shape[1]))
+    texts_at_once = max(1, CELLS // (len(SHARE_POINTS) * attention.shape[1]))
+    weight_parts = attention.split(texts_at_once)
+    logit_parts = position_logits.split(texts_at_once)
     parts = [
-        _solved(weights, logits)
-        for weights, logits in zip(
-            attention.split(at_once), position_logits.split(at_once), strict=True
-        )
+        _solved(weights, logits) for weights, logits in zip(weight_parts, logit_parts, strict=True)
     ]
     return ShapleyValues(
         values=torch.cat([part.values for part in parts]),
@@ -167,11 +166,12 @@ def _solved(weights: Weights, logits: Logits) -> ShapleyValues:
 
     gap = (values.sum(1) - whole[:, 0]).abs()
     constant_gap = (solutions[..., -1:] - equal_share).abs().amax(1)
-    found = torch.maximum(gap / players, constant_gap * spread)
+    observed_error = torch.maximum(gap / players, constant_gap * spread)
+
     nodes = len(log_steps) * len(SHARE_POINTS)
-    proved = (_quadrature_error() + 2 * EPSILON * (players + nodes)) * spread
-    proved += 2 * EPSILON * logits.abs().amax(1)
-    return ShapleyValues(values, torch.maximum(proved, found), gap)
+    proved_error = (_quadrature_error() + 2 * EPSILON * (players + nodes)) * spread
+    proved_error += 2 * EPSILON * logits.abs().amax(1)
+    return ShapleyValues(values, torch.maximum(proved_error, observed_error), gap)
 
 
 def _quadrature_error() -> float:
@@ -180,7 +180,7 @@ def _quadrature_error() -> float:
 
 
 def _log_steps(weights: Weights) -> Float[Tensor, "steps"]:
-    """The nodes of log x: from where all positions are there to where none is left."""
+    """The nodes of log x: from where every e^(−xα) is 1 to where the last one has vanished."""
     smallest = torch.where(weights > 0, weights, 1).amin().log().item()
     last = math.log(DECAY + math.log(weights.shape[1])) - smallest
     count = math.ceil((last - FIRST) / STEP) + 1
@@ -192,13 +192,13 @@ def _integrated(
     weights: Weights, games: Float[Tensor, "batch seq games"], log_steps: Float[Tensor, "steps"]
 ) -> Float[Tensor, "batch seq games"]:
     """The double integral, for every position and game."""
-    own = torch.zeros_like(weights)
-    others = torch.zeros_like(games)
+    gain_factor = torch.zeros_like(weights)
+    deduction = torch.zeros_like(games)
     for exponents in _exponents(weights, log_steps):
-        some_own, some_others = _over_shares(exponents, games)
-        own += some_own
-        others += some_others
-    values = own[..., None] * games - others
+        gain_factor_part, deduction_part = _over_shares(exponents, games)
+        gain_factor += gain_factor_part
+        deduction += deduction_part
+    values = gain_factor[..., None] * games - deduction
 
     # what the trapezoid rule was spared: the integral of the first two terms at x = 0, less what
     # the rule makes of it
@@ -218,9 +218,9 @@ def _exponents(
     Of the logarithms, so that neither a weight of 1e-300 nor its x leaves the range of float64.
     """
     log_weights = weights.log().unsqueeze(1)
-    at_once = max(1, CELLS // (len(SHARE_POINTS) * weights.numel()))
-    for some_steps in log_steps.split(at_once):
-        exponents = (log_weights + some_steps[:, None]).exp().clamp(max=LARGEST)
+    steps_at_once = max(1, CELLS // (len(SHARE_POINTS) * weights.numel()))
+    for steps in log_steps.split(steps_at_once):
+        exponents = (log_weights + steps[:, None]).exp().clamp(max=LARGEST)
         size = (exponents * (-exponents).exp()).sum(-1)
         matters = (size > NEGLIGIBLE).any(0)
         if matters.any():
@@ -233,8 +233,8 @@ def _over_shares(
     """The integral over q at some nodes of x, times dx.
 
     Returns:
-        What a position's own m_i is multiplied by, ∫ P α_i e_i / g_i²; and what all of them take
-        off, ∫ P (1 − e_i) R / g_i.
+        The gain factor, which a position's own m_i is multiplied by, ∫ P α_i e_i / g_i²; and the
+        deduction, what all positions together take off, ∫ P (1 − e_i) R / g_i.
     """
     gone = -(-exponents).expm1()  # 1 − e_j
     density = exponents * (-exponents).exp()  # x α_j e_j
@@ -249,5 +249,6 @@ def _over_shares(
     density /= factors
     gone /= factors
     rate = share * (density @ games)  # x R
-    own = (product * density / factors).sum(1)
-    return own, gone.mT @ (product * rate)
+    gain_factor = (product * density / factors).sum(1)
+    deduction = gone.mT @ (product * rate)
+    return gain_factor, deduction

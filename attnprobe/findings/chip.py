@@ -53,22 +53,22 @@ def chip_of(
 
 
 def _share_sentence(
-    judgements: Sequence[Judgement], word: Judgement, mechanism: str, *, by_class: bool = True
+    judgements: Sequence[Judgement], word: Judgement, mechanism: str, *, with_class: bool = True
 ) -> str:
     """How much of the weight is on the words that decide; and in a class where it is much less."""
     share = deciding_words.SHARE.format(share=_percent(word.value))
     sentence = f"of this attention ({mechanism}), {share}" if mechanism else share
     lowest = find_judgement(deciding_words.LOWEST_CLASS_CLAIM, judgements)
-    if not by_class or mechanism or lowest is None:
+    if not with_class or mechanism or lowest is None:
         return sentence
     if not lowest.value < word.value - deciding_words.MUCH_LESS:
         return sentence
-    in_class = deciding_words.IN_PART.format(part=lowest.part, share=_percent(lowest.value))
-    return f"{sentence}; {in_class}"
+    class_share = deciding_words.IN_PART.format(part=lowest.part, share=_percent(lowest.value))
+    return f"{sentence}; {class_share}"
 
 
 def _percent(share: float) -> str:
-    """A share as a reader says it; one that is less than by chance is 0."""
+    """A share as a reader says it; one below that of chance is 0."""
     return f"{100 * max(share, 0):.0f} %"
 
 
@@ -102,7 +102,7 @@ def _chip_of_yes(
     if mechanism:
         return Chip.CARE, f"{_capitalised(_share_sentence(judgements, word, mechanism))}."
     is_grave = doubt.startswith("but")
-    sentence = _share_sentence(judgements, word, mechanism, by_class=not is_grave)
+    sentence = _share_sentence(judgements, word, mechanism, with_class=not is_grave)
     separator = "," if is_grave else ";"
     return Chip.CARE, f"{_capitalised(sentence)}{separator} {doubt}."
 

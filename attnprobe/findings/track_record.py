@@ -26,8 +26,6 @@ from attnprobe.results.files import record_of
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
 NONE = "No track record exists for this kind of model and measurement."
-POWER = 0.9
-"""Share of right attentions of which a test should say yes."""
 FALSE_ALARMS = 0.05
 """Share of wrong attentions of which a test may say yes."""
 FALSE_NOES = 0.1
@@ -57,7 +55,7 @@ OPEN = "open"
 UNASKED = "not asked"
 ANSWERS = (YES, NO, OPEN, UNASKED)
 """What a model may be told; a denominator has all of them."""
-OF_VERDICT = {
+ANSWER_OF_VERDICT = {
     Verdict.MEETS: YES,
     Verdict.FAILS: NO,
     Verdict.NO_DIFFERENCE: NO,
@@ -67,7 +65,7 @@ OF_VERDICT = {
     Verdict.NOT_MEANINGFUL: UNASKED,
     Verdict.NOT_TESTED: UNASKED,
 }
-OF_CHIP = {Chip.READ: YES, Chip.CARE: YES, Chip.NO: NO, Chip.POOR: UNASKED}
+ANSWER_OF_CHIP = {Chip.READ: YES, Chip.CARE: YES, Chip.NO: NO, Chip.POOR: UNASKED}
 """Chip → answer; *Not shown* is open, or not asked, as the line of words says."""
 ABOUT_MODEL = (
     "rule",
@@ -128,14 +126,15 @@ def answers_of(models: pa.Table) -> pd.DataFrame:
     """
     table = models.select([*ABOUT_MODEL, "chip"]).to_pandas()
     lists = models["answers"].combine_chunks()
-    said = pa.Table.from_struct_array(lists.flatten()).to_pandas()
-    said["model"] = lists.value_parent_indices().to_numpy()
-    said["answer"] = said["verdict"].map({str(verdict): OF_VERDICT[verdict] for verdict in Verdict})
+    claims = pa.Table.from_struct_array(lists.flatten()).to_pandas()
+    claims["model"] = lists.value_parent_indices().to_numpy()
+    answer_of = {str(verdict): ANSWER_OF_VERDICT[verdict] for verdict in Verdict}
+    claims["answer"] = claims["verdict"].map(answer_of)
 
-    is_word = (
-        said["primary"] & (said["criterion"] == WORDS.criterion) & (said["level"] == WORDS.level)
-    )
-    word_answers = said[is_word].set_index("model")["answer"]
+    is_criterion = claims["criterion"] == WORDS.criterion
+    is_level = claims["level"] == WORDS.level
+    words = claims[claims["primary"] & is_criterion & is_level]
+    word_answers = words.set_index("model")["answer"]
     chips = pd.DataFrame({"model": table.index, "claim": CHIP, "criterion": "", "level": ""})
     chips["primary"] = False
     chips["answer"] = [
@@ -144,7 +143,7 @@ def answers_of(models: pa.Table) -> pd.DataFrame:
     ]
     chips[["value", "low", "high"]] = np.nan
     columns = ["model", *ABOUT_ANSWER]
-    answers = pd.concat([chips[columns], said[columns]], ignore_index=True)
+    answers = pd.concat([chips[columns], claims[columns]], ignore_index=True)
     return answers.join(table.drop(columns="chip"), on="model").drop(columns="model")
 
 
@@ -157,7 +156,7 @@ def _answer_of_chip(chip: str, word_answer: str) -> str:
         return UNASKED
     if chip == Chip.UNSHOWN:
         return OPEN if word_answer == OPEN else UNASKED
-    return OF_CHIP[Chip(chip)]
+    return ANSWER_OF_CHIP[Chip(chip)]
 
 
 # How often it is right
@@ -201,11 +200,11 @@ def rate(answers: pd.DataFrame, answer: str = YES) -> Rate:
     shares = is_told.groupby(answers["rule"].astype(str)).mean().to_numpy()
     count = int(is_told.sum())
     return Rate(
-        count,
-        len(answers),
-        len(shares),
-        clopper_pearson(count, len(answers)),
-        mean_of_rules(shares),
+        count=count,
+        models=len(answers),
+        rules=len(shares),
+        over_models=clopper_pearson(count, len(answers)),
+        over_rules=mean_of_rules(shares),
     )
 
 
@@ -255,10 +254,15 @@ def rates(answers: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
         row = dict(zip(columns, key, strict=True))
         yes = rate(group)
         row |= {"models": yes.models, "rules": yes.rules}
-        row |= {answer: int((group["answer"] == answer).sum()) for answer in ANSWERS}
-        row |= {"yes share": yes.over_models.value}
-        row |= {"low": yes.over_models.low, "high": yes.over_models.high}
-        row |= {"rule low": yes.over_rules.low, "rule high": yes.over_rules.high}
+        for answer in ANSWERS:
+            row[answer] = int((group["answer"] == answer).sum())
+        row |= {
+            "yes share": yes.over_models.value,
+            "low": yes.over_models.low,
+            "high": yes.over_models.high,
+            "rule low": yes.over_rules.low,
+            "rule high": yes.over_rules.high,
+        }
         rows.append(row)
     headings = ["models", "rules", *ANSWERS, "yes share", "low", "high", "rule low", "rule high"]
     return pd.DataFrame(rows, columns=[*columns, *headings])
@@ -392,35 +396,36 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     Returns:
         Sentences for the page; empty where nothing was measured of the claim.
     """
-    rates = pd.read_csv(AUDITS) if table is None else table
-    rates = rates[rates["claim"] == claim]
-    if rates.empty:
+    audits = pd.read_csv(AUDITS) if table is None else table
+    audits = audits[audits["claim"] == claim]
+    if audits.empty:
         return ""
 
     effect = "nearness" if claim == SEEDS_ATTEND_ALIKE.name else "gain"
     sentences = [
         f"With {seeds} seeds {_power_of_seeds(rows, effect)}"
-        for seeds, rows in rates.groupby("seeds")
+        for seeds, rows in audits.groupby("seeds")
     ]
-    false_alarms = rates["yes"][rates["effect"] == 0].max()
+    false_alarms = audits["yes"][audits["effect"] == 0].max()
     return (
-        f"Track record, audits drawn from {rates['models'].max()} small models. "
+        f"Track record, audits drawn from {audits['models'].max()} small models. "
         f"{'. '.join(sentences)}. Without one at most {100 * false_alarms:.0f} % said yes."
     )
 
 
-def _power_of_seeds(rates: pd.DataFrame, effect: str) -> str:
+def _power_of_seeds(audits: pd.DataFrame, effect: str) -> str:
     """Which effects the audits of one number of seeds show, in words.
 
     Args:
-        rates: a row per true effect, with the share of the audits that said yes.
+        audits: a row per true effect, with the share of them that said yes.
         effect: what the effect is called.
     """
-    largest_missed = rates["effect"][rates["yes"] < POWER_OF_SEEDS].max()  # NaN: none was missed
-    detectable = rates["effect"][~(rates["effect"] <= largest_missed)]
+    effects = audits["effect"]
+    largest_missed = effects[audits["yes"] < POWER_OF_SEEDS].max()  # NaN: none was missed
+    detectable = effects[~(effects <= largest_missed)]
     if not detectable.empty:
         return f"a {effect} below {detectable.min():.2f} cannot be shown"
-    largest = rates.sort_values("effect").iloc[-1]
+    largest = audits.sort_values("effect").iloc[-1]
     return (
         f"even a {effect} of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
     )

@@ -147,8 +147,8 @@ def features_of(
     device: torch.device,
 ) -> dict[str, sparse.csr_matrix]:
     """Each of `KINDS` → a row of features for each of these texts."""
-    by_attention = WeightedTexts()
-    equal = WeightedTexts()
+    by_attention = TextFeatures()
+    equal = TextFeatures()
     for part in short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE):
         with torch.no_grad():
             outputs = model(split[rows[part].tolist()].to(device))
@@ -164,7 +164,7 @@ def features_of(
 
 
 @dataclass
-class WeightedTexts:
+class TextFeatures:
     """Texts under one kind of weights, on their way into matrices with a row per text.
 
     Attributes:

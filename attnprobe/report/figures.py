@@ -74,7 +74,7 @@ def save_figures(
     return files
 
 
-class Drawn(NamedTuple):
+class DrawnFigure(NamedTuple):
     """A figure that was drawn.
 
     Attributes:
@@ -97,7 +97,7 @@ def all_figures(
     endings: Sequence[str],
     *,
     words: bool,
-) -> Iterator[Drawn]:
+) -> Iterator[DrawnFigure]:
     """Every figure of some readings whose numbers are there, one at a time.
 
     Args:
@@ -114,7 +114,7 @@ def all_figures(
             if not drawing.words:
                 figure = _draw(reading.probe, drawing, numbers)
                 if figure is not None:
-                    yield Drawn(drawing, figure, drawing.name, None)
+                    yield DrawnFigure(drawing, figure, drawing.name, None)
             elif words:
                 yield from _figures_of_texts(reading.probe, drawing, runs, numbers, endings)
 
@@ -125,14 +125,14 @@ def _figures_of_texts(
     runs: Sequence[RunDirectory],
     numbers: Numbers,
     endings: Sequence[str],
-) -> Iterator[Drawn]:
+) -> Iterator[DrawnFigure]:
     """A figure that shows texts, once per run."""
     for run, tables, ending in zip(runs, numbers.tables, endings, strict=True):
         run_numbers = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
         figure = _draw(probe, drawing, run_numbers, run)
         if figure is not None:
             stem = re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-.")
-            yield Drawn(drawing, figure, stem, run)
+            yield DrawnFigure(drawing, figure, stem, run)
 
 
 def _draw(

@@ -296,7 +296,7 @@ class Written(NamedTuple):
 
 
 @dataclass
-class Columns:
+class MetricColumns:
     """Numbers of one metric, in the pieces in which they came: 24 bytes each.
 
     Attributes:
@@ -328,7 +328,7 @@ class Rows:
         columns: by metric and site.
     """
 
-    columns: dict[tuple[str, str], Columns] = field(default_factory=dict)
+    columns: dict[tuple[str, str], MetricColumns] = field(default_factory=dict)
 
     def add(
         self,
@@ -368,7 +368,7 @@ class Rows:
             step = step[is_step]
             value = value[is_step]
         if len(value):
-            columns = self.columns.setdefault((metric, site), Columns())
+            columns = self.columns.setdefault((metric, site), MetricColumns())
             columns.example_id.append(example_id)
             columns.step.append(step)
             columns.value.append(value)
@@ -451,7 +451,7 @@ class Rows:
         if count:
             yield _joined(pending)
 
-    def _piece(self, columns: Columns, rows: slice, names: dict[str, Any]) -> pa.Table:
+    def _piece(self, columns: MetricColumns, rows: slice, names: dict[str, Any]) -> pa.Table:
         """Some rows of sorted columns as a table; `names` are the same in all of them."""
         example_id = columns.example_id[0][rows]
         table = {name: pa.repeat(names[name], len(example_id)) for name in names}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnprobe.evidence.deciding_words import LEAST_SHARE
+from attnprobe.evidence.deciding_words import answer_of_interval
 from attnprobe.evidence.evidence import Evidence
 from research.constructions.catalogue import by_absence, of_order, redundant, token
 from research.constructions.models import (
@@ -36,11 +36,7 @@ NULL_DATA_SETS = 10
 
 def answer_of(share: Evidence) -> str:
     """Yes, no, open or not asked, by the interval alone."""
-    if share.unasked:
-        return "not asked"
-    if share.low > LEAST_SHARE:
-        return "yes"
-    return "no" if share.high < LEAST_SHARE else "open"
+    return "not asked" if share.unasked else answer_of_interval(share)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.dialect import Reading, dialect_of
+from attnprobe.data.dialect import FileFormat, dialect_of
 from attnprobe.data.local_files import read_file
 
 GERMAN = [
@@ -57,7 +57,7 @@ def test_separator_and_encoding_are_guessed_and_told(tmp_path, encoding, separat
 def test_what_is_given_is_not_guessed(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_bytes("text#stars\nschön, gut; fein#4,5\n".encode("cp1250"))
-    table, guesses = read(path, Reading(separator="#", encoding="cp1250", decimal="."))
+    table, guesses = read(path, FileFormat(separator="#", encoding="cp1250", decimal="."))
     assert table[0] == {"text": "schön, gut; fein", "stars": "4,5"}
     assert guesses == []
 
@@ -66,7 +66,7 @@ def test_a_file_in_another_encoding_than_the_given_one_is_named(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_bytes("text#stars\nschön, gut; fein#4,5\n".encode("cp1250"))
     with pytest.raises(UserError, match=r"odd\.csv is not in ascii .*: give data\.encoding"):
-        read(path, Reading(encoding="ascii"))
+        read(path, FileFormat(encoding="ascii"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_file_in_another_encoding_than_the_given_one_is_named(tmp_path):
 )
 def test_a_dialect_that_does_not_exist_is_refused(setting, message):
     with pytest.raises(UserError, match=message):
-        Reading(**setting)
+        FileFormat(**setting)
 
 
 def test_points_between_thousands_are_no_decimals(tmp_path):
@@ -99,7 +99,7 @@ def test_excels_line_about_the_separator_is_read_in_a_packed_file(tmp_path):
 
 def test_a_late_byte_shows_the_encoding(tmp_path):
     content = b"text,label\n" + b"plain,1\n" * 20_000 + "für,0\n".encode("cp1252")
-    dialect = dialect_of(tmp_path / "rows.csv", content, ",;", Reading())
+    dialect = dialect_of(tmp_path / "rows.csv", content, ",;", FileFormat())
     assert dialect.encoding == "cp1252"
 
 

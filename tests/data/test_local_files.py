@@ -8,7 +8,7 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.dialect import Reading
+from attnprobe.data.dialect import FileFormat
 from attnprobe.data.local_files import read_file
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
@@ -37,14 +37,14 @@ def test_the_first_sheet_of_a_spreadsheet_is_read_and_told(workbook):
 
 def test_a_named_sheet_is_read_without_a_guess(workbook):
     guesses = []
-    table = read_file(workbook, Reading(sheet="Zwei"), guesses.append)
+    table = read_file(workbook, FileFormat(sheet="Zwei"), guesses.append)
     assert table["x"][:] == ["1"]
     assert guesses == []
 
 
 def test_a_sheet_that_does_not_exist_is_named(workbook):
     with pytest.raises(UserError, match=r"data\.sheet=Drei: .* has the sheets Eins, Zwei"):
-        read_file(workbook, Reading(sheet="Drei"))
+        read_file(workbook, FileFormat(sheet="Drei"))
 
 
 def test_without_openpyxl_the_message_says_what_to_do(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.dialect import Reading
+from attnprobe.data.dialect import FileFormat
 from attnprobe.data.local_files import read_file
 
 ROWS = [
@@ -143,7 +143,7 @@ def test_backslashes_that_nothing_shows_to_be_escapes_are_text(tmp_path, text):
 def test_a_quoting_that_is_given_is_taken(tmp_path, quoting, text):
     content = '"say \\"so\\""' if quoting != "doubled" else '"say \\""so\\"""'
     path = write(tmp_path / "rows.tsv", [(content, "1")])
-    rows, guesses = read(path, Reading(quoting=quoting))
+    rows, guesses = read(path, FileFormat(quoting=quoting))
     assert rows == [(text, "1")]
     assert guesses == []
 

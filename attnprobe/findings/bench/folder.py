@@ -195,15 +195,15 @@ class BenchFolder:
         Raises:
             UserError: there is no such model, or the table is of another format.
         """
-        known = self.all_models()
-        solved = [model for model in known if model.is_solved and fnmatchcase(model.name, pattern)]
-        if not solved:
-            names = ", ".join(model.name for model in known if model.is_solved)
+        solved = [model for model in self.all_models() if model.is_solved]
+        chosen = [model for model in solved if fnmatchcase(model.name, pattern)]
+        if not chosen:
+            names = ", ".join(model.name for model in solved)
             raise UserError(
                 f"models={pattern}: no model of {self.path} has such a name: expected a pattern of "
                 f"{names[:200] or 'none, as none has solved its task'}"
             )
-        return solved
+        return chosen
 
     def all_models(self) -> list[BenchModel]:
         """The models that were trained, by name; none where nothing is there yet.
@@ -245,13 +245,13 @@ class BenchFolder:
             ) from None
 
     def add(self, model: BenchModel, texts: Sequence[BenchText]) -> None:
-        """Store a model's texts, and then the model itself: what is cut short is not there."""
+        """Store a model's texts, and then the model itself, so that no model lacks its texts."""
         rows = [text.as_row(model.name) for text in texts]
         if rows:
             table = pa.Table.from_pylist(rows, SCHEMA)
             target = self.path / TEXTS / f"{model.name}.parquet"
             write_atomically(target, lambda path: pq.write_table(table, path, compression="zstd"))
-        others = [known for known in self.all_models() if known.name != model.name]
-        models = sorted([*others, model], key=lambda known: known.name)
-        index = pd.DataFrame([asdict(known) for known in models])
+        models = {stored.name: stored for stored in self.all_models()}
+        models[model.name] = model
+        index = pd.DataFrame([asdict(models[name]) for name in sorted(models)])
         write_atomically(self.path / MODELS, lambda path: index.to_parquet(path, index=False))

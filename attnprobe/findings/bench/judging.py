@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,10 @@ from attnprobe.evidence.deciding_words import PASSES_METRIC, SHARE_CLAIM
 from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.scores import Scorer, TextScores
-from attnprobe.findings.track_record import OF_VERDICT, UNASKED, YES, mean_of_rules
+from attnprobe.findings.track_record import ANSWER_OF_VERDICT, UNASKED, YES, mean_of_rules
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.importance.word_swaps import WordEffects
-from attnprobe.probes.swaps import as_weights
+from attnprobe.probes.swaps import PASSES_OF_PAIR, as_weights
 
 ALL = "all"
 """In place of a kind: all rules."""
@@ -84,25 +85,39 @@ def numbers_of_texts(
     rows = []
     for text, effect, values in zip(texts, effects, scores, strict=True):
         weights = weights_of(values)
-        deciding = text.deciding
-        is_mixed = deciding.any() and not deciding.all()
         shares = effect.shares
         rows.append(
             {
                 "example_id": text.example_id,
-                "auroc": auroc(weights, deciding) if is_mixed else np.nan,
-                "average_precision": precision(weights, deciding) if is_mixed else np.nan,
-                "mass": weights[deciding].sum() if is_mixed else np.nan,
-                "chance": deciding.mean() if is_mixed else np.nan,
+                **agreement_with_rule(weights, text.deciding),
                 "swap_excess": float(torch.from_numpy(weights) @ shares - shares.mean()),
                 "swap_room": float(1 - shares.mean()),
                 "swap_strength": effect.strength,
                 "swap_reliability": effect.reliability,
                 "predicted_class": text.prediction,
-                PASSES_METRIC: 2 * len(text.sets.kept),
+                PASSES_METRIC: PASSES_OF_PAIR * len(text.sets.kept),
             }
         )
     return pd.DataFrame(rows)
+
+
+def agreement_with_rule(
+    weights: TextScores, deciding: Bool[np.ndarray, " words"]
+) -> dict[str, float]:
+    """How well weights find the words that decide; NaN where all words do, or none does.
+
+    Returns:
+        `auroc` and `average_precision` of these words, the weight on them (`mass`), and that of
+        equal weights (`chance`).
+    """
+    if deciding.all() or not deciding.any():
+        return dict.fromkeys(("auroc", "average_precision", "mass", "chance"), np.nan)
+    return {
+        "auroc": auroc(weights, deciding),
+        "average_precision": precision(weights, deciding),
+        "mass": weights[deciding].sum(),
+        "chance": deciding.mean(),
+    }
 
 
 def weights_of(scores: TextScores) -> TextScores:
@@ -163,7 +178,7 @@ def numbers_of_model(texts: pd.DataFrame) -> ModelNumbers:
     beyond_chance = (texts["mass"] - texts["chance"]).sum()
     (finding,) = put_to_test([SHARE_CLAIM], as_table_of_probe(texts))
     evidence = finding.evidence
-    answer = OF_VERDICT[evidence.exceeds(SHARE_CLAIM.threshold, SHARE_CLAIM.smallest)]
+    answer = ANSWER_OF_VERDICT[evidence.exceeds(SHARE_CLAIM.threshold, SHARE_CLAIM.smallest)]
     return {
         "texts": len(texts),
         "auroc": texts["auroc"].mean(),
@@ -235,14 +250,14 @@ def rates_by_kind(rows: pd.DataFrame) -> list[BenchRates]:
     Args:
         rows: as of `judged`.
     """
-    sources = [group for _, group in rows.groupby("scores", sort=False)]
-    rates = []
-    for source in sources:
-        kinds = source.groupby("kind", sort=True)
-        by_kind = [rates_of(group, str(kind)) for kind, group in kinds]
-        rates.append([rates_of(source, ALL), *by_kind])
-    rates.sort(key=lambda lines: -np.nan_to_num(lines[0].auroc.value))
-    return [line for lines in rates for line in lines]
+    sources = []
+    for _, source in rows.groupby("scores", sort=False):
+        rates = [rates_of(source, ALL)]
+        for kind, models in source.groupby("kind", sort=True):
+            rates.append(rates_of(models, str(kind)))
+        sources.append(rates)
+    sources.sort(key=lambda rates: -np.nan_to_num(rates[0].auroc.value))
+    return list(chain.from_iterable(sources))
 
 
 def rates_of(rows: pd.DataFrame, kind: str) -> BenchRates:
@@ -252,20 +267,20 @@ def rates_of(rows: pd.DataFrame, kind: str) -> BenchRates:
         rows: as of `judged`, of one source.
         kind: of their rules, or `ALL`.
     """
-    asked = rows[rows["answer"] != UNASKED]
-    is_yes = (asked["answer"] == YES).groupby(asked["rule"]).mean()
+    tested = rows[rows["answer"] != UNASKED]
+    yes_shares = (tested["answer"] == YES).groupby(tested["rule"]).mean()
     return BenchRates(
         scores=str(rows["scores"].iloc[0]),
         kind=kind,
         models=len(rows),
         rules=rows["rule"].nunique(),
-        asked=len(asked),
+        asked=len(tested),
         texts=rows["texts"].mean(),
         auroc=over_rules(rows, "auroc"),
         average_precision=over_rules(rows, "average_precision"),
         truth=over_rules(rows, "truth"),
-        share=over_rules(asked, "share"),
-        yes=mean_of_rules(is_yes.to_numpy()),
+        share=over_rules(tested, "share"),
+        yes=mean_of_rules(yes_shares.to_numpy()),
     )
 
 

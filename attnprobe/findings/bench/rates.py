@@ -1,5 +1,6 @@
 """The shipped rates of the bench: how well does each importance find the words that decide?"""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -76,6 +77,7 @@ def beside_attention_on_bench(importance: str) -> str:
 
 def _percent(share: Interval) -> str:
     """Such as `98 % [95, 100]`; without brackets where there is no interval."""
-    value, low, high = (100 * number for number in share)
-    ends = "" if low != low else f" [{low:.0f}, {high:.0f}]"
-    return f"{value:.0f} %{ends}"
+    percentage = f"{100 * share.value:.0f} %"
+    if math.isnan(share.low):
+        return percentage
+    return f"{percentage} [{100 * share.low:.0f}, {100 * share.high:.0f}]"

@@ -55,11 +55,11 @@ class FileScores:
     """The scores of a file, all of whose rows are checked before any is used.
 
     Attributes:
-        by_model: the scores of each text, by its number, by the model's name; None for a text that
-            the file says nothing of.
+        of_texts: a model's name → a text's number → its scores; None for a text that the file says
+            nothing of.
     """
 
-    by_model: Mapping[str, Mapping[int, np.ndarray | None]]
+    of_texts: Mapping[str, Mapping[int, np.ndarray | None]]
 
     @classmethod
     def read(
@@ -81,9 +81,9 @@ class FileScores:
         """
         path = find_path(path)
         rows = read_rows(path)
-        known = {model.name for model in bench.all_models()}
         names = [str(name) for name in rows[MODEL].unique()]
-        unknown = [name for name in names if name not in known]
+        of_bench = {model.name for model in bench.all_models()}
+        unknown = [name for name in names if name not in of_bench]
         if unknown:
             raise UserError(
                 f"{path}: model {visible(unknown[0])[:80]} is not in {bench.path}: expected names "
@@ -96,17 +96,15 @@ class FileScores:
                 "…): expected rows for all; --models PATTERN asks about fewer, such as "
                 "--models '*--lstm--*'"
             )
-        by_name = dict(tuple(rows.groupby(MODEL, sort=False)))
-        return cls(
-            {
-                model.name: scores_of_model(path, by_name[model.name], model, bench)
-                for model in models
-            }
-        )
+        scores = {}
+        for model in models:
+            model_rows = rows[rows[MODEL] == model.name]
+            scores[model.name] = scores_of_model(path, model_rows, model, bench)
+        return cls(scores)
 
     def __call__(self, model: BenchModel, texts: Sequence[BenchText]) -> list[TextScores]:
         """The scores of a model's texts; NaN for a text without."""
-        scores = self.by_model[model.name]
+        scores = self.of_texts[model.name]
         result = []
         for text in texts:
             values = scores[text.example_id]
@@ -174,9 +172,9 @@ def scores_of_model(
     """
     key = BY_NUMBER if BY_NUMBER in rows else BY_TEXT
     texts = {text.example_id: text.words for text in bench.texts(model)}
-    keys = {number: number for number in texts}
-    if key == BY_TEXT:
-        keys = {number: " ".join(words) for number, words in texts.items()}  # type: ignore[misc]
+    keys: dict[int, int | str] = {}
+    for number, words in texts.items():
+        keys[number] = " ".join(words) if key == BY_TEXT else number
     try:
         column = pa.array(rows[SCORES], pa.list_(pa.float64()), from_pandas=False)
     except pa.ArrowException:

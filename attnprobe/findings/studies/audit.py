@@ -119,7 +119,7 @@ class Audit(Study):
         ]
         page = costs.figure * (len(drawings) + OWN_FIGURES) + perf_counter() - began
         rows = rows_within(costs, epochs, trainings, self.minutes * 60 - page)
-        forecast = Forecast(costs, rows, epochs, trainings, page)
+        forecast = AuditForecast(costs, rows, epochs, trainings, page)
         limits = dict(config.data.most or {}) | rows if rows else {}
         return Plan(limits, forecast.in_words(self.probes, self.minutes), forecast.seconds)
 
@@ -148,7 +148,7 @@ class Audit(Study):
 
 
 @dataclass(frozen=True)
-class Forecast:
+class AuditForecast:
     """What an audit does, and what it is expected to take.
 
     Attributes:

@@ -14,13 +14,7 @@ from torch import Tensor
 
 from attnprobe.models.attention import AdditiveAttention, Attention, DotAttention
 from attnprobe.models.encoders import AverageEncoder, NoEncoder, TextEncoder
-
-
-class Affine(NamedTuple):
-    """x → weight x + bias."""
-
-    weight: Float[Tensor, "out hidden"]
-    bias: Float[Tensor, "out"]
+from attnprobe.models.linearised_layers import Affine
 
 
 @dataclass(frozen=True)

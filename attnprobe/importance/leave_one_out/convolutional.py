@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.importance.leave_one_out.changed_states import (
-    Affine,
     ChangedStates,
     EncodedTexts,
     changed_states,
 )
 from attnprobe.models.encoders import CNNEncoder
+from attnprobe.models.linearised_layers import Affine
 
 
 @changed_states.register

@@ -15,7 +15,6 @@ from attnprobe.core.batch import Batch, Outputs
 from attnprobe.importance.leave_one_out import convolutional as _convolutional  # noqa: F401  above
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401  above
 from attnprobe.importance.leave_one_out.changed_states import (
-    Affine,
     ChangedStates,
     EncodedTexts,
     changed_states,
@@ -25,6 +24,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.base import Model
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import TextEncoder
+from attnprobe.models.linearised_layers import Affine
 
 if TYPE_CHECKING:  # Lightning takes seconds, which a report need not wait for
     import attnprobe.models.classifier

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.importance.leave_one_out.changed_states import (
-    Affine,
     ChangedStates,
     EncodedTexts,
     changed_states,
 )
 from attnprobe.models.encoders import LSTMEncoder, reversed_positions
+from attnprobe.models.linearised_layers import Affine
 
 FEWEST = 128
 """Rows from which a convolution is faster than a matrix product: it lays out the matrix again every

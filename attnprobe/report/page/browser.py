@@ -98,7 +98,7 @@ class Browser:
         return names
 
 
-class Source(NamedTuple):
+class MetricSource(NamedTuple):
     """Where a heat map or a number comes from.
 
     Attributes:
@@ -143,7 +143,7 @@ class Browsed:
     items: list[int]
     words: list[int]
     unknown: list[str]
-    maps: list[Source]
+    maps: list[MetricSource]
     pieces: int
 
     @property
@@ -268,17 +268,17 @@ def _unknown_words(run: Run, texts: Iterable[Any]) -> list[str]:
     return [word for word in seen if word not in vocabulary]
 
 
-def _maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
+def _maps_of(run: Run, columns: Sequence[str]) -> list[MetricSource]:
     """A run's heat maps; single layers and heads in the order of their numbers."""
     first, last = OWN_MAPS
-    maps = [Source(None, first)] if first.metric in columns else []
+    maps = [MetricSource(None, first)] if first.metric in columns else []
     for probe, shown in maps_in(run.numbers):
         file = run.files.file(table_file(probe))
         rows = read_rows([file], (), [shown.metric], columns=[SITE])
         sites = {site or "" for site in rows[SITE].unique().to_pylist()}
-        maps += [Source(probe, shown, site) for site in sorted(sites, key=_numbers_in)]
+        maps += [MetricSource(probe, shown, site) for site in sorted(sites, key=_numbers_in)]
     if last.metric in columns:
-        maps.append(Source(None, last))
+        maps.append(MetricSource(None, last))
     return maps
 
 
@@ -292,7 +292,9 @@ def examples_of(run: Run) -> pa.Table:
     return run.files.examples(run.split, names)
 
 
-def values_of(browsed: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray, " examples"]:
+def values_of(
+    browsed: Browsed, source: MetricSource, table: pa.Table
+) -> Float[np.ndarray, " examples"]:
     """A number of every example, NaN where it is undefined."""
     if source.probe is not None:
         rows = browsed.run.numbers.rows(source.probe, (source.shown.metric,))
@@ -364,7 +366,7 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
     }
 
 
-def _columns_of(run: Run, table: pa.Table) -> list[Source]:
+def _columns_of(run: Run, table: pa.Table) -> list[MetricSource]:
     """The numbers of a run's examples.
 
     Those that the list can be sorted by come first, leading ones before all.
@@ -372,15 +374,15 @@ def _columns_of(run: Run, table: pa.Table) -> list[Source]:
     # with several labels at once no class is ahead of another
     absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
     absent |= {column.metric for column in PIECE_COLUMNS}.difference(table.column_names)
-    sources = [Source(probe, column) for probe, column in columns_in(run.numbers)]
+    sources = [MetricSource(probe, column) for probe, column in columns_in(run.numbers)]
     for column in (*OWN_COLUMNS, *PIECE_COLUMNS):
         if column.metric not in absent:
-            sources.append(Source(None, column))
+            sources.append(MetricSource(None, column))
     return sorted(sources, key=lambda source: (not source.shown.sorts, not source.shown.leads))
 
 
 def _kept_rows(
-    columns: Mapping[Source, np.ndarray], most: int, count: int
+    columns: Mapping[MetricSource, np.ndarray], most: int, count: int
 ) -> Int[np.ndarray, " kept"]:
     """Rows of the examples that keep their heat maps, ascending."""
     scores = {source.key: values for source, values in columns.items() if source.shown.sorts}
@@ -388,7 +390,7 @@ def _kept_rows(
     return np.sort(list(select_examples(np.arange(count), most, scores=scores))).astype(int)
 
 
-def _measure(source: Source) -> dict[str, Any]:
+def _measure(source: MetricSource) -> dict[str, Any]:
     """What the index says of a number."""
     shown = source.shown
     return {

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.importance.leave_one_out.changed_states import Affine, EncodedTexts, changed_states
+from attnprobe.importance.leave_one_out.changed_states import EncodedTexts, changed_states
 from attnprobe.models.attention import AdditiveAttention, Attention, UniformAttention
+from attnprobe.models.linearised_layers import Affine
 from tests.importance.leave_one_out.loops import each_alone, subject
 from tests.toys import ENCODERS, REENCODED
 

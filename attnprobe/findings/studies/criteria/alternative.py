@@ -133,7 +133,7 @@ def chosen(texts: pd.DataFrame, candidates: Sequence[str]) -> tuple[str, pd.Data
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """A method on texts that had no part in choosing it; all numbers are comprehensiveness.
 
     Attributes:
@@ -167,7 +167,7 @@ class Comparison:
 
 def compared_with_attention(
     method: str, texts: pd.DataFrame, operators: Sequence[str]
-) -> Comparison:
+) -> MethodComparison:
     """Compare a method with attention and with random words.
 
     Args:
@@ -190,7 +190,7 @@ def compared_with_attention(
         and comprehensiveness(method, operator) in texts
         and comprehensiveness("attention", operator) in texts
     ]
-    return Comparison(
+    return MethodComparison(
         loss=loss_of(texts[comprehensiveness(method)].to_numpy()),
         gain=gain_over("attention"),
         over_random=gain_over("random"),
@@ -198,7 +198,7 @@ def compared_with_attention(
     )
 
 
-def in_words(comparison: Comparison, method: str, title: str) -> str:
+def in_words(comparison: MethodComparison, method: str, title: str) -> str:
     """What to show instead, if anything, and what the other texts say of it.
 
     Args:
