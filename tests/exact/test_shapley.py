@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import pad
 
 from attnprobe import UserError
 from attnprobe.exact import attention_shapley
@@ -28,27 +29,35 @@ def game(regime, n, *, seed=0, classes=2):
 
 
 def solved(weights, payoffs):
-    weights, payoffs = torch.as_tensor(weights), torch.as_tensor(payoffs)
-    return attention_shapley(weights[None], payoffs[None], torch.ones(1, len(weights)).bool())
+    """The solution of one text, all of whose positions are content."""
+    attention = torch.as_tensor(weights)[None]
+    position_logits = torch.as_tensor(payoffs)[None]
+    content = torch.ones_like(attention, dtype=torch.bool)
+    return attention_shapley(attention, position_logits, content)
 
 
 def enumerated(weights, payoffs):
     """Shapley values by their definition, from the value of every one of the 2^n sets."""
     n = len(weights)
     weights = weights * 2.0**600  # which changes no value, and rounds no product of a tiny weight
-    mass, total = [0.0], [0.0]
+    mass_of_set = [0.0]  # bit i of a set's number: position i is in it
+    sum_of_set = [0.0]
     for weight, payoff in zip(weights, payoffs, strict=True):
-        mass += [rest + weight for rest in mass]
-        total += [rest + weight * payoff for rest in total]
-    value = [sum_ / rest if rest > 0 else 0.0 for sum_, rest in zip(total, mass, strict=True)]
-    chance = [1 / (n * math.comb(n - 1, size)) for size in range(n)]
+        mass_of_set += [mass + weight for mass in mass_of_set]
+        sum_of_set += [total + weight * payoff for total in sum_of_set]
+    value_of_set = []
+    for total, mass in zip(sum_of_set, mass_of_set, strict=True):
+        value_of_set.append(total / mass if mass > 0 else 0.0)
+
+    chance_of_size = [1 / (n * math.comb(n - 1, size)) for size in range(n)]
     values = []
-    for i in range(n):
+    for position in range(n):
+        member = 1 << position
         gains = []
         for subset in range(2**n):
-            if not subset >> i & 1:
-                gain = value[subset | 1 << i] - value[subset]
-                gains.append(chance[subset.bit_count()] * gain)
+            if not subset & member:
+                gain = value_of_set[subset | member] - value_of_set[subset]
+                gains.append(chance_of_size[subset.bit_count()] * gain)
         values.append(math.fsum(gains))
     return np.array(values)
 
@@ -58,11 +67,11 @@ def enumerated(weights, payoffs):
 def test_values_are_those_of_all_subsets(regime, n):
     weights, payoffs = game(regime, n)
     shapley = solved(weights, payoffs)
-    for class_ in range(2):
-        exact = enumerated(weights, payoffs[:, class_])
-        error = np.abs(shapley.values[0, :, class_].numpy() - exact).max()
+    for label in range(2):
+        exact = enumerated(weights, payoffs[:, label])
+        error = np.abs(shapley.values[0, :, label].numpy() - exact).max()
         assert error < 1e-13
-        assert error <= shapley.error[0, class_] + 1e-14  # which the enumeration may be wrong by
+        assert error <= shapley.error[0, label] + 1e-14  # which the enumeration may be wrong by
 
 
 @pytest.mark.parametrize("regime", ["softmax", "all of float64", "zeros"])
@@ -78,11 +87,12 @@ def test_the_proved_error_holds_with_nodes_that_are_too_few(regime, step, monkey
     monkeypatch.setattr(solver, "STEP", step)
     weights, payoffs = game(regime, 9)
     coarse = solved(weights, payoffs)
-    exact = np.stack([enumerated(weights, payoffs[:, class_]) for class_ in range(2)], -1)
+    exact = np.stack([enumerated(weights, payoffs[:, label]) for label in range(2)], -1)
     difference = np.abs(coarse.values[0].numpy() - exact).max(0)
-    assert (difference <= coarse.error[0].numpy() + 1e-14).all()
-    # nor is it far too large, or the test blind: the difference is there to be seen
-    assert (difference > coarse.error[0].numpy() / 2000).all() or step < 0.5
+    proved_error = coarse.error[0].numpy()
+    assert (difference <= proved_error + 1e-14).all()
+    # nor is it far too large, or the test blind: the difference can be seen
+    assert (difference > proved_error / 2000).all() or step < 0.5
     assert (coarse.efficiency_gap < 1e-12).all()  # which sees none of it
 
 
@@ -147,18 +157,22 @@ def test_long_texts_add_up_to_the_logit(regime):
 
 def test_positions_that_play_the_same_part_get_the_same():
     weights, payoffs = game("softmax", 30)
-    weights[7], payoffs[7] = weights[3], payoffs[3]
-    values = solved(weights / weights.sum(), payoffs).values[0]
+    weights[7] = weights[3]
+    payoffs[7] = payoffs[3]
+    weights /= weights.sum()
+    values = solved(weights, payoffs).values[0]
     torch.testing.assert_close(values[7], values[3], atol=1e-14, rtol=0)
     order = np.random.default_rng(0).permutation(30)
-    shuffled = solved((weights / weights.sum())[order], payoffs[order]).values[0]
+    shuffled = solved(weights[order], payoffs[order]).values[0]
     torch.testing.assert_close(shuffled, values[order], atol=1e-13, rtol=0)
 
 
 def test_a_position_without_weight_changes_nothing():
     weights, payoffs = game("softmax", 30)
     values = solved(weights, payoffs).values[0]
-    longer = solved(np.r_[0.0, weights, 0.0], np.r_[[[1e3, -1e3]], payoffs, [[7, 7]]]).values[0]
+    longer_weights = np.r_[0.0, weights, 0.0]
+    longer_payoffs = np.r_[[[1e3, -1e3]], payoffs, [[7, 7]]]
+    longer = solved(longer_weights, longer_payoffs).values[0]
     assert (longer[[0, -1]] == 0).all()
     torch.testing.assert_close(longer[1:-1], values, atol=1e-13, rtol=0)
 
@@ -176,32 +190,40 @@ def test_texts_of_a_batch_do_not_change_each_other():
     weights = torch.tensor(np.stack([weights for weights, _ in games]))
     payoffs = torch.tensor(np.stack([payoffs for _, payoffs in games]))
     padded = attention_shapley(
-        torch.nn.functional.pad(weights, (0, 3)),
-        torch.nn.functional.pad(payoffs, (0, 0, 0, 3), value=torch.nan),
+        pad(weights, (0, 3)),
+        pad(payoffs, (0, 0, 0, 3), value=torch.nan),
         torch.arange(15).expand(len(games), -1) < 12,
     )
     for row in range(len(games)):
-        alone = solved(weights[row], payoffs[row])
-        torch.testing.assert_close(padded.values[row, :12], alone.values[0], atol=1e-13, rtol=0)
+        single = solved(weights[row], payoffs[row])
+        torch.testing.assert_close(padded.values[row, :12], single.values[0], atol=1e-13, rtol=0)
     assert (padded.values[:, 12:] == 0).all()
 
 
-def test_sampled_orders_of_400_positions_agree_within_their_standard_error():
-    n, batches, orders = 400, 80, 500
-    weights, payoffs = game("softmax", n)
-    values = solved(weights, payoffs).values[0, :, 0].numpy()
-    payoffs = payoffs[:, 0]
+def sampled(weights, payoffs, batches, batch_size):
+    """Mean gain of each position over random orders, and its standard error."""
+    n = len(weights)
     generator = np.random.default_rng(2)
-    first, second = np.zeros(n), np.zeros(n)
+    gain_sum = np.zeros(n)
+    square_sum = np.zeros(n)
     for _ in range(batches):
-        order = generator.permuted(np.tile(np.arange(n), (orders, 1)), axis=1)
-        running = (weights * payoffs)[order].cumsum(1) / weights[order].cumsum(1)
-        gains = np.empty((orders, n))
-        np.put_along_axis(gains, order, np.diff(running, prepend=0, axis=1), 1)
-        first += gains.sum(0)
-        second += (gains**2).sum(0)
-    mean = first / (batches * orders)
-    standard_error = np.sqrt((second / (batches * orders) - mean**2) / (batches * orders))
+        order = generator.permuted(np.tile(np.arange(n), (batch_size, 1)), axis=1)
+        running_mass = weights[order].cumsum(1)
+        running_logit = (weights * payoffs)[order].cumsum(1) / running_mass
+        gains = np.empty((batch_size, n))
+        np.put_along_axis(gains, order, np.diff(running_logit, prepend=0, axis=1), 1)
+        gain_sum += gains.sum(0)
+        square_sum += (gains**2).sum(0)
+    orders = batches * batch_size
+    mean = gain_sum / orders
+    variance = square_sum / orders - mean**2
+    return mean, np.sqrt(variance / orders)
+
+
+def test_sampled_orders_of_400_positions_agree_within_their_standard_error():
+    weights, payoffs = game("softmax", 400)
+    values = solved(weights, payoffs).values[0, :, 0].numpy()
+    mean, standard_error = sampled(weights, payoffs[:, 0], batches=80, batch_size=500)
 
     z = (mean - values) / standard_error
     assert np.abs(z).max() < 5

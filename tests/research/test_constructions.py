@@ -76,22 +76,23 @@ EASY = ("hard on the word", "shield: on the neighbours of the cue, never on it")
 @pytest.mark.parametrize("name", EASY)
 def test_the_answer_is_that_of_the_whole_verdict(name):
     construction = CONSTRUCTIONS[name].with_texts(60)
-    asked = ask(construction)
-    assert asked.answer == construction.expected
-    assert asked.line.value == pytest.approx(asked.mass, abs=0.1)
-    assert asked.passes == 400
-    assert [part.answer for part in asked.classes] == [construction.expected] * 2
+    outcome = ask(construction)
+    assert outcome.answer == construction.expected
+    assert outcome.line.value == pytest.approx(outcome.mass, abs=0.1)
+    assert outcome.passes == 400
+    assert [part.answer for part in outcome.classes] == [construction.expected] * 2
 
 
 def test_several_attentions_have_the_shares_that_the_probe_gives_each():
     construction = token("", "", on_cues(), "").with_texts(30)
     measured = MeasuredTexts.of(construction, 0)
     for attend in (on_cues(), on_places(0)):
-        asked = ask(replace(construction, attend=attend))
+        line = ask(replace(construction, attend=attend)).line
         draw = np.random.default_rng((0, 1))
-        share = measured.share([[attend(draw, text) for text in measured.texts]])
-        assert share.value == pytest.approx(asked.line.value, abs=1e-6)
-        assert (share.low, share.high) == pytest.approx((asked.line.low, asked.line.high), abs=1e-6)
+        weights = [attend(draw, text) for text in measured.texts]
+        share = measured.share([weights])
+        assert share.value == pytest.approx(line.value, abs=1e-6)
+        assert (share.low, share.high) == pytest.approx((line.low, line.high), abs=1e-6)
 
 
 # Invariances

@@ -137,17 +137,18 @@ def exchanged(row, column, change):
 
 def of_another_class(word):
     """A cue of class 1 for one of class 0, of class 0 for any other."""
-    return re.sub(r"(\d)(_\d+)?$", lambda found: str(int(found[1] == "0")), word)
+    return re.sub(r"(\d)(_\d+)?$", lambda digit: str(int(digit[1] == "0")), word)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_a_rule_labels_its_texts_and_their_counterfactuals(rule):
     for row in rows_of(rule):
-        words, changed = row["text"].split(), row["counterfactual"].split()
+        words = row["text"].split()
+        changed_words = row["counterfactual"].split()
         assert label_of(words, rule) == row["label"]
         next_label = (row["label"] + 1) % rule.classes
-        assert label_of(changed, rule) == next_label
-        assert not rule.has_counterfactual or len(changed) == len(words)
+        assert label_of(changed_words, rule) == next_label
+        assert not rule.has_counterfactual or len(changed_words) == len(words)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
@@ -408,8 +409,9 @@ def mass_by_place(attention, rule):
     texts = data.splits["test"]
     batch = texts[list(range(len(texts)))]
     weights = model(batch).attention
-    by_text = [row[content].tolist() for row, content in zip(weights, batch.content, strict=True)]
-    return by_text, GrammarSource(rule.name, 60, 40, 0).rows("test")
+    texts_weights = zip(weights, batch.content, strict=True)
+    masses = [text_weights[content].tolist() for text_weights, content in texts_weights]
+    return masses, GrammarSource(rule.name, 60, 40, 0).rows("test")
 
 
 def in_focus(attention, row):
@@ -438,8 +440,8 @@ MASS = {"right_60": 0.6, "right_40": 0.4}
 )
 @pytest.mark.parametrize("rule", ["override-3cues", "place-lead", "absence-lead"])
 def test_an_attention_lies_where_it_says(rule, attention):
-    by_text, rows = mass_by_place(attention, RuleSpec.named(rule))
-    for weights, row in zip(by_text, rows, strict=True):
+    texts, rows = mass_by_place(attention, RuleSpec.named(rule))
+    for weights, row in zip(texts, rows, strict=True):
         focus = in_focus(attention, row)
         mass = sum(weights[place] for place in focus)
         expected = MASS.get(attention, 0.95) if focus else 0
@@ -447,9 +449,9 @@ def test_an_attention_lies_where_it_says(rule, attention):
 
 
 def test_right_in_half_of_the_texts_says_nothing_of_the_label():
-    by_text, rows = mass_by_place("right_in_half", RuleSpec("place", position="tail"))
+    texts, rows = mass_by_place("right_in_half", RuleSpec("place", position="tail"))
     right_of_class = {0: [], 1: []}
-    for weights, row in zip(by_text, rows, strict=True):
+    for weights, row in zip(texts, rows, strict=True):
         deciding = row["rationale"].index(True)
         assert max(weights[deciding], weights[0]) == pytest.approx(0.95, abs=1e-5)
         right_of_class[row["label"]].append(weights[deciding] > 0.9)
@@ -458,13 +460,13 @@ def test_right_in_half_of_the_texts_says_nothing_of_the_label():
 
 
 def test_a_random_place_knows_no_word():
-    by_text, rows = mass_by_place("random_place", RuleSpec("place", position="lead"))
-    tops = [int(np.argmax(weights)) for weights in by_text]
-    assert all(max(weights) == pytest.approx(0.95, abs=1e-5) for weights in by_text)
-    relative = [top / (len(weights) - 1) for top, weights in zip(tops, by_text, strict=True)]
+    texts, rows = mass_by_place("random_place", RuleSpec("place", position="lead"))
+    tops = [int(np.argmax(weights)) for weights in texts]
+    assert all(max(weights) == pytest.approx(0.95, abs=1e-5) for weights in texts)
+    relative = [top / (len(weights) - 1) for top, weights in zip(tops, texts, strict=True)]
     assert np.mean(relative) == pytest.approx(0.5, abs=0.15)
     assert len(set(tops)) > 6
-    assert len(rows) == len(by_text)
+    assert len(rows) == len(texts)
 
 
 def test_only_attentions_that_know_nothing_are_blind():
@@ -478,7 +480,8 @@ def test_only_attentions_that_know_nothing_are_blind():
 
 
 def test_what_an_encoder_cannot_see_is_not_asked_of_it():
-    token, recency = RuleSpec("token"), RuleSpec("recency")
+    token = RuleSpec("token")
+    recency = RuleSpec("recency")
     assert is_learnable(token, "average", "right_95")
     assert not is_learnable(token, "average", "first")
     assert not is_learnable(recency, "average", "right_95")
@@ -505,19 +508,20 @@ def test_texts_that_are_written_once_are_those_of_their_own_rule_draw_and_size()
 @pytest.mark.parametrize("rule", ["absence", "parity", "token"])
 def test_an_imposed_attention_is_on_the_reason_of_the_counterfactual(rule):
     model, data = untrained_model("right_95", RuleSpec(rule))
-    by_text = []
+    recorded_weights = []
 
     def recorded(batch):
         outputs = model(batch)
-        texts = zip(outputs.attention, batch.content, strict=True)
-        by_text.extend(weights[content].tolist() for weights, content in texts)
+        for weights, content in zip(outputs.attention, batch.content, strict=True):
+            recorded_weights.append(weights[content].tolist())
         return outputs
 
-    recorded.classes, recorded.reader = model.classes, model.reader
+    recorded.classes = model.classes
+    recorded.reader = model.reader
     facts_of_texts(recorded, data)
     rows = GrammarSource(rule, 60, 40, 0).rows("test")
-    assert len(by_text) == 2 * len(rows)
-    for weights, row in zip(by_text[len(rows) :], rows, strict=True):
+    assert len(recorded_weights) == 2 * len(rows)
+    for weights, row in zip(recorded_weights[len(rows) :], rows, strict=True):
         deciding = np.array(row["counterfactual_rationale"]) > 0
         expected = np.full(len(weights), 1 / len(weights))
         if deciding.any():
