@@ -83,9 +83,9 @@ class Pool:
         rivals = draw.permutation(len(self))[: 2 * seeds]
         mixed = []
         for number, substitute in zip(chosen, rivals[:seeds], strict=True):
-            learned = self.learned[number]
-            is_learned = draw.random((len(learned), 1)) < share
-            mixed.append(np.where(is_learned, learned, self.equal[substitute]))
+            texts = self.learned[number]
+            is_learned = draw.random((len(texts), 1)) < share
+            mixed.append(np.where(is_learned, texts, self.equal[substitute]))
         equal = [self.equal[number] for number in rivals[seeds:]]
         return verdict_on_gain(mixed, equal, self.score)
 
@@ -106,10 +106,18 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     rows = []
     for share, seeds in product(SHARES, SEEDS):
-        row = {"claim": claim, "cell": cell, "models": 2 * len(pool), "seeds": seeds}
-        row["effect"] = round(share * gain, 4)
-        row |= shares_of([pool.audit(share, seeds, draw) for _ in range(AUDITS)])
-        rows.append(row | {"audits": AUDITS})
+        verdicts = [pool.audit(share, seeds, draw) for _ in range(AUDITS)]
+        rows.append(
+            {
+                "claim": claim,
+                "cell": cell,
+                "models": 2 * len(pool),
+                "seeds": seeds,
+                "effect": round(share * gain, 4),
+                **shares_of(verdicts),
+                "audits": AUDITS,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -131,11 +139,18 @@ def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
         is_intact = draw.permutation(np.arange(texts) < round(share * texts))
         pairs = np.where(is_intact[:, None], intact, shuffled)
         for seeds in SEEDS:
-            shares = shares_of_stability(pairs, seeds, draw)
-            row = {"claim": CLAIM.name, "cell": cell, "models": len(attentions), "seeds": seeds}
-            # that of weights in a random order is known
-            row["effect"] = round(stability(pairs).value, 4) if share else 0.0
-            rows.append(row | shares | {"audits": AUDITS})
+            rows.append(
+                {
+                    "claim": CLAIM.name,
+                    "cell": cell,
+                    "models": len(attentions),
+                    "seeds": seeds,
+                    # that of weights in a random order is known
+                    "effect": round(stability(pairs).value, 4) if share else 0.0,
+                    **shares_of_stability(pairs, seeds, draw),
+                    "audits": AUDITS,
+                }
+            )
     return pd.DataFrame(rows)
 
 

@@ -38,9 +38,14 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     row["measured"] = f"{np.mean(scores_of(learned)):.3f} beside {np.mean(scores_of(equal)):.3f}"
     verdicts = []
     for _ in range(audits.AUDITS):
-        chosen = [learned[number] for number in draw.permutation(len(learned))[:seeds]]
-        rivals = [equal[number] for number in draw.permutation(len(equal))[:seeds]]
-        verdicts.append(audits.verdict_on_gain(chosen, rivals, balanced_accuracy))
+        chosen = draw.permutation(len(learned))[:seeds]
+        rivals = draw.permutation(len(equal))[:seeds]
+        verdict = audits.verdict_on_gain(
+            [learned[number] for number in chosen],
+            [equal[number] for number in rivals],
+            balanced_accuracy,
+        )
+        verdicts.append(verdict)
     return row | audits.shares_of(verdicts)
 
 
@@ -51,18 +56,17 @@ def plausible(folder: Path, cell: str) -> dict[str, object]:
     """
     models = kept_attentions(folder, cell)
     marks = marks_of_texts(cell)
-    lengths = [len(mark) for mark in marks]
-    # each text's own number → that of the next text of its length
-    following = (
-        pd.Series(range(len(marks))).groupby(lengths).transform(lambda numbers: np.roll(numbers, 1))
-    )
-    shifted = [marks[number] for number in following]
+    numbers = pd.Series(range(len(marks)))
+    texts_of_length = numbers.groupby([len(mark) for mark in marks])
+    next_of_length = texts_of_length.transform(lambda texts: np.roll(texts, 1))
+    shifted = [marks[number] for number in next_of_length]
+    is_alone = next_of_length == numbers
     return {
         "cell": cell,
         "models": len(models),
-        "yes, own marks": sum(is_on_marks(texts, marks) for texts in models),
-        "yes, shifted": sum(is_on_marks(texts, shifted) for texts in models),
-        "alone of their length": int((following == np.arange(len(marks))).sum()),
+        "yes, own marks": sum(is_on_marks(weights, marks) for weights in models),
+        "yes, shifted": sum(is_on_marks(weights, shifted) for weights in models),
+        "alone of their length": int(is_alone.sum()),
     }
 
 
@@ -73,15 +77,14 @@ def marks_of_texts(cell: str) -> list[np.ndarray]:
     data.setup("fit")
     (batch,) = batches(data, size=len(data.splits["test"]))
     assert batch.rationale is not None
-    return [
-        marked[content].numpy()
-        for marked, content in zip(batch.rationale, batch.content, strict=True)
-    ]
+    texts = zip(batch.rationale, batch.content, strict=True)
+    return [marked[content].numpy() for marked, content in texts]
 
 
 def is_on_marks(texts: Sequence[np.ndarray], marks: Sequence[np.ndarray]) -> bool:
     """Whether the weight is on the marks by more than chance, as the probe plausibility asks it."""
-    mass = np.array([weights[mark].sum() for weights, mark in zip(texts, marks, strict=True)])
+    masses = [weights[mark].sum() for weights, mark in zip(texts, marks, strict=True)]
     chance = np.array([mark.mean() for mark in marks])
-    gain = Evidence.of_ratio(np.stack([mass - chance, 1 - chance], -1)[None])
+    beyond_chance = np.array(masses) - chance
+    gain = Evidence.of_ratio(np.stack([beyond_chance, 1 - chance], -1)[None])
     return gain.exceeds(0, plausibility.SMALLEST) == Verdict.MEETS

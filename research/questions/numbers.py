@@ -93,7 +93,8 @@ def quantities_of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
         table = tables[quantity.probe]
         if table.empty or not set(quantity.metrics) <= set(table):
             continue
-        above, below = quantity.parts(*(table[metric] for metric in quantity.metrics))
+        metrics = [table[metric] for metric in quantity.metrics]
+        above, below = quantity.parts(*metrics)
         parts = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
         if name == "state" and parts["below"].sum() < ALL_KNOW * table[BEST_STATE].sum():
             continue
@@ -116,8 +117,10 @@ def resampling(draws: int, seeds: int, texts: int) -> Weights:
     weights[0] = 1
     for resample in weights[1:]:
         for draw in random.integers(0, draws, draws):
-            seed_counts = np.bincount(random.integers(0, seeds, seeds), minlength=seeds)
-            text_counts = np.bincount(random.integers(0, texts, texts), minlength=texts)
+            drawn_seeds = random.integers(0, seeds, seeds)
+            drawn_texts = random.integers(0, texts, texts)
+            seed_counts = np.bincount(drawn_seeds, minlength=seeds)
+            text_counts = np.bincount(drawn_texts, minlength=texts)
             resample[draw] += np.outer(seed_counts, text_counts)
     return weights
 
@@ -136,11 +139,13 @@ Parts = dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]]
 
 def solved_models(parts: Parts) -> dict[Cell, Bool[np.ndarray, "draws seeds"]]:
     """Cell → which of its learned models solved their task."""
-    return {
-        cell: values[..., 0].sum(-1) >= SOLVED * values[..., 1].sum(-1)
-        for (quantity, cell, attention), values in parts.items()
-        if (quantity, attention) == ("accuracy", LEARNED)
-    }
+    solved = {}
+    for (quantity, cell, attention), values in parts.items():
+        if quantity == "accuracy" and attention == LEARNED:
+            right = values[..., 0].sum(-1)
+            texts = values[..., 1].sum(-1)
+            solved[cell] = right >= SOLVED * texts
+    return solved
 
 
 @dataclass
@@ -197,9 +202,10 @@ class Grid:
             return np.full(len(self.weights), np.nan)
         if solved_only and cell in self.solved:
             parts = parts * self.solved[cell][:, :, None, None]
-        sums = np.einsum("rdst,dstk->rk", self.weights[..., : parts.shape[2]], parts)
+        weights = self.weights[..., : parts.shape[2]]
+        above, below = np.einsum("rdst,dstk->rk", weights, parts).T
         with np.errstate(invalid="ignore", divide="ignore"):
-            return sums[:, 0] / np.where(sums[:, 1] == 0, np.nan, sums[:, 1])
+            return above / np.where(below == 0, np.nan, below)
 
     def cells(self, quantity: str, **knobs: Any) -> list[Cell]:
         """The cells with a learned model that has this quantity.
@@ -209,13 +215,12 @@ class Grid:
             knobs: field of `Cell` → its value, or a tuple of several.
         """
 
-        def matches(cell: Cell, knob: str) -> bool:
-            allowed = knobs[knob] if isinstance(knobs[knob], tuple) else (knobs[knob],)
-            return getattr(cell, knob) in allowed
-
-        return [
+        cells = [
             cell
             for name, cell, attention in self.parts
-            if (name, attention) == (quantity, LEARNED)
-            and all(matches(cell, knob) for knob in knobs)
+            if name == quantity and attention == LEARNED
         ]
+        for knob, value in knobs.items():
+            allowed = value if isinstance(value, tuple) else (value,)
+            cells = [cell for cell in cells if getattr(cell, knob) in allowed]
+        return cells

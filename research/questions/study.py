@@ -83,14 +83,14 @@ class Questions(Study):
         """The contrasts and margins, written before the first run."""
         cells = len(self.cells(self.blocks)) + len(self.cells(self.adversaries))
         runs = cells * len(self.draws) * len(self.seeds)
-        hypotheses = " ".join(
+        hypotheses = [
             f"{name}: {hypothesis.statement} (refuted if {hypothesis.refuted_if})."
             for name, hypothesis in STATED.items()
-        )
+        ]
         margins = ", ".join(f"{name} {margin:g}" for name, margin in self.margins.items())
         return Plan(
             words=f"{runs} runs; draws {list(self.draws)}, seeds {list(self.seeds)}; sealed before "
-            f"the first: {hypotheses} Margins: {margins}."
+            f"the first: {' '.join(hypotheses)} Margins: {margins}."
         )
 
     def cells(self, blocks: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, str | float]]:
@@ -99,11 +99,15 @@ class Questions(Study):
         for block in blocks:
             values_of = {**CENTRE, **block}
             attentions = values_of.get("weights", values_of["attentions"])
-            knobs = [
-                values_of[name] for name in ("families", "encoders", "widths", "texts", "lengths")
-            ]
-            for *values, attention in product(*knobs, attentions):
-                cell = Cell(*values)
+            for *knobs, attention in product(
+                values_of["families"],
+                values_of["encoders"],
+                values_of["widths"],
+                values_of["texts"],
+                values_of["lengths"],
+                attentions,
+            ):
+                cell = Cell(*knobs)
                 if cell.encoder not in self.without_context or cell.family in self.single:
                     cells[cell, attention] = None
         return list(cells)
@@ -124,7 +128,8 @@ class Questions(Study):
         learned = {(run.member.role, run.member.seed): run.directory for run in done}
         imitated = []
         for (draw, each), (cell, weight) in product(replicates, self.cells(self.adversaries)):
-            teacher = learned.get((self.member(cell, LEARNED, draw, each).role, each))
+            role = self.member(cell, LEARNED, draw, each).role
+            teacher = learned.get((role, each))
             if teacher is None:
                 raise UserError(
                     f"study.adversaries: {cell} is in no block: there is no learned model to "
@@ -149,7 +154,8 @@ class Questions(Study):
             f"model.name={cell.encoder}_{attention}",
             *ATTENTIONS.get(attention, column),
         )
-        return Member("-".join(map(str, (*cell, attention, draw))), seed, overrides)
+        role = "-".join(map(str, (*cell, attention, draw)))
+        return Member(role, seed, overrides)
 
     def adversary(self, cell: Cell, weight: float, draw: int, seed: int, teacher: Path) -> Member:
         """An imitation of a cell's learned model that attends elsewhere.
