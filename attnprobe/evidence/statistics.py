@@ -145,8 +145,10 @@ def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     n = len(sample)
     mean = float(sample.mean())
     log = float(np.log(4 / (1 - CONFIDENCE)))
-    half = float(np.sqrt(2 * sample.var(ddof=1) * log / n)) + 7 * reach * log / (3 * (n - 1))
-    return Interval(mean, mean - half, mean + half)
+    variance_term = float(np.sqrt(2 * sample.var(ddof=1) * log / n))
+    reach_term = 7 * reach * log / (3 * (n - 1))
+    half_width = variance_term + reach_term
+    return Interval(mean, mean - half_width, mean + half_width)
 
 
 # Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.  A

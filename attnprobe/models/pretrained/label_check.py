@@ -10,9 +10,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom
 
 LEVEL = 1e-4
-"""Largest probability of what was seen, by chance, from which on it is taken for chance."""
+"""Probability by chance below which it is no chance that predictions are so often wrong."""
 FAR = 0.5
-"""Far below chance: at most this share of what guessing gets right."""
+"""Share of what guesses get right up to which predictions are far below chance."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,17 @@ def mixed_up(
     guesses = np.outer(counts.sum(1), counts.sum(0)) / texts
     right = int(np.trace(counts))
     guessed = float(np.trace(guesses))
-    label, prediction = linear_sum_assignment(-counts)
-    right_then = int(counts[label, prediction].sum())
-    guessed_then = float(guesses[label, prediction].sum())
+    best = linear_sum_assignment(-counts)  # labels, and the prediction that stands for each
+    right_then = int(counts[best].sum())
+    guessed_then = float(guesses[best].sum())
 
     is_below = binom.cdf(right, texts, guessed / texts) < LEVEL
     level_of_best = LEVEL / factorial(min(classes, 10))  # it is the best of so many mappings
     is_above = binom.sf(right_then - 1, texts, guessed_then / texts) < level_of_best
     if not (is_below and is_above and right <= FAR * guessed):
         return None
-    pairs = zip(label.tolist(), prediction.tolist(), strict=True)
-    class_of_label = {names[a]: names[b] for a, b in pairs if counts[a].any()}
+    pairs = zip(*best, strict=True)
+    class_of_label = {
+        names[label]: names[predicted] for label, predicted in pairs if counts[label].any()
+    }
     return MixedUp(texts, right, guessed, class_of_label, right_then)

@@ -252,7 +252,7 @@ class Reference:
         task: what logits mean.
         part: the split, with the pieces that we read.
         place: names the checkpoint in messages.
-        result: what was found so far.
+        result: what the comparison has shown so far.
     """
 
     library: Library
@@ -346,9 +346,9 @@ class Reference:
 
     def _other_prediction(self, row: int, ours: Tensor, expected: Tensor) -> UserError:
         """The refusal of a network whose prediction of a text is not the library's."""
-        alone = self.predict([row])[0].double().cpu()
+        unpadded = self.predict([row])[0].double().cpu()
         fault = "the model that would be tested is not the one that its library computes"
-        if self._difference(alone, expected) <= CLOSE:
+        if self._difference(unpadded, expected) <= CLOSE:
             fault = (
                 "alone it is the same: this network's predictions change with the padding behind "
                 "a text that is shorter than others, which tests of many variants need"
@@ -377,11 +377,11 @@ class Reference:
 
     def _character(self, row: int) -> int | None:
         """Where the word that a row asks about starts in its text."""
-        asked = self.part.columns.get("asked")
-        if not isinstance(asked, Ragged):
+        queried = self.part.columns.get("asked")
+        if not isinstance(queried, Ragged):
             return None
         pieces = self.reader.read([self._passages(row)])[0]
-        word = int(pieces.first[int(asked[row].argmax())])
+        word = int(pieces.first[int(queried[row].argmax())])
         return int(self._passages(row).texts[0].spans[word, 0])
 
     def _decision(self, logits: Float[Tensor, "classes"]) -> Any:
@@ -397,11 +397,12 @@ class Reference:
         place = 0
         while ours[place : place + 1] == expected[place : place + 1]:
             place += 1
-        here, there = (self._token(ids[place : place + 1]) for ids in (ours, expected))
+        our_piece = self._token(ours[place : place + 1])
+        expected_piece = self._token(expected[place : place + 1])
         raise UserError(
             f"{self.place}: text {self._name(row)} is not read as transformers reads it: piece "
-            f"{place} is {here} here and {there} there. Leave such texts out, and please report "
-            f"one with the tokenizer's files"
+            f"{place} is {our_piece} here and {expected_piece} there. Leave such texts out, and "
+            f"please report one with the tokenizer's files"
         )
 
     def check_removals(self, *, rereads: bool) -> list[Check]:
@@ -426,7 +427,8 @@ class Reference:
                 continue
             texts += 1
             for place, unit in {"first": 0, "middle": units // 2}.items():
-                first, last = int(pieces.first[unit]), int(pieces.last[unit])
+                first = int(pieces.first[unit])
+                last = int(pieces.last[unit])
                 shorter = self.reader.read([passages.without(first, last)])[0]
                 remaining = pieces.ids[pieces.word != unit + 1]
                 other_reading[place] += not np.array_equal(shorter.ids, remaining)
