@@ -85,7 +85,8 @@ class PairAttention(GivenAttention):
         earlier = deciding & (place == 1)
         later = deciding & (place == 2)
         weights = self.first * earlier + self.second * later
-        return weights + rest * ((1 - self.first - self.second) / rest.sum(-1, keepdim=True))
+        rest_weight = (1 - self.first - self.second) / rest.sum(-1, keepdim=True)
+        return weights + rest * rest_weight
 
 
 class LabelAttention(FocusedAttention):

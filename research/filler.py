@@ -108,6 +108,34 @@ FillerOf = Callable[[Batch], Filler]
 """From a batch of one text to what its words are replaced by."""
 
 
+def filler_by_frequency(bag: Filler) -> FillerOf:
+    """Words that are about as common as each word of a text.
+
+    Words are sorted into bins by how often they are in the texts, with about as many words of the
+    texts in each.
+
+    Args:
+        bag: the words of all texts.
+    """
+    word_ids = bag.columns["ids"]
+    ids, counts = word_ids.unique(return_counts=True)
+    count_of = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    word_counts = np.array([count_of[number] for number in word_ids.tolist()])
+    levels = np.linspace(0, 1, FREQUENCY_BINS + 1)
+    edges = np.quantile(word_counts, levels[1:-1])
+    bins = np.searchsorted(edges, word_counts)
+
+    def as_common(text: Batch) -> Filler:
+        candidates = []
+        for number in text.ids[text.content].tolist():
+            part = np.searchsorted(edges, count_of.get(number, 1))
+            nearest = bins[np.abs(bins - part).argmin()]
+            candidates.append(np.flatnonzero(bins == nearest))
+        return AsCommon(bag.columns, bag.segment, bag.pieces, candidates)
+
+    return as_common
+
+
 def fillers(split: TextSplit, mask_piece: int | None) -> dict[str, FillerOf]:
     """The four kinds.
 
@@ -118,24 +146,10 @@ def fillers(split: TextSplit, mask_piece: int | None) -> dict[str, FillerOf]:
     texts = [split[[row]] for row in range(len(split))]
     bag = Filler.of(texts)
     skipped = 1 if bag.pieces else 0  # of texts in pieces the first words are no filler
-    lengths = np.array([max(int(text.content.sum()) - skipped, 1) for text in texts])
+    words = np.array([int(text.content.sum()) for text in texts])
+    lengths = np.maximum(words - skipped, 1)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     other_text = OtherText(bag.columns, bag.segment, bag.pieces, starts, lengths)
-
-    # bins by how often a word is in the texts, as many words of the texts in each
-    ids, counts = bag.columns["ids"].unique(return_counts=True)
-    frequency = dict(zip(ids.tolist(), counts.tolist(), strict=True))
-    frequencies = np.array([frequency[number] for number in bag.columns["ids"].tolist()])
-    edges = np.quantile(frequencies, np.linspace(0, 1, FREQUENCY_BINS + 1)[1:-1])
-    bins = np.searchsorted(edges, frequencies)
-
-    def as_common(text: Batch) -> Filler:
-        candidates = []
-        for number in text.ids[text.content].tolist():
-            part = np.searchsorted(edges, frequency.get(number, 1))
-            nearest = bins[np.abs(bins - part).argmin()]
-            candidates.append(np.flatnonzero(bins == nearest))
-        return AsCommon(bag.columns, bag.segment, bag.pieces, candidates)
 
     columns = {name: column[:1].clone() for name, column in bag.columns.items()}
     columns["ids"][:] = UNKNOWN
@@ -144,7 +158,7 @@ def fillers(split: TextSplit, mask_piece: int | None) -> dict[str, FillerOf]:
     return {
         "bag": lambda _: bag,
         "texts": lambda _: other_text,
-        "frequency": as_common,
+        "frequency": filler_by_frequency(bag),
         "mask": lambda _: mask,
     }
 
@@ -168,7 +182,8 @@ def attentions_of(words: int, deciding: int) -> dict[str, Float[Tensor, "words"]
     }
     attentions = {}
     for name, weights in focus.items():
-        attention = torch.full((words,), (1 - sum(weights.values())) / (words - len(weights)))
+        rest = (1 - sum(weights.values())) / (words - len(weights))
+        attention = torch.full((words,), rest)
         for place, weight in weights.items():
             attention[place] = weight
         attentions[name] = attention.double()
@@ -214,7 +229,8 @@ def shares(
         chance = 1 / len(marks)
         for name, attention in attentions_of(len(marks), deciding).items():
             excesses[name].append(float(attention @ effects.shares) - mean_share)
-            masses[name].append((float(attention[deciding]) - chance) / (1 - chance))
+            beyond_chance = float(attention[deciding]) - chance
+            masses[name].append(beyond_chance / (1 - chance))
 
     room = np.array([rooms])
     strength = np.array([strengths])
@@ -334,8 +350,8 @@ def main() -> None:
             rows = list(rows_of(options.folder, data, model, options.texts, options.passes))
             path = options.folder / f"{data}-{Path(model).name}.parquet"
             pd.DataFrame(rows).to_parquet(path)
-    files = sorted(options.folder.glob("*.parquet"))
-    print(markdown(summary(pd.concat([pd.read_parquet(path) for path in files]))))
+    tables = [pd.read_parquet(path) for path in sorted(options.folder.glob("*.parquet"))]
+    print(markdown(summary(pd.concat(tables))))
 
 
 if __name__ == "__main__":

@@ -188,7 +188,8 @@ def scores_of_model(run: Path) -> pd.DataFrame:
     for name, importance in importances_in(results, "plausibility", "f1_rationale_").items():
         seconds = importances.get(name, {}).get("seconds", np.nan)
         row = {"method": importance.title, "ms": 1000 * seconds / len(numbers)}
-        row |= {column: means[f"{metric}{name}"] for column, metric in MEASURES.items()}
+        for column, metric in MEASURES.items():
+            row[column] = means[f"{metric}{name}"]
         rows.append(row)
     return pd.DataFrame(rows).assign(
         data=facts["data"],

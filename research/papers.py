@@ -190,8 +190,8 @@ def _columns(cell: Cell, starts: Sequence[str]) -> dict[str, str]:
 def page_of(places: Sequence[str]) -> str:
     """The generated part of the page: a table per paper and data set."""
     cells = cells_of(places)
-    found = {measured.start for cell in cells for measured in cell.measured}
-    starts = [RANDOM, *sorted(found - {RANDOM})]
+    measured_starts = {measured.start for cell in cells for measured in cell.measured}
+    starts = [RANDOM, *sorted(measured_starts - {RANDOM})]
     parts = [_counted(cells)]
 
     parts.append("## Jain & Wallace 2019")
@@ -218,7 +218,11 @@ def _counted(cells: Sequence[Cell]) -> str:
     """How much of what was published has been run, in a sentence."""
     possible = [cell for cell in cells if cell.data not in NO_DATA]
     done = [cell for cell in possible if cell.measured]
-    outside = [cell for cell in done if any(map(cell.beyond, {m.start for m in cell.measured}))]
+    outside = []
+    for cell in done:
+        starts = {measured.start for measured in cell.measured}
+        if any(cell.beyond(start) for start in starts):
+            outside.append(cell)
     return (
         f"Of {len(cells):,} published numbers {len(possible):,} are of data at hand; "
         f"{len(done):,} of them have a run, and in {len(outside):,} the published number is "

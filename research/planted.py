@@ -107,6 +107,9 @@ def facts_of_run(run: Path) -> dict[str, Any]:
         path = RunDirectory(run) / table_file("known_answer")
         raise damaged(path, "it has no number of any text")
     means = numbers.mean()
-    facts: dict[str, Any] = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")}
-    facts["seed"] = int(rows["seed"].iloc[0])
-    return facts | {name: float(means.get(metric, np.nan)) for name, metric in KNOWN.items()}
+    first = rows.iloc[0]
+    facts: dict[str, Any] = {name: str(first[name]) for name in ("run_id", "data", "model")}
+    facts["seed"] = int(first["seed"])
+    for name, metric in KNOWN.items():
+        facts[name] = float(means.get(metric, np.nan))
+    return facts

@@ -28,8 +28,12 @@ Cues = Callable[[Random, int, list[int]], dict[int, str]]
 
 def filler(draw: Random, count: int) -> list[str]:
     """Words that say nothing; the first of `FILLER` are the commonest."""
-    ranks = [int(draw.paretovariate(0.8)) - 1 for _ in range(count)]
-    return [FILLER[min(rank, 10 * len(FILLER)) % len(FILLER)] for rank in ranks]
+    words = []
+    for _ in range(count):
+        rank = int(draw.paretovariate(0.8)) - 1
+        word = min(rank, 10 * len(FILLER)) % len(FILLER)
+        words.append(FILLER[word])
+    return words
 
 
 # Rules that put cues into filler

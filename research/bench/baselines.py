@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attnprobe.core.batch import Batch
 from attnprobe.core.randomness import Draws
-from attnprobe.evidence.statistics import CONFIDENCE, Interval
+from attnprobe.evidence.statistics import UPPER_TAIL, Interval
 from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.judging import auroc, numbers_of_model, numbers_of_texts
 from attnprobe.findings.track_record import YES, mean_of_rules
@@ -92,7 +92,8 @@ class Case:
         with torch.no_grad():
             outputs = classifier(batch)
         subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs))
-        return cls(model, texts, subject, Filler.of(split[[row]] for row in range(len(split))))
+        filler = Filler.of(split[[row]] for row in range(len(split)))
+        return cls(model, texts, subject, filler)
 
     def attentions(self) -> dict[str, Float[Tensor, "batch seq"]]:
         """The model's own attention, and those by construction."""
@@ -283,7 +284,7 @@ def over_resampled_rules(
         drawn = draw.integers(len(parts), size=len(parts))
         resample = pd.concat([parts[number] for number in drawn])
         samples.append(statistic(resample))
-    low, high = np.nanquantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    low, high = np.nanquantile(samples, [1 - UPPER_TAIL, UPPER_TAIL])
     return statistic(rows), float(low), float(high)
 
 

@@ -101,7 +101,8 @@ def coverages(
                 line = shares.setdefault((texts, runs), [])
                 line.append(measured.share(attentions))
 
-    truth = float(np.mean([share.value for share in shares[sizes[-1], RUNS[-1]]]))
+    largest_samples = shares[sizes[-1], RUNS[-1]]
+    truth = float(np.mean([share.value for share in largest_samples]))
     for (texts, runs), line in shares.items():
         yield Coverage(base, minority, texts, runs, truth, line)
 

@@ -120,9 +120,11 @@ class HandBuilt(Model):
         self.score = score
         self.classes = classes
         self.lengths = [len(text_weights) for text_weights in weights]
-        self.weights = torch.zeros(len(weights), max(self.lengths) + 2, dtype=torch.float64)
+        tokens = max(self.lengths) + 2  # with the markers at both ends
+        self.weights = torch.zeros(len(weights), tokens, dtype=torch.float64)
         for row, text_weights in enumerate(weights):
-            self.weights[row, 1 : len(text_weights) + 1] = torch.from_numpy(text_weights)
+            words = slice(1, len(text_weights) + 1)
+            self.weights[row, words] = torch.from_numpy(text_weights)
 
     def weights_of(self, text: int) -> Weights:
         """The attention on the words of a text."""
@@ -164,9 +166,10 @@ class HandBuilt(Model):
 
 def split_of(texts: Sequence[Text]) -> TextSplit:
     """Texts as a split of a data set."""
-    labels = {"labels": np.zeros(len(texts), np.int64)}
+    numbers = np.arange(len(texts))
     words = Ragged.of([text.words.astype(np.int32) for text in texts], np.int32)
-    return TextSplit(np.arange(len(texts)), words, np.arange(WORDS), labels, [], ["0", "1"])
+    columns = {"labels": np.zeros(len(texts), np.int64)}
+    return TextSplit(numbers, words, np.arange(WORDS), columns, [], ["0", "1"])
 
 
 def mass(texts: Sequence[Text], weights: Sequence[Weights]) -> float:

@@ -47,8 +47,10 @@ class MeasuredTexts:
         """The share of these weights, `[runs][texts]`, with its interval."""
         excess = []
         for run in runs:
-            pairs = zip(run, self.shares, strict=True)
-            excess.append([weights @ shares - shares.mean() for weights, shares in pairs])
+            run_excess = []
+            for weights, shares in zip(run, self.shares, strict=True):
+                run_excess.append(weights @ shares - shares.mean())
+            excess.append(run_excess)
         room = np.array([1 - shares.mean() for shares in self.shares])
         every_run = (len(runs), 1)
         return share_on_deciding_words(

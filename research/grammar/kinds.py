@@ -44,6 +44,11 @@ def drawn_cue(spec: RuleSpec, draw: Random, stem: str, *, decides: bool = True) 
     return Cue(word(spec, draw, stem), decides)
 
 
+def random_classes(spec: RuleSpec, draw: Random, count: int) -> list[int]:
+    """So many classes, each drawn by itself."""
+    return [draw.randrange(spec.classes) for _ in range(count)]
+
+
 def shuffled(draw: Random, slots: Slots) -> Slots:
     """The slots in a random order."""
     return draw.sample(slots, len(slots))
@@ -93,16 +98,20 @@ def exclusion(spec: RuleSpec, draw: Random, label: int) -> Slots:
 # Classes that are known by what is missing
 
 
+def marks_of_class(spec: RuleSpec, draw: Random, label: int, *, are_missing: bool) -> Slots:
+    """Marks of the class, or as many empty slots, by the same random numbers."""
+    cues: Slots = [drawn_cue(spec, draw, f"mark{label}") for _ in range(spec.cues)]
+    return [None] * spec.cues if are_missing else cues
+
+
 def absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Marks in every class but 0, which no word decides: they are missing there."""
-    marks = [drawn_cue(spec, draw, f"mark{label}") for _ in range(spec.cues)]
-    return list(marks) if label else [None] * spec.cues
+    return marks_of_class(spec, draw, label, are_missing=label == 0)
 
 
 def rare_absence(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Marks in every class but the last, which is the smallest; no word decides that one."""
-    marks = [drawn_cue(spec, draw, f"mark{label}") for _ in range(spec.cues)]
-    return [None] * spec.cues if label == spec.classes - 1 else list(marks)
+    return marks_of_class(spec, draw, label, are_missing=label == spec.classes - 1)
 
 
 def conjunction(spec: RuleSpec, draw: Random, label: int) -> Slots:
@@ -112,8 +121,11 @@ def conjunction(spec: RuleSpec, draw: Random, label: int) -> Slots:
     are overridden.
     """
     missing = draw.randrange(spec.cues)
-    parts = [drawn_cue(spec, draw, f"part{part}", decides=label == 1) for part in range(spec.cues)]
-    slots: Slots = [cue if label or part != missing else None for part, cue in enumerate(parts)]
+    slots: Slots = []
+    for part in range(spec.cues):
+        cue = drawn_cue(spec, draw, f"part{part}", decides=label == 1)
+        is_missing = label == 0 and part == missing
+        slots.append(None if is_missing else cue)
     return shuffled(draw, slots)
 
 
@@ -130,14 +142,14 @@ def place(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
     Only the one at the place decides: the classes of the others are drawn at random.
     """
-    classes = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
+    classes = random_classes(spec, draw, spec.cues - 1)
     decisive = drawn_cue(spec, draw, f"cue{label}")
     return [decisive, *(drawn_cue(spec, draw, f"cue{each}", decides=False) for each in classes)]
 
 
 def recency(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Of several cues the last decides, alone: the classes of all others are drawn at random."""
-    earlier = [draw.randrange(spec.classes) for _ in range(spec.cues - 1)]
+    earlier = random_classes(spec, draw, spec.cues - 1)
     cues = [drawn_cue(spec, draw, f"cue{each}", decides=False) for each in earlier]
     return [*cues, drawn_cue(spec, draw, f"cue{label}")]
 
@@ -183,7 +195,7 @@ def conditional(spec: RuleSpec, draw: Random, label: int) -> Slots:
     The condition decides since the other condition makes the other cue count.
     """
     counted = draw.randrange(2)
-    classes = [draw.randrange(spec.classes) for _ in range(2)]
+    classes = random_classes(spec, draw, 2)
     classes[counted] = label
     slots: Slots = [drawn_cue(spec, draw, ("ifleft", "ifright")[counted])]
     for side, cue_class in enumerate(classes):
@@ -226,7 +238,8 @@ def comparison(spec: RuleSpec, draw: Random, label: int) -> Slots:
     more = draw.randint(fewer + 2, spec.cues - fewer)
     classes = [label] * more + [1 - label] * fewer
     cues: Slots = [drawn_cue(spec, draw, f"more{each}") for each in classes]
-    return shuffled(draw, [*cues, *[None] * (spec.cues - len(cues))])
+    empty = [None] * (spec.cues - len(cues))
+    return shuffled(draw, [*cues, *empty])
 
 
 def concession(spec: RuleSpec, draw: Random, label: int) -> Slots:

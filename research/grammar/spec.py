@@ -217,7 +217,8 @@ class RuleSpec:
             f"{100 * self.share:.0f}%share": self.share != 0.5,
             self.surroundings: self.surroundings != "plain",
         }
-        return "-".join([self.kind, *(part for part, differs in parts.items() if differs)])
+        named = [part for part, differs in parts.items() if differs]
+        return "-".join([self.kind, *named])
 
     @classmethod
     def named(cls, name: str) -> RuleSpec:

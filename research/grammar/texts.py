@@ -136,7 +136,10 @@ def written(spec: RuleSpec, key: str, label: int, count: int) -> Text:
     """
     slots = KINDS[spec.kind].cues_of(spec, Random(f"{key}:cues"), label)
     places = places_of(spec, Random(f"{key}:places"), count, len(slots))
-    cue_at = {place: cue for place, cue in zip(places, slots, strict=True) if cue is not None}
+    cue_at = {}
+    for place, cue in zip(places, slots, strict=True):
+        if cue is not None:
+            cue_at[place] = cue
 
     words = filler(Random(f"{key}:filler"), count)
     if spec.surroundings == "common":

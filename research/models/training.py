@@ -135,7 +135,8 @@ def train_and_keep(
         facts |= facts_of_readouts(runner)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(json.dumps(facts), path)
-    print(f"{path.stem}: {np.mean(np.array(decisions) == labels):.3f}", flush=True)
+    accuracy = np.mean(np.array(decisions) == labels)
+    print(f"{path.stem}: {accuracy:.3f}", flush=True)
 
 
 def facts_of_readouts(runner: ProbeRunner) -> dict[str, Any]:

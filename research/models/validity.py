@@ -35,7 +35,9 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
         return row | audits.shares_of_stability(pairs, seeds, draw)
 
     equal = kept_parts(folder.glob(f"valid-{cell}-equal-*.json"))
-    row["measured"] = f"{np.mean(scores_of(learned)):.3f} beside {np.mean(scores_of(equal)):.3f}"
+    learned_score = np.mean(scores_of(learned))
+    equal_score = np.mean(scores_of(equal))
+    row["measured"] = f"{learned_score:.3f} beside {equal_score:.3f}"
     verdicts = []
     for _ in range(audits.AUDITS):
         chosen = draw.permutation(len(learned))[:seeds]

@@ -156,12 +156,13 @@ class Effects:
 
     def smallest_change(self, cell: Cell) -> Resampled:
         """The smallest TVD of the predictions, of the adversaries whose mean JSD is far."""
-        changes = [
-            self.grid.number("tvd", cell, weight)
-            for (quantity, adversary_cell, weight), parts in self.grid.parts.items()
-            if (quantity, adversary_cell) == ("far", cell)
-            and parts[..., 0].sum() >= FAR * parts[..., 1].sum()
-        ]
+        changes = []
+        for (quantity, adversary_cell, weight), parts in self.grid.parts.items():
+            if quantity == "far" and adversary_cell == cell:
+                distance = parts[..., 0].sum()
+                texts = parts[..., 1].sum()
+                if distance >= FAR * texts:
+                    changes.append(self.grid.number("tvd", cell, weight))
         return min(changes, key=lambda change: float(change[0]), default=np.full(1, np.nan))
 
 

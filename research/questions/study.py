@@ -81,8 +81,8 @@ class Questions(Study):
 
     def plan(self, compose: Compose, measure: Callable[..., Any]) -> Plan:
         """The contrasts and margins, written before the first run."""
-        cells = len(self.cells(self.blocks)) + len(self.cells(self.adversaries))
-        runs = cells * len(self.draws) * len(self.seeds)
+        cells = [*self.cells(self.blocks), *self.cells(self.adversaries)]
+        runs = len(cells) * len(self.draws) * len(self.seeds)
         hypotheses = [
             f"{name}: {hypothesis.statement} (refuted if {hypothesis.refuted_if})."
             for name, hypothesis in STATED.items()

@@ -87,7 +87,8 @@ def ask(options: argparse.Namespace) -> None:
             output = options.keep or Path(scratch)
             row = row_of_cell(cell, output, keeps_runs=options.keep is not None)
             write_row(row | {"commit": options.commit or ""}, path_of(cell, folder))
-            print(f"{cell.name}: {row['truth']}; {row['chip']}. {row['sentence']}", flush=True)
+            answer = f"{row['chip']}. {row['sentence']}"
+            print(f"{cell.name}: {row['truth']}; {answer}", flush=True)
 
 
 def cells_of(options: argparse.Namespace) -> list[Cell]:

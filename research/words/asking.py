@@ -124,8 +124,10 @@ def costs(directories: list[Path], seconds: float) -> dict[str, Any]:
     """
     manifests = [RunDirectory(directory).manifest() for directory in directories]
     training = sum(manifest["seconds"]["until_trained"] for manifest in manifests)
-    settings = [(table or {}).get("settings") or {} for table in manifests[0]["tables"].values()]
-    passes = [probe.get("passes", 0) for probe in settings]
+    passes = []
+    for table in manifests[0]["tables"].values():
+        settings = (table or {}).get("settings") or {}
+        passes.append(settings.get("passes", 0))
     return {
         "training_seconds": round(training, 1),
         "asking_seconds": round(seconds - training, 1),

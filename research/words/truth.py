@@ -160,8 +160,10 @@ def facts_of_texts(model: TrainedModel, data: TextDataModule) -> dict[str, np.nd
 
         deciding = batch.rationale & batch.content
         defined = torch.where(deciding.any(-1), 1.0, torch.nan)
-        columns["mass"] += (defined * (outputs.attention * deciding).sum(-1)).tolist()
-        columns["chance"] += (defined * deciding.sum(-1) / batch.content.sum(-1)).tolist()
+        mass = (outputs.attention * deciding).sum(-1)
+        chance = deciding.sum(-1) / batch.content.sum(-1)
+        columns["mass"] += (defined * mass).tolist()
+        columns["chance"] += (defined * chance).tolist()
     return {name: np.array(values) for name, values in columns.items()}
 
 
