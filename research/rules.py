@@ -188,7 +188,11 @@ class RuleSource(Source):
 
     def load(self) -> Splits:
         """All splits."""
-        return {split: datasets.Dataset(pa.Table.from_pylist(self.rows(split))) for split in SPLITS}
+        splits = {}
+        for split in SPLITS:
+            table = pa.Table.from_pylist(self.rows(split))
+            splits[split] = datasets.Dataset(table)
+        return splits
 
     def rows(self, split: str) -> list[dict[str, Any]]:
         """The rows of one split."""

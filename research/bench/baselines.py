@@ -110,7 +110,9 @@ def compare(bench: BenchFolder, path: Path, most_texts: int | None = None) -> pd
         path: of the rows, which are added to: what is cut short goes on.
         most_texts: so many texts of each model; None: all.
     """
-    rows = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["model"])
+    rows = pd.DataFrame(columns=["model"])
+    if path.exists():
+        rows = pd.read_parquet(path)
     for model in bench.models("*--learned--*"):
         if model.name in set(rows["model"]):
             continue

@@ -97,7 +97,8 @@ class Contrast:
             # no text differs: as many may as 0 of so many still allow (Clopper & Pearson)
             most = 1 - 0.025 ** (1 / self.texts)
             return value - most, value + most
-        resamples = self.number[1:][np.isfinite(self.number[1:])]
+        resamples = self.number[1:]
+        resamples = resamples[np.isfinite(resamples)]
         if not len(resamples):
             return np.nan, np.nan
         low, high = np.quantile(resamples, [0.025, 0.975])

@@ -198,7 +198,9 @@ def is_strict(name: str, margin: float) -> bool:
     """Whether a margin is a known one, and at least as strict as stated."""
     if name not in MARGINS:
         return False
-    return margin >= MARGINS[name] if name in TO_EXCEED else margin <= MARGINS[name]
+    if name in TO_EXCEED:
+        return margin >= MARGINS[name]
+    return margin <= MARGINS[name]
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
