@@ -29,7 +29,8 @@ def distributions(*shape, seed=0, dtype=torch.float64, zeros=0.3):
     """Random rows that sum to 1, some of them with zeros."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(shape, generator=generator, dtype=dtype) ** 4 + 1e-9
-    rows[..., 1:] *= torch.rand(*shape[:-1], shape[-1] - 1, generator=generator) > zeros
+    all_but_first = rows[..., 1:]
+    all_but_first *= torch.rand(all_but_first.shape, generator=generator) > zeros
     return rows / rows.sum(-1, keepdim=True)
 
 
@@ -68,15 +69,16 @@ def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, larg
 def test_jensen_shannon_equals_scipy():
     p = distributions(200, 9, seed=1)
     q = distributions(200, 9, seed=2)
-    expected = torch.tensor([distance.jensenshannon(a, b) ** 2 for a, b in zip(p, q, strict=True)])
+    expected = torch.tensor(distance.jensenshannon(p, q, axis=-1) ** 2)
     torch.testing.assert_close(jensen_shannon(p, q), expected)
 
 
 def test_total_variation_is_the_largest_difference_over_all_events():
     p = distributions(20, 5, seed=1)
     q = distributions(20, 5, seed=2)
-    events = torch.tensor([[bool(n >> i & 1) for i in range(5)] for n in range(32)]).double()
-    torch.testing.assert_close(total_variation(p, q), ((p - q) @ events.T).amax(-1))
+    events = torch.tensor(list(product([0.0, 1.0], repeat=5)), dtype=torch.float64)
+    differences = (p - q) @ events.T
+    torch.testing.assert_close(total_variation(p, q), differences.amax(-1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -87,7 +89,9 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
     step = 1e-6 * torch.sin(torch.arange(300.0).double()).view(50, 6) * p
     q = (p + step).to(dtype)
     p = p.to(dtype)
-    expected = ((p.double() - q.double()) ** 2 / (4 * (p.double() + q.double()))).sum(-1)
+    difference = p.double() - q.double()
+    total = p.double() + q.double()
+    expected = (difference**2 / (4 * total)).sum(-1)
     assert (expected > 0).all()
     torch.testing.assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
 
@@ -170,7 +174,8 @@ def test_entropy_equals_scipy_and_ignores_what_is_masked():
     p = distributions(50, 6)
     torch.testing.assert_close(entropy(p), torch.tensor(stats.entropy(p.numpy(), axis=-1)))
     wide = pad(p, (0, 3), value=math.nan).requires_grad_()
-    value = entropy(wide, pad(torch.ones(50, 6, dtype=torch.bool), (0, 3)))
+    mask = pad(torch.ones(50, 6, dtype=torch.bool), (0, 3))
+    value = entropy(wide, mask)
     torch.testing.assert_close(value, entropy(p))
     value.sum().backward()
     assert wide.grad.isfinite().all()
@@ -292,8 +297,9 @@ def most_inversions(k, n):
     size = min(k, n)
     shared = max(0, 2 * size - n)
     first = list(range(size))
-    second = [*range(size, n)][: size - shared] + first[size - shared :][::-1]
-    return inversions(first, second)
+    new_items = list(range(size, n))[: size - shared]
+    shared_items = first[size - shared :]
+    return inversions(first, new_items + shared_items[::-1])
 
 
 def best(values, k):

@@ -34,8 +34,14 @@ def mask(words):
     return sum(1 << word for word in words)
 
 
+def prefixes(order):
+    """Masks of the first word of an order, of the first two, and so on."""
+    return [mask(order[:count]) for count in range(1, len(order) + 1)]
+
+
 def area(drop, order):
-    return math.fsum(drop[mask(order[: k + 1])] for k in range(len(order))) / len(order)
+    """The mean drop over the prefixes of an order."""
+    return math.fsum(drop[prefix] for prefix in prefixes(order)) / len(order)
 
 
 @pytest.mark.parametrize("words", [1, 2, 3, 5, 6])
@@ -63,10 +69,13 @@ def test_shapley_values_are_the_mean_over_all_orders(words):
     for row, table in enumerate(value.tolist()):
         gains = np.zeros(words)
         for order in itertools.permutations(range(words)):
-            for k, word in enumerate(order):
-                gains[word] += table[mask(order[: k + 1])] - table[mask(order[:k])]
+            before = 0
+            for word, prefix in zip(order, prefixes(order), strict=True):
+                gains[word] += table[prefix] - table[before]
+                before = prefix
         np.testing.assert_allclose(ours[row], gains / math.factorial(words), atol=1e-12)
-        assert ours[row].sum().item() == pytest.approx(table[-1] - table[0], abs=1e-12)
+        whole_gain = table[-1] - table[0]
+        assert ours[row].sum().item() == pytest.approx(whole_gain, abs=1e-12)
 
 
 def test_values_of_words_removed_and_of_words_kept_are_the_same():

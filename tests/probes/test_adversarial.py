@@ -127,7 +127,9 @@ def along(seeds=1, texts=40):
     }
     rows = []
     for seed, text, epsilon in product(range(seeds), range(texts), (0.01, 0.05, 0.2)):
-        jsd = np.log(2) if text % 3 == 0 else min(np.log(2), 0.1 + epsilon * (text + 1) / 10)
+        jsd = np.log(2)
+        if text % 3:
+            jsd = min(jsd, 0.1 + epsilon * (text + 1) / 10)
         run = {"run_id": f"r{seed}", "seed": seed, "example_id": text}
         rows.append(identity | run | {"step": epsilon, "value": jsd})
     return pd.DataFrame(rows)
@@ -135,9 +137,11 @@ def along(seeds=1, texts=40):
 
 def wilsons_interval(count, n):
     z = 1.959964
+    total = n + z**2
     middle = count + z**2 / 2
-    half = z * np.sqrt(count * (n - count) / n + z**2 / 4)
-    return [(middle - half) / (n + z**2), (middle + half) / (n + z**2)]
+    variance = count * (n - count) / n + z**2 / 4
+    half_width = z * np.sqrt(variance)
+    return [(middle - half_width) / total, (middle + half_width) / total]
 
 
 def test_shares_along_epsilon_are_counted_with_wilsons_interval():

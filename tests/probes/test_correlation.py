@@ -59,10 +59,12 @@ def test_every_pair_equals_scipy_on_each_text_by_itself(question, pair, row):
         "jsd": jensenshannon(a, b) ** 2,
     }
     for kind, count in (("top", 5), ("tenth", math.ceil(len(a) / 10))):
-        common = set(np.argsort(-a)[:count]) & set(np.argsort(-b)[:count])
-        expected[f"{kind}_overlap"] = len(common) / count
+        top_of_a = set(np.argsort(-a)[:count])
+        top_of_b = set(np.argsort(-b)[:count])
+        expected[f"{kind}_overlap"] = len(top_of_a & top_of_b) / count
     for metric, number in expected.items():
-        assert float(numbers[f"{metric}_{'_'.join(pair)}"][row]) == pytest.approx(number), metric
+        measured = numbers[f"{metric}_{'_'.join(pair)}"][row]
+        assert float(measured) == pytest.approx(number), metric
 
 
 @pytest.mark.parametrize(("question", "pair", "row"), CASES)

@@ -93,16 +93,22 @@ def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_pat
     assert (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
 
 
-def test_rows_without_a_step_that_exists_are_no_rows(tmp_path, row_group):
+def without_steps():
+    """Two numbers whose step does not exist."""
     rows = Rows()
-    rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
+    values = np.array([[0.1], [0.2]])
+    rows.add("a", np.array([1, 2]), values, np.full_like(values, np.nan))
+    return rows
+
+
+def test_rows_without_a_step_that_exists_are_no_rows(tmp_path, row_group):
+    rows = without_steps()
     assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
     assert pq.read_table(tmp_path / "t").num_rows == 0
 
 
 def test_negative_ids_come_first_and_an_example_may_fill_several_row_groups(row_group):
-    rows = Rows()
-    rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
+    rows = without_steps()
     for ids in ([5, -1], [2, 0]):
         rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
     table = rows.table(IDENTITY)

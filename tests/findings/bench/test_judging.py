@@ -110,6 +110,20 @@ def test_rules_are_the_units():
     assert (low, high) == (0, 1)  # two rules say little, and the interval ends where AUROC does
 
 
+def by_definition(text, scores):
+    """Strength, excess and room of one text."""
+    effects = text.sets.effects()
+    squared = (effects.first * effects.second).sum(-1) / 2
+    size = effects.first.square().sum(-1) + effects.second.square().sum(-1)
+    strength = float(squared[size.argmax()])
+    whole_effect = max(strength, 1e-6) / 9
+    shares = (squared / whole_effect).clamp(-1, 1)
+    weights = torch.from_numpy(scores / scores.sum())
+    excess = float((weights * shares).sum() - shares.mean())
+    room = float(1 - shares.mean())
+    return strength, excess, room
+
+
 def test_the_share_is_that_of_a_plain_loop(tmp_path):
     """Against the definition, written out for one model."""
     bench = write_bench(tmp_path)
@@ -118,13 +132,9 @@ def test_the_share_is_that_of_a_plain_loop(tmp_path):
     texts = bench.texts(model)
     numbers = []
     for text, scores in zip(texts, by_chance(model, texts), strict=True):
-        effects = text.sets.effects()
-        squared = (effects.first * effects.second).sum(-1) / 2
-        top = effects.first.square().sum(-1).add(effects.second.square().sum(-1)).argmax()
-        shares = (squared / (max(float(squared[top]), 1e-6) / 9)).clamp(-1, 1)
-        weights = torch.from_numpy(scores / scores.sum())
-        excess = float((weights * shares).sum() - shares.mean())
-        numbers.append((float(squared[top]), excess, float(1 - shares.mean())))
-    strength, excess, room = np.array(numbers).T
-    weight = np.clip(strength / np.sort(strength.clip(0))[len(texts) // 2 :].mean(), 0, 1)
-    assert row["share"] == pytest.approx((weight * excess).sum() / (weight * room).sum())
+        numbers.append(by_definition(text, scores))
+    strengths, excesses, rooms = np.array(numbers).T
+    upper_half = np.sort(strengths.clip(0))[len(texts) // 2 :]
+    weight = np.clip(strengths / upper_half.mean(), 0, 1)
+    expected = (weight * excesses).sum() / (weight * rooms).sum()
+    assert row["share"] == pytest.approx(expected)
