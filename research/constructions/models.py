@@ -303,7 +303,8 @@ def on_most_common(weight: float = 0.95) -> Attend:
     """On the first of the words with the smallest number, as a stop word is."""
 
     def attend(draw: np.random.Generator, text: Text) -> Weights:
-        return spread(len(text.words), [int(text.words.argmin())], weight)
+        place = int(text.words.argmin())
+        return spread(len(text.words), [place], weight)
 
     return attend
 
@@ -314,6 +315,7 @@ def sometimes(share: float, right: Attend, weight: float = 0.95) -> Attend:
     def attend(draw: np.random.Generator, text: Text) -> Weights:
         if draw.random() < share:
             return right(draw, text)
-        return spread(len(text.words), [int(draw.choice(text.rest))], weight)
+        place = int(draw.choice(text.rest))
+        return spread(len(text.words), [place], weight)
 
     return attend
