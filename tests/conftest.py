@@ -86,9 +86,15 @@ LONGER = {
     "cases",
     "in_a_child",
     "paper_style",
+    "draw_study",
+    "problems",
+    "EVERYTHING",
+    "growth",
+    "conformance",
+    "campaign",
 }
-"""Names by which a test module trains, starts a process, opens a browser or draws: what `make
-test-fast` leaves out."""
+"""Names by which a test module trains, starts a process, opens a browser, draws, or times what
+trains: what `make test-fast` leaves out."""
 
 
 def pytest_collection_modifyitems(items):

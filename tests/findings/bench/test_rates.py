@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from attnprobe.evidence.statistics import Interval
 from attnprobe.findings.bench import rates as shipped
 from attnprobe.findings.bench.rates import bench_rates, beside_attention_on_bench, shipped_rates
 from attnprobe.runs.bench import importances_of_bench
@@ -52,7 +53,10 @@ def test_of_other_methods_nothing_is_said():
 
 @pytest.mark.parametrize(
     ("interval", "words"),
-    [((0.981, 0.9, 1.0), "98 % [90, 100]"), ((1.0, np.nan, np.nan), "100 %")],
+    [
+        (Interval(0.981, 0.9, 1.0), "98 % [90, 100]"),
+        (Interval(1.0, np.nan, np.nan), "100 %"),
+    ],
 )
 def test_percentages_are_short(interval, words):
     assert shipped._percent(interval) == words
