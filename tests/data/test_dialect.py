@@ -119,7 +119,7 @@ def test_utf8_with_a_stray_byte_is_refused_with_its_line(tmp_path):
         UserError, match=r"UTF-8 but for 1 of its lines, line 19 .*caf\\xe9.*data\.encoding=…"
     ):
         read(path)
-    table, _ = read(path, Reading(encoding="cp1252"))
+    table, _ = read(path, FileFormat(encoding="cp1252"))
     assert len(table) == 50
 
 
