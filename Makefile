@@ -79,11 +79,12 @@ docs: .venv-docs/ready
 benchmark: .venv/ready
 	$(BIN)/python -m benchmarks
 
-# torch first and pinned (constraints.txt says why), then everything else
+# torch first and pinned (constraints.txt says why), then everything else; `make run CPU_WHEELS=ADDRESS` takes torch from the
+# index of wheels without CUDA, whose address is on PyTorch's page "Start Locally" (Pip, CPU)
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attnprobe needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet $(if $(CPU_WHEELS),--index-url $(CPU_WHEELS)) --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

@@ -56,8 +56,7 @@ def test_every_import_is_a_declared_dependency():
     undeclared = set()
     for path in (ROOT / "attnprobe").rglob("*.py"):
         for name in imported_at_once(path):
-            # wandb with logger=wandb only, openpyxl for .xlsx only: both are asked for first
-            is_asked_for = name in ("wandb", "openpyxl")
+            is_asked_for = name == "openpyxl"  # for .xlsx only, and asked for first
             is_third_party = not is_asked_for and name not in sys.stdlib_module_names
             if is_third_party and name.lower() not in declared:
                 undeclared.add((name, path.name))

@@ -156,7 +156,6 @@ class WandbTracker(Tracker):
     """
 
     chosen_by: ClassVar[str] = "wandb"
-    package: ClassVar[str] = "wandb"
 
     project: str | None
     entity: str | None

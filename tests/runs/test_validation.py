@@ -271,5 +271,5 @@ def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
 
 def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
     monkeypatch.setattr(trackers, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
-        configured(resolved(composed("logger=wandb")))
+    with pytest.raises(UserError, match=r"logger=mlflow needs pip install 'attnprobe\[mlflow\]'"):
+        configured(resolved(composed("logger=mlflow")))
