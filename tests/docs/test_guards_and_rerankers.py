@@ -1,0 +1,71 @@
+import csv
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from attnprobe.cli.main import main
+from attnprobe.results.table import read_examples
+from tests.models.pretrained.families import TEXTS, checkpoint
+from tests.small_runs import command_line
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guards_and_rerankers.md").read_text(encoding="utf-8")
+QUICK = ("figures=false", "trainer.accelerator=cpu", "probe.swaps.passes=100")
+
+
+def reranker(folder):
+    """A tiny checkpoint of one score, and pairs for it."""
+    shutil.copytree(checkpoint("bert", ("score",)), folder / "my_reranker")
+    rows = [("query", "passage", "relevant", "domain")]
+    for number in range(30):
+        text = TEXTS[number % len(TEXTS)]
+        labels = ("irrelevant", "relevant")
+        rows.append((text.split()[0], text, labels[number % 2], ("law", "news")[number % 2]))
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What the page's code defines, its commands carried out where they stand."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("guards")
+    reranker(folder)
+    defined = {"__name__": "guards"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for language, code in re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.M | re.S):
+            if language == "python":
+                exec(compile(code, "docs/guards_and_rerankers.md", "exec"), defined)
+                continue
+            for line in code.replace("\\\n", " ").splitlines():
+                carry_out(folder, shlex.split(line))
+    return defined | {"folder": folder}
+
+
+def carry_out(folder, words):
+    """A command of the page, with fewer passes."""
+    program, command, *further = words
+    assert program == "attnprobe"
+    if command == "report":
+        main([command, *further])
+        return
+    done = command_line(folder, *further, *QUICK)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_guards_answer_is_divided_by_class_and_channel(names, capsys):
+    divisions = {
+        slices.by: {row.name for row in slices.rows}
+        for slices in names["slices_of"](names["group"])
+    }
+    assert divisions == {"predicted class": {"allow", "block"}, "channel": {"chat", "forum"}}
+    assert "By channel" in names["page"]
+
+
+def test_the_reranker_is_examined_over_the_passage(names):
+    examples = read_examples(names["folder"] / "runs/reranker")
+    assert set(examples["slice"]) == {"law", "news"}
+    assert [" ".join(tokens) for tokens in examples["tokens"][:3]] == [*TEXTS[:3]]
