@@ -210,13 +210,15 @@ def _carry_out_study(settings: "Settings", overrides: list[str], began: float) -
 
 def _print_answer(directory: Path, *, verbose: bool) -> None:
     """Print what came of a run, its directory, and how to see more."""
-    from attnprobe.findings.groups import read_run
+    from attnprobe.findings.groups import grouped, read_run
     from attnprobe.findings.headlines import compare
+    from attnprobe.findings.sheet import sheet_of
     from attnprobe.findings.stored import card_of_run
     from attnprobe.report.terminal import answer_lines, data_notes, notes_of_tests, print_summary
 
     run = read_run(directory)
-    lines = answer_lines(card_of_run(run), run.quality, run.attention_on)
+    (group,) = grouped([run])
+    lines = answer_lines(sheet_of(group, card_of_run(run)))
     if verbose:
         print_summary(compare(run.numbers), classes=run.manifest.get("classes", []))
         tables = run.manifest.get("tables", {})

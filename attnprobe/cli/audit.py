@@ -60,6 +60,7 @@ OPTIONS = (
     Option(
         "--language", "data.language", "CODE", "of the texts: en (default), de, zh, ja, ar, ..."
     ),
+    Option("--by", "data.slice", "COLUMN", "column by whose values the answer is divided, too"),
     Option("--minutes", "study.minutes", "N", "what it may take, by fewer texts (default: 30)"),
     Option("--output", "output", "FOLDER", "where results go (default: runs)"),
 )

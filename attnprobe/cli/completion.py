@@ -1,4 +1,4 @@
-"""attnprobe completion SHELL: what a shell needs to complete commands, options and settings."""
+"""attnprobe completion SHELL: the completion script of a shell."""
 
 import argparse
 from collections.abc import Sequence

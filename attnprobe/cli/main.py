@@ -23,7 +23,7 @@ COMMANDS = {
     "explain": "what a trained run says about texts of yours, word by word",
     "bench": "how well scores of words find those that decide, on models where these are known",
     "vectors": "word vectors of a pretrained encoder, for every word of a corpus",
-    "completion": "what bash or zsh has to know to complete commands, options and settings",
+    "completion": "shell completion script (bash or zsh) for commands, options and settings",
 }
 """Name → what it does.
 

@@ -117,6 +117,7 @@ class TextSplit(Dataset[Batch]):
         passages: each text as it stands in its cell (`data.verbatim`); None: they were not kept.
         units: the first and the last word of every unit of a text, for a model that reads texts
             again without some of them; None: batches have no characters.
+        slices: the part of the texts that each belongs to (`data.slice`); None: no column says so.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -128,6 +129,7 @@ class TextSplit(Dataset[Batch]):
     teacher: TeacherOutputs | None = None
     passages: Sequence[Passages] | None = None
     units: Sequence[Int[np.ndarray, "units 2"]] | None = None
+    slices: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)

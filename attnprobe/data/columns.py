@@ -28,6 +28,7 @@ OPTIONAL = (
     "annotators",
     "counterfactual",
     "group",
+    "slice",
     "token",
 )
 """Settings that name a column and may be null."""
@@ -205,6 +206,8 @@ class Columns(metaclass=Checked):
             else in `Batch.extra`.
         group: column of what rows have in common, such as the sentence that they are two versions
             of: rows of one group never come into different splits where splits are drawn.
+        slice: column, such as a region or a source, by whose values a report divides its answer; no
+            model and no test reads it.
         token: column with the number, from 0, of the word whose class the label is, for models that
             give one to every word.
         filters: column → allowed value(s); other rows are left out.
@@ -231,6 +234,7 @@ class Columns(metaclass=Checked):
     counterfactual: str | None = None
     per_word: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
+    slice: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     token: str | None = None
     multi_label: bool = False

@@ -303,7 +303,7 @@ def _check_copies(checks: _Checks, data: _DataSet) -> None:
         LEAKED,
         f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training "
         f"texts as well",
-        "the test cannot tell what was learnt from what was remembered; take repeated rows out, or "
+        "repeated texts may inflate the test score; take repeated rows out, or "
         "keep them together with data.group=COLUMN",
     )
     if "question" not in part.columns:  # a text with several questions is its own near copy
@@ -400,7 +400,7 @@ def _check_unknown_words(checks: _Checks, data: _DataSet) -> None:
         share,
         0.1,
         f"{percent(share)} of the test's words are not in the training texts",
-        "the model cannot tell these from each other, whatever it attends to",
+        "all unknown words look the same to the model",
     )
 
 
@@ -477,8 +477,7 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
         share,
         0.05,
         f"{percent(share)} of the words are unknown to the tokenizer",
-        "the model cannot tell these from each other, whatever it attends to; is it for texts of "
-        "this language?",
+        "all unknown words look the same to the model; is it for texts of this language?",
     )
     return checks
 

@@ -76,5 +76,6 @@ Columns that no setting asks for are not there:
   they are (`rationale`, `sentence`, the columns of `data.per_word`), and of `counterfactual`, which
   numbers words. What does not fit the tokens is missing.
 - `group`: rows of one group stay together. Known before the rows are tokenised, and no longer.
+- `slice`: the part of the texts that a row belongs to, for a report; empty where its cell is.
 - `passages`: the text or pair as it stands in its cells (`Passages`), for models that read pieces.
 """

@@ -34,6 +34,7 @@ from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import DatasetSource, FileSource, Source, Splits
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
+from attnprobe.results.files import NamedRecord, record_of
 
 
 def _with_settings(constructor: Callable[..., None]) -> Signature:
@@ -81,6 +82,7 @@ class TextDataModule(metaclass=Hooked):
         self.counts: Counts = {}
         self.checks: list[Check] = []
         self.notes: tuple[str, ...] = ()
+        self.files: dict[str, NamedRecord] = {}
 
     __signature__ = _with_settings(__init__)
     pipeline: TextPipeline
@@ -132,6 +134,10 @@ class TextDataModule(metaclass=Hooked):
         """Load and encode all splits, once."""
         if self.splits:
             return
+        self.files = {
+            split: NamedRecord(name=path.name, **record_of(path.resolve()))
+            for split, path in self.source.files().items()
+        }
         prepared = prepare(self.settings, self._loaded())
         self.notes = self.source.notes
         self.checks = prepared.checks
@@ -149,8 +155,12 @@ class TextDataModule(metaclass=Hooked):
 
     @property
     def section(self) -> dict[str, Any]:
-        """For the manifest: the guesses while reading (`notes`) and the `Check`s (`checks`)."""
-        return {"notes": list(self.notes), "checks": [asdict(check) for check in self.checks]}
+        """For the manifest: guesses while reading (`notes`), `Check`s (`checks`), and `files`."""
+        return {
+            "notes": list(self.notes),
+            "checks": [asdict(check) for check in self.checks],
+            "files": self.files,
+        }
 
     @property
     def vocabulary(self) -> Vocabulary:

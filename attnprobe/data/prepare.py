@@ -234,6 +234,7 @@ class _Encoder:
             spelling=self.spelling,
             classes=self.classes,
             passages=part["passages"].tolist() if "passages" in part else None,
+            slices=part["slice"].tolist() if "slice" in part else None,
         )
 
     def _refuse_unknown_labels(self, asked: Ragged) -> None:

@@ -260,6 +260,8 @@ class Reader:
         if self.columns.rationale is not None:
             rationale = per_word.get("rationale", np.zeros(0, bool))
             row["rationale_lost"] = bool(rationale.any()) and not rationale[:limit].any()
+        if "slice" in cells:
+            row["slice"] = rows.canonical(cells["slice"]) or ""
         return row
 
     def _words(self, cells: Mapping[str, Any], where: str) -> _Words:

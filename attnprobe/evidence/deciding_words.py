@@ -243,7 +243,10 @@ def _ratio(excess: float, room: float) -> float:
 
 
 def _with_interval(
-    weighted: WeightedTexts, share_without: Callable[[np.ndarray], float], clusters: Clusters
+    weighted: WeightedTexts,
+    share_without: Callable[[np.ndarray], float],
+    clusters: Clusters,
+    upper_tail: float = UPPER_TAIL,
 ) -> Evidence:
     """The share with its interval over texts, labels and runs.
 
@@ -257,6 +260,7 @@ def _with_interval(
         weighted: the texts.
         share_without: texts that are left out `[texts]` → the share of the others.
         clusters: what the texts have in common.
+        upper_tail: quantile of the interval's upper end, 0.5 to 1.
     """
     texts = clusters.texts
     excess = float(weighted.excess.sum())
@@ -265,10 +269,11 @@ def _with_interval(
     if np.isnan(value):
         return Evidence(value, np.nan, np.nan, texts)
 
-    half = _jackknife_half_width(share_without, clusters.text)
+    half = _jackknife_half_width(share_without, clusters.text, upper_tail)
     if clusters.label is not None:
-        half = float(np.hypot(half, _jackknife_half_width(share_without, clusters.label)))
-    half = float(np.hypot(half, students_half_width(weighted.shares_of_runs)))
+        of_labels = _jackknife_half_width(share_without, clusters.label, upper_tail)
+        half = float(np.hypot(half, of_labels))
+    half = float(np.hypot(half, students_half_width(weighted.shares_of_runs, upper_tail)))
 
     worst = (excess - IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
     best = (excess + IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
@@ -281,7 +286,9 @@ def _with_interval(
 
 
 def _jackknife_half_width(
-    share_without: Callable[[np.ndarray], float], cluster: Int[np.ndarray, " rows"]
+    share_without: Callable[[np.ndarray], float],
+    cluster: Int[np.ndarray, " texts"],
+    upper_tail: float,
 ) -> float:
     """Half the width of the jackknife's interval over clusters, in random groups of them.
 
@@ -295,7 +302,7 @@ def _jackknife_half_width(
     group_of_row = (np.random.default_rng(0).permutation(clusters) % groups)[number]
     shares = np.array([share_without(group_of_row == group) for group in range(groups)])
     error = np.sqrt((groups - 1) / groups * np.nansum((shares - np.nanmean(shares)) ** 2))
-    return float(scipy.stats.t.ppf(UPPER_TAIL, groups - 1) * error)
+    return float(scipy.stats.t.ppf(upper_tail, groups - 1) * error)
 
 
 def _clipped(number: float) -> float:
@@ -357,10 +364,20 @@ def shares_of_classes(
     predicted_class: Int[np.ndarray, "runs texts"],
     *,
     clusters: Clusters | None = None,
+    together: bool = False,
 ) -> list[ShareOfClass]:
-    """The share among the texts of each predicted class.
+    """The share among the texts of each predicted class, or of each other part of the texts.
 
     A text that the runs predict differently counts for each class in as many runs.
+
+    Args:
+        excess: as of `share_on_deciding_words`.
+        room: as of `share_on_deciding_words`.
+        strength: as of `share_on_deciding_words`.
+        predicted_class: number of the class, or of the part.
+        clusters: what the texts have in common; None: nothing.
+        together: the intervals of all parts hold together in 95 % of samples (Bonferroni), so that
+            parts may be picked out; else each does.
     """
     numbers = np.stack([excess, room, strength])
     is_examined = ~np.isnan(numbers).any((0, 1))
@@ -368,9 +385,11 @@ def shares_of_classes(
     excess, room, strength = numbers[:, :, is_examined]
     predicted_class = predicted_class[:, is_examined]
     weighted = weighted_texts(excess, room, strength)
+    parts = np.unique(predicted_class)
+    tail = (1 - UPPER_TAIL) / (max(1, len(parts)) if together else 1)
     return [
-        _share_of_class(weighted, predicted_class == number, int(number), clusters)
-        for number in np.unique(predicted_class)
+        _share_of_class(weighted, predicted_class == number, int(number), clusters, 1 - tail)
+        for number in parts
     ]
 
 
@@ -415,6 +434,7 @@ def _share_of_class(
     is_of_class: Bool[np.ndarray, "runs texts"],
     number: int,
     clusters: Clusters,
+    upper_tail: float,
 ) -> ShareOfClass:
     """The share among some of the texts.
 
@@ -423,6 +443,7 @@ def _share_of_class(
         is_of_class: the class's, by run.
         number: of the class.
         clusters: what the texts have in common.
+        upper_tail: quantile of the upper end of the share's interval.
     """
     is_in_any_run = np.asarray(is_of_class.any(0))
     part = WeightedTexts((weighted.by_run * is_of_class)[:, :, is_in_any_run])
@@ -435,7 +456,7 @@ def _share_of_class(
         number,
         texts=float(is_of_class.sum() / len(is_of_class)),
         weight=Evidence.of_runs(weights, reach=1.0).within(0, 1),
-        share=_with_interval(part, share_without, clusters.rows(is_in_any_run)),
+        share=_with_interval(part, share_without, clusters.rows(is_in_any_run), upper_tail),
     )
 
 
@@ -664,7 +685,7 @@ class Guard:
     Attributes:
         claim: the claim whose number it is; a yes without that number is an error.
         least: the smallest number that does not weaken the yes.
-        doubt: what the sentence adds; `{part}` stands for the class that the number is of.
+        doubt: a clause that says so; `{part}` stands for the class that the number is of.
     """
 
     claim: Claim
@@ -673,8 +694,8 @@ class Guard:
 
 
 GUARDS = (
-    Guard(WEIGHTS_MATTER_CLAIM, LEAST_EFFECT, doubt="but equal weights would predict the same"),
-    Guard(EVERY_CLASS_CLAIM, LEAST_DECIDED, doubt="but {part} goes by no words of its own"),
+    Guard(WEIGHTS_MATTER_CLAIM, LEAST_EFFECT, doubt="equal weights would predict the same"),
+    Guard(EVERY_CLASS_CLAIM, LEAST_DECIDED, doubt="{part} goes by no words of its own"),
 )
 """The gravest doubt comes first; `attnprobe.findings.chip` applies them."""
 
@@ -682,8 +703,10 @@ GUARDS = (
 
 TESTED_BY = "probe=[swaps]"
 """The setting that adds the test."""
-ON_CARD = "on the words that decide"
+ON_CARD = "on words that move the prediction"
 """What a yes says, on the line of the card."""
+ON_GAUGE = "weight on words that move the prediction"
+"""The quantity on the scale from chance to the best that is possible."""
 YES_MEANS = (
     "at least two fifths of its weight, beyond what even weights have there, is on words that move "
     "the prediction when other words become filler"

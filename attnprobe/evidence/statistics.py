@@ -263,17 +263,17 @@ def student(
     return Interval(mean, max(low, mean - half), min(high, mean + half))
 
 
-def students_half_width(runs: Float[np.ndarray, " runs"]) -> float:
+def students_half_width(runs: Float[np.ndarray, " runs"], upper_tail: float = UPPER_TAIL) -> float:
     """Half the width of Student's interval of the mean over runs; 0 for one run, which has none."""
     if len(runs) < 2:
         return 0.0
     error = float(runs.std(ddof=1)) / np.sqrt(len(runs))
-    return _students_quantile(len(runs) - 1) * error
+    return _students_quantile(len(runs) - 1, upper_tail) * error
 
 
-def _students_quantile(freedom: float) -> float:
+def _students_quantile(freedom: float, upper_tail: float = UPPER_TAIL) -> float:
     """How many standard errors the interval reaches."""
-    return float(scipy.stats.t.ppf(UPPER_TAIL, freedom))
+    return float(scipy.stats.t.ppf(upper_tail, freedom))
 
 
 def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:

@@ -1,6 +1,7 @@
 """May this attention be read? The rule of the chip, and its sentence."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from attnprobe.evidence import deciding_words
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
@@ -19,7 +20,7 @@ def chip_of(
     The chip of a classifier that may be guessing is *Do not read*, and where equal weights do as
     well it is *Not shown*. Any other chip goes by the words that decide: *No* where the answer is
     no, *Not shown* where it is open, *With care* where it is yes, and *Read it* where nothing
-    speaks against this yes (`_doubt`).
+    speaks against this yes (`doubt_of`).
 
     Args:
         judgements: of one model, as `attnprobe.findings.rules.judge` gives them.
@@ -94,41 +95,54 @@ def _chip_of_yes(
 ) -> tuple[Chip, str]:
     """Chip and sentence where the weight is on the words that decide."""
     word = lines[WORDS.place]
-    doubt = _doubt(judgements, lines)
+    doubt = doubt_of(judgements)
     if not doubt:
         sentence = _share_sentence(judgements, word, mechanism)
-        return Chip.READ, f"{_capitalised(sentence)}, also with another seed."
+        return Chip.READ, f"{_capitalised(sentence)}, also in another training."
 
     if mechanism:
         return Chip.CARE, f"{_capitalised(_share_sentence(judgements, word, mechanism))}."
-    is_grave = doubt.startswith("but")
-    sentence = _share_sentence(judgements, word, mechanism, with_class=not is_grave)
-    separator = "," if is_grave else ";"
-    return Chip.CARE, f"{_capitalised(sentence)}{separator} {doubt}."
+    sentence = _share_sentence(judgements, word, mechanism, with_class=not doubt.is_grave)
+    doubtful = f", but {doubt.clause}" if doubt.is_grave else f"; {doubt.clause}"
+    return Chip.CARE, f"{_capitalised(sentence)}{doubtful}."
 
 
-def _doubt(judgements: Sequence[Judgement], lines: dict[Place, Judgement]) -> str:
-    """What speaks against a yes, the gravest doubt first; empty where nothing does."""
+@dataclass(frozen=True)
+class Doubt:
+    """What speaks against a yes.
+
+    Attributes:
+        clause: says it.
+        is_grave: whether something was found; else something was not looked at, or not settled.
+    """
+
+    clause: str
+    is_grave: bool
+
+
+def doubt_of(judgements: Sequence[Judgement]) -> Doubt | None:
+    """The gravest doubt about a yes; None where nothing speaks against it."""
+    lines = {judgement.place: judgement for judgement in judgements if judgement.primary}
     for guard in deciding_words.GUARDS:
         detail = judgement_on(guard.claim, judgements)
         if detail.value < guard.least:
-            return guard.doubt.format(part=detail.part)
+            return Doubt(guard.doubt.format(part=detail.part), is_grave=True)
 
     seeds = lines[STABILITY.place].answer
     if seeds is Answer.NO:
-        return "but another seed attends elsewhere"
+        return Doubt("another training attends elsewhere", is_grave=True)
     for place, line in lines.items():
         is_about_words = place != STATES.place and line.criterion not in NEUTRAL
         if line.answer is Answer.NO and is_about_words:
             question = LINES[place].yes if place in LINES else line.criterion
-            return f"but “{question}”: no"
+            return Doubt(f"“{question}”: no", is_grave=True)
     if not lines[WORDS.place].ticked:
-        return "but this test is unproven on such models"
+        return Doubt("this test is unproven on such models", is_grave=True)
     if seeds is Answer.UNTESTED:
-        return "another seed is untested"
+        return Doubt("only one training was checked", is_grave=False)
     if seeds is Answer.OPEN:
-        return "another seed is open"
-    return ""
+        return Doubt("whether other trainings agree is open", is_grave=False)
+    return None
 
 
 def _capitalised(sentence: str) -> str:

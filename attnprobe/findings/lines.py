@@ -33,17 +33,22 @@ class Line:
 SEVERAL = "+experiment=audit"
 """Trains the model several times."""
 NECESSITY = Line("necessity", "model", "better than equal weights", SEVERAL)
-STABILITY = Line("stability", "model", "same words with another seed", SEVERAL)
-STATES = Line("erasure", "state", "top state decides", "probe=[skill]")
+STABILITY = Line("stability", "model", "same words in another training", SEVERAL)
+STATES = Line("erasure", "state", "erasing the top state changes the prediction", "probe=[skill]")
 WORDS = Line(*deciding_words.LINE, deciding_words.ON_CARD, deciding_words.TESTED_BY)
 """The line that the chip goes by."""
-LEAK = Line("leak", "model", "weights carry the label", "+experiment=wiegreffe")
+LEAK = Line("leak", "model", "the weights alone reveal the label", "+experiment=wiegreffe")
 PLAUSIBILITY = Line("plausibility", "word", "on the words that people mark", "probe=[plausibility]")
 CARD = (
     NECESSITY,
     STABILITY,
-    Line("agreement", "word", "agrees with leave-one-out", "probe=[agreement]"),
-    Line("exclusivity", "state", "no other attention would do", "probe=[adversarial]"),
+    Line("agreement", "word", "agrees with leaving out single words", "probe=[agreement]"),
+    Line(
+        "exclusivity",
+        "state",
+        "very different weights change the prediction",
+        "probe=[adversarial]",
+    ),
     STATES,
     WORDS,
     LEAK,

@@ -71,10 +71,10 @@ class Quality:
 
     @property
     def in_short(self) -> str:
-        """The accuracy in a few words."""
+        """The accuracy with its interval, beside that of always naming the largest class."""
         return (
-            f"right on {percent(self.accuracy)} of {self.n:,} texts (always the largest class: "
-            f"{percent(self.majority)})"
+            f"{percent(self.accuracy)} [{100 * self.low:.0f}, {100 * self.high:.0f}] right on "
+            f"{self.n:,} test texts; always naming the largest class: {percent(self.majority)}"
         )
 
     @property

@@ -22,7 +22,7 @@ from attnprobe.results.files import DERIVED, is_derived, write_table
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnFolder
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of the rules or of the columns; claims and track record are compared by
 their content."""
 OF = b"attnprobe.of"

@@ -383,6 +383,44 @@ def _inferred_record(records: Mapping[str, TrackRecord]) -> TrackRecord:
     )
 
 
+def errors_of(
+    chip: Chip, encoder: str, *, is_audit: bool, answers: pd.DataFrame | None = None
+) -> str:
+    """How often such an answer was wrong on models whose attention is known, as a sentence.
+
+    A yes is wrong on wrong attention, a no on right attention; an open answer is not wrong, and
+    the share of right attention is told that it leaves open. Rates are of all kinds of model.
+
+    Args:
+        chip: the answer.
+        encoder: kind of the model, such as `lstm`; it is said where none of it was tried.
+        is_audit: whether several trainings stand behind the answer; else a single one.
+        answers: instead of those of the shipped models.
+
+    Returns:
+        The sentence; empty where the model may be guessing, so that there is no answer.
+    """
+    if chip is Chip.POOR:
+        return ""
+    answer = OPEN if chip is Chip.UNSHOWN else ANSWER_OF_CHIP[chip]
+    truth = "wrong" if answer == YES else "right"
+    all_answers = calibration() if answers is None else answers
+    rows = answers_to(CHIP, all_answers, "audit" if is_audit else "run")
+    rows = rows[rows["truth"] == truth]
+    if rows.empty:
+        return "How often this answer is wrong is not known: no model was tried."
+    told = rate(rows, answer)
+    low, high = (100 * end for end in told.over_rules[1:])
+    asked = "an audit" if is_audit else "a single run"
+    unmeasured = "" if encoder in set(rows["family"]) else ", none of them of this kind"
+    remark = ", which leaves the question open" if answer == OPEN else ""
+    return (
+        f"Of {told.models} models whose attention is known to be {truth}{unmeasured}, {told.count} "
+        f"got this answer in {asked}: {100 * told.over_models.value:.0f} % "
+        f"[{low:.0f}, {high:.0f}]{remark}."
+    )
+
+
 def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     """From which effect on audits of so many seeds mostly show a claim about trained models.
 

@@ -12,7 +12,6 @@ from attnprobe.core.processes import answering_signals
 def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
     """The arguments of the command."""
     from attnprobe.report.page.browser import MEGABYTES
-    from attnprobe.report.page.build import TITLE
 
     parser = argparse.ArgumentParser(
         prog=program,
@@ -34,7 +33,7 @@ def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
         default=Path("report.html"),
         help="the page (default: report.html)",
     )
-    option("--title", default=TITLE, help="heads the page")
+    option("--title", default="", help="heads the page, instead of model and data")
     option(
         "--no-text",
         action="store_true",

@@ -8,10 +8,12 @@ from rich.console import Console
 from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
-from attnprobe.findings.groups import Run, read_runs
+from attnprobe.findings.groups import Run, grouped, read_runs
 from attnprobe.findings.judgement import Card
+from attnprobe.findings.sheet import sheet_of
 from attnprobe.findings.stored import card_of_study
 from attnprobe.findings.studies.base import StudyReading, read_study
+from attnprobe.findings.table import group_of
 from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
@@ -41,15 +43,17 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     if reading.answer:
         print(visible(reading.answer), flush=True)
     else:
-        needs = "the page says what each of them needs"
-        lines = answer_lines(card, runs[0].quality, runs[0].attention_on, needs)
-        print(*lines, sep="\n", flush=True)
+        group = group_of(reading, grouped(runs))
+        assert group is not None  # the study is made of these runs
+        print(*answer_lines(sheet_of(group, card)), sep="\n", flush=True)
 
     page = directory / PAGE
     # the page takes longer than the answer, which is there
     if not _is_current(page, reading.runs):
         write_study(reading)
-        write_report([*reading.runs, directory], page, title=reading.title)
+        write_report(
+            [*reading.runs, directory], page, title=reading.title if reading.answer else ""
+        )
     print(visible(f"page: {page}"))
     if not verbose:
         print("For all numbers, repeat the command with verbose=true")

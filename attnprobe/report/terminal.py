@@ -17,14 +17,16 @@ from rich.text import Text
 
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.published import REMARKS
-from attnprobe.evidence.verdicts import Answer, Chip
-from attnprobe.findings.judgement import Card, Judgement, Summary
-from attnprobe.findings.quality import Quality
+from attnprobe.evidence.verdicts import Answer
+from attnprobe.findings.judgement import Judgement, Summary
+from attnprobe.findings.sheet import UNPROVEN, Sheet, gauge_title
 from attnprobe.readings.registry import readings
 from attnprobe.results.pivot import RUN, class_of
 
 WIDTH = 80
 GAUGE = 41
+QUESTION = 44
+"""Columns of the question before its number."""
 MOST_CLASSES = 4
 """Rows per class are shown for at most this many predicted classes; all are in the tables."""
 
@@ -201,44 +203,26 @@ FEW = 2
 """Untested questions up to which each is named with what would test it."""
 
 
-def answer_lines(
-    card: Card,
-    quality: Quality | None = None,
-    attention_on: str = "",
-    more: str = "attnprobe audit, or +experiment=audit, runs most of these tests",
-) -> list[str]:
-    """The answer in a few lines.
+def answer_lines(sheet: Sheet) -> list[str]:
+    """The sheet of one model, line by line.
 
-    Chip, sentence and gauge, a line for every question that was answered, one for the open and one
-    for the untested ones, and what to show instead.
-
-    Args:
-        card: what is decided about a model.
-        quality: how good the model is; None where that is not known.
-        attention_on: where the attention is, if a reader must know it.
-        more: how many untested questions get their answer.
+    What was tested, the question with its answer, the number behind it on a scale, a line for every
+    question that was answered, one for the open and one for the untested ones, and the limits.
     """
-
-    summary = card.summary
-    lines = [visible(f"{card.group}: {summary.chip}")]
-    lines += [f"  {part}" for part in textwrap.wrap(summary.sentence, WIDTH - 2)]
-    model_lines = [] if quality is None else _item("model", quality.in_short)
-    if attention_on:
-        model_lines += _item("attention", attention_on)
-    if summary.chip is Chip.POOR:
-        remedy = "more texts, training.epochs=…, or another model (model=…)"
-        return [*lines, *model_lines, *_item("to do", remedy)]
-
+    summary = sheet.summary
+    lines = textwrap.wrap(visible(sheet.title), WIDTH)
+    for entry in (*sheet.tested, *sheet.asked):
+        lines += _item(entry.heading, entry.text)
     if summary.gauge is not None:
-        lines.append(gauge_line(summary.gauge))
+        lines += gauge_lines(summary.gauge)
     for line in summary.answered:
         lines += _item(line.answer, _answer_words(line))
     if summary.open:
         lines += _item(Answer.OPEN, " · ".join(line.yes for line in summary.open))
-    lines += _untested_lines(summary, more)
-    for method in summary.instead:
-        lines += _item("instead", method)
-    return lines + model_lines
+    lines += _untested_lines(summary, sheet.further)
+    for entry in sheet.behind:
+        lines += _item(entry.heading, entry.text)
+    return lines
 
 
 def _item(head: str, words: str) -> list[str]:
@@ -252,8 +236,8 @@ def _answer_words(line: Judgement) -> str:
     """What was answered, with its number and interval."""
     interval = "" if np.isnan(line.low) else f" [{line.low:.2f}, {line.high:.2f}]"
     is_proven = line.ticked or line.answer is not Answer.YES
-    remark = "" if is_proven else " no track record"
-    return f"{line.yes:32} {line.value:.2f}{interval}{remark}"
+    remark = "" if is_proven else f" {UNPROVEN}"
+    return f"{line.yes:{QUESTION}} {line.value:.2f}{interval}{remark}"
 
 
 def _untested_lines(summary: Summary, more: str) -> list[str]:
@@ -267,14 +251,17 @@ def _untested_lines(summary: Summary, more: str) -> list[str]:
     return _item(Answer.UNTESTED, f"{len(questions)} {further}questions; {more}")
 
 
-def gauge_line(line: Judgement) -> str:
+def gauge_lines(line: Judgement) -> list[str]:
     """A number between chance, 0, and the best that is possible, 1; `=` is its interval."""
     first = _gauge_place(line.low)
     last = _gauge_place(line.high)
     scale = ["-"] * GAUGE
     scale[first : last + 1] = "=" * (last + 1 - first)
     scale[_gauge_place(line.value)] = "#"
-    return f"  chance 0 |{''.join(scale)}| 1 best  {line.value:.2f}, asked {line.asked:.2f}"
+    return [
+        f"  {gauge_title(line)}:",
+        f"  0 = chance |{''.join(scale)}| 1 = best  {line.value:.2f}",
+    ]
 
 
 def _gauge_place(number: float) -> int:

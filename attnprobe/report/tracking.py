@@ -49,7 +49,7 @@ from attnprobe.results.pivot import RUN, class_of, per_example
 from attnprobe.results.saved_settings import read_settings
 from attnprobe.results.writer import OwnRunDirectory
 
-WORDS = ("text", "tokens", "words", "question", "candidates")
+WORDS = ("text", "tokens", "words", "question", "candidates", "slice")
 """The columns of the examples' table that hold somebody's words."""
 WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
 """The manifest's keys that hold somebody's words."""

@@ -86,7 +86,8 @@ UNTESTED = ("train", "validation")
 """Splits that no probe examines: their examples are there for the runs that learn from this one."""
 SECTION = "data_section"
 """The manifest's key of what is said of the data before training: `notes`, what was guessed while
-reading, one sentence each; `checks`, see `attnprobe.data.data_warnings.Check`."""
+reading, one sentence each; `checks`, see `attnprobe.data.data_warnings.Check`; and `files`, the
+name and digest of each split's file."""
 NAMES = re.compile(
     r"manifest\.json|training\.json|config\.yaml|model\.safetensors|vocabulary\.json|pipeline\.json|playground\.parquet"
     r"|findings\.parquet"

@@ -37,6 +37,12 @@ class Record(TypedDict):
     bytes: int
 
 
+class NamedRecord(Record):
+    """The same, with the file's `name` without its folder."""
+
+    name: str
+
+
 def is_record(value: Any) -> bool:
     """Whether a value that was read from a file is a `Record`."""
     return (

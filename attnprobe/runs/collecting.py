@@ -186,6 +186,8 @@ class PredictionCollector(Callback):
             names.add("question")
         if "candidates" in part.columns:
             names.add("candidates")
+        if part.slices is not None:
+            names.add("slice")
         return names
 
     def _row_groups(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -206,6 +208,7 @@ class PredictionCollector(Callback):
         row["tokens"] = part.tokens(number)
         row["question"] = part.question(number)
         row["candidates"] = part.candidates(number)
+        row["slice"] = None if part.slices is None else part.slices[part.row_of(number)]
         if self._spell is not None:
             row["pieces"] = self._spell(row["pieces"].astype(int).tolist())
         if "words" in row:
@@ -261,13 +264,14 @@ def _kinds(*, multi_label: bool) -> dict[str, pa.DataType]:
         "piece_attention": weights,
         "question": words,
         "candidates": words,
+        "slice": pa.string(),
         "words": pa.list_(words),
     }
 
 
 def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
     """Each example's numbers, at the positions to keep; None: all."""
-    numbers = values.detach().double().cpu().numpy()
+    numbers = values.detach().cpu().double().numpy()  # Apple's GPUs have no float64
     if keep is None:
         return list(numbers)
     return [row[mask] for row, mask in zip(numbers, keep.cpu().numpy(), strict=True)]

@@ -169,6 +169,32 @@ def test_a_small_class_is_not_asked():
     assert parts[1].answer == "too few texts"
 
 
+def test_intervals_that_hold_together_are_students_at_the_corrected_level():
+    numbers = columns(0.6, texts=400, spread=0.3)
+    part = np.arange(400)[None] % 4
+    arguments = (numbers.excess, numbers.room, numbers.strength, part)
+    alone = shares_of_classes(*arguments)
+    together = shares_of_classes(*arguments, together=True)
+    wider = scipy.stats.t.ppf(1 - 0.025 / 4, 19) / scipy.stats.t.ppf(0.975, 19)
+    for one, other in zip(alone, together, strict=True):
+        assert other.share.value == one.share.value
+        half = one.share.value - one.share.low
+        assert other.share.value - other.share.low == pytest.approx(wider * half, rel=1e-9)
+
+
+def test_of_eight_parts_at_the_threshold_hardly_ever_one_is_said_to_be_above_it():
+    """In 5 % of samples at most; parts of 60 texts, 300 samples."""
+    part = np.arange(480)[None] % 8
+    wrong = 0
+    for sample in range(300):
+        numbers = columns(LEAST_SHARE, texts=480, spread=0.6, seed=sample)
+        parts = shares_of_classes(
+            numbers.excess, numbers.room, numbers.strength, part, together=True
+        )
+        wrong += any(found.answer == "yes" for found in parts)
+    assert wrong <= scipy.stats.binom.ppf(0.999, 300, 0.05)
+
+
 def judged(numbers, **metrics):
     """The judgement on the line of the card, and those on its details."""
     texts = numbers.excess.shape[1]

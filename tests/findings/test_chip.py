@@ -48,7 +48,7 @@ def card_of_yes(stability=ABOVE, agreement=None, **guard_numbers):
 def test_read_it_takes_a_yes_with_a_record_and_nothing_against_it():
     yes = card_of_yes()
     assert yes.chip == Chip.READ
-    assert yes.sentence.endswith("also with another seed.")
+    assert yes.sentence.endswith("also in another training.")
 
 
 @pytest.mark.usefixtures("proven")
@@ -61,9 +61,9 @@ def test_without_a_yes_on_stability_it_is_with_care(stability):
 @pytest.mark.parametrize(
     ("stability", "doubt"),
     [
-        (WITHIN, ", but another seed attends elsewhere."),
-        (ACROSS, "; another seed is open."),
-        (None, "; another seed is untested."),
+        (WITHIN, ", but another training attends elsewhere."),
+        (ACROSS, "; whether other trainings agree is open."),
+        (None, "; only one training was checked."),
     ],
 )
 def test_the_sentence_names_the_doubt_about_the_seeds(stability, doubt):
@@ -94,7 +94,7 @@ def test_a_guard_at_its_least_number_is_silent(guard):
 def test_a_no_to_another_question_makes_it_with_care():
     yes = card_of_yes(agreement=WITHIN)
     assert yes.chip == Chip.CARE
-    assert "but “agrees with leave-one-out”: no" in yes.sentence
+    assert "but “agrees with leaving out single words”: no" in yes.sentence
 
 
 def test_a_yes_without_a_record_is_with_care_and_has_no_tick(monkeypatch):

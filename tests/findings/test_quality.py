@@ -77,8 +77,8 @@ def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_
     seal_again(bad)
     assert quality_of(good).warning == ""
     text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
-    glance, verdicts = re.findall(r"<li>(?:This classifier|<b>)[^\n]*?</li>", text)
-    for warning in (glance, verdicts):
+    sheet, verdicts = re.findall(r"<(?:dd>This classifier|li><b>)[^\n]*?</(?:dd|li)>", text)
+    for warning in (sheet, verdicts):
         assert "predicts one class for every text (&lt;b&gt;no&lt;/b&gt;)" in warning
     assert "cnn_additive" in verdicts
     assert "lstm_additive" not in verdicts

@@ -3,9 +3,10 @@ import io
 import numpy as np
 import pytest
 
+from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.lines import LINES, STATES
-from attnprobe.findings.quality import quality
+from attnprobe.findings.sheet import sheet_of
 from attnprobe.report.terminal import (
     GAUGE,
     WIDTH,
@@ -118,27 +119,34 @@ def test_what_was_measured_again_is_said_once_and_only_then_and_times_are_of_all
 
 ABOVE = (0.5, 0.4, 0.7)
 ACROSS = (0.1, -0.2, 0.4)
-GOOD = quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50)
-COIN = quality([0] * 97 + [1] * 3, [0] * 100)
 
 
-def told(numbers, guessing="", quality=GOOD):
-    findings = [
-        finding(number, *place, name=f"c{count}", n=60)
-        for count, (place, number) in enumerate(numbers.items())
-    ]
-    summary = card([*findings, *guards()], group="d · m", guessing=guessing)
-    return summary.chip, answer_lines(summary, quality)
+@pytest.fixture
+def told(make_run):
+    """The chip and the printed lines of a model with these numbers."""
+    (group,) = grouped([read_run(make_run())])
+
+    def told_of(numbers, guessing=""):
+        findings = [
+            finding(number, *place, name=f"c{count}", n=60)
+            for count, (place, number) in enumerate(numbers.items())
+        ]
+        decided = card([*findings, *guards()], group="d · m", guessing=guessing)
+        return decided.chip, answer_lines(sheet_of(group, decided))
+
+    return told_of
 
 
 @pytest.mark.parametrize("lines", [(), tuple(LINES), tuple(LINES)[3:6]])
 @pytest.mark.parametrize("numbers", [ABOVE, ACROSS, (9.0, -30.0, 40.0)])
-def test_it_is_short_and_narrow(lines, numbers):
+def test_it_is_short_and_narrow(lines, numbers, told):
     chip, lines_printed = told(dict.fromkeys(lines, numbers))
-    assert len(lines_printed) <= 13
+    assert len(lines_printed) <= 32
     assert max(map(len, lines_printed)) <= WIDTH
-    assert lines_printed[0] == f"d · m: {chip}"
+    assert lines_printed[0] == "Attention of lstm_additive on sst"
     heads = [line[2:12].strip() for line in lines_printed]
+    assert heads.count("answer") == 1
+    assert f"  answer    {chip}." in "\n".join(lines_printed)
     answer = {ABOVE: "yes"}.get(numbers, "open") if lines else "untested"
     # the line about states does not stand under a chip about words
     shown = [line for line in lines if line != STATES.place]
@@ -148,17 +156,19 @@ def test_it_is_short_and_narrow(lines, numbers):
     )
 
 
-def test_of_a_poor_model_it_is_said_what_to_do_and_nothing_else():
-    chip, lines_printed = told({("erasure", "word"): ABOVE}, guessing="a coin", quality=COIN)
+def test_of_a_poor_model_it_is_said_what_to_do_and_no_question_is_answered(told):
+    chip, lines_printed = told({("erasure", "word"): ABOVE}, guessing="a coin")
     assert chip == "Do not read"
-    assert [line[2:12].strip() for line in lines_printed[2:]] == ["model", "to do"]
-    assert "97 % of 100" in lines_printed[2]
-    assert "training.epochs=" in lines_printed[3]
+    heads = [line[2:12].strip() for line in lines_printed]
+    assert not {"yes", "no", "open", "untested", "errors"} & set(heads)
+    assert "training.epochs=" in " ".join(lines_printed)
 
 
 @pytest.mark.parametrize("numbers", [ABOVE, (0.3, 0.21, 0.45), (1.0, 0.9, 1.2)])
-def test_a_gauge_has_its_number_within_its_interval(numbers):
-    (line,) = [line for line in told({("erasure", "word"): numbers})[1] if "|" in line]
+def test_a_gauge_has_its_number_within_its_interval(numbers, told):
+    lines_printed = told({("erasure", "word"): numbers})[1]
+    ((place, line),) = [(at, line) for at, line in enumerate(lines_printed) if "|" in line]
+    assert "weight on words that move the prediction" in lines_printed[place - 1]
     drawn = line.split("|")[1]
     assert len(drawn) == GAUGE
     places = [round(min(number, 1) * (GAUGE - 1)) for number in numbers]

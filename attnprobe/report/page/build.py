@@ -16,11 +16,13 @@ from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.claims import CRITERIA, LEVELS
-from attnprobe.evidence.verdicts import Answer
+from attnprobe.evidence.verdicts import Answer, Chip
 from attnprobe.findings.groups import Group, grouped, read_sound_runs
 from attnprobe.findings.headlines import compare
 from attnprobe.findings.judgement import Findings
 from attnprobe.findings.lines import LINES
+from attnprobe.findings.sheet import UNPROVEN, Sheet, gauge_title, sheet_of, title_of
+from attnprobe.findings.slices import Slices, slices_of
 from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import StudyReading, find_studies
 from attnprobe.readings.registry import present
@@ -32,7 +34,6 @@ from attnprobe.report.page.sections import (
     ShownCard,
     about_runs,
     by_claim,
-    glance,
     sections,
     show_study,
     shown_card,
@@ -57,7 +58,7 @@ SCRIPT = (
 )
 """The parts of the script, each of which may use what comes before it. Every word from data goes
 through textContent."""
-STYLE = ("style", "glance", "playground")
+STYLE = ("style", "sheet", "playground")
 
 
 def page_text(**parts: Any) -> str:
@@ -82,6 +83,8 @@ def page_text(**parts: Any) -> str:
         means=MEANS,
         says={place: line.yes for place, line in LINES.items()},
         answer_words=tuple(Answer),
+        unproven=UNPROVEN,
+        gauge_title=gauge_title,
         level_words={level: f"{level}s" for level in LEVELS},
         files=jinja2.filters.do_urlencode(parts["folder"]),
         version=__version__,
@@ -106,14 +109,12 @@ def with_hidden_shown(value: Any) -> Any:
     return "\n".join(map(visible, value.split("\n")))
 
 
-TITLE = "May this attention be read?"
-
-
+@answering_disk()
 def write_report(
     places: Places,
     output: Path,
     *,
-    title: str = TITLE,
+    title: str = "",
     words: bool = True,
     megabytes: float = MEGABYTES,
     again: bool = False,
@@ -124,7 +125,7 @@ def write_report(
     Args:
         places: run directories, directories above runs, or glob patterns.
         output: the page.
-        title: heads it.
+        title: heads it; empty: `attnprobe.findings.sheet.title_of` the models.
         words: False leaves the texts out, and the figures that show them. Names of classes stay.
         megabytes: about what the page may weigh (`attnprobe.report.page.browser.browse`).
         again: decide anew, whatever findings are stored.
@@ -192,13 +193,14 @@ def _page(
     figures += [picture.file for study in shown_studies for picture in study["pictures"]]
     written = {"Figures": figures, "Tables": tables}
     return page_text(
-        title=title,
+        title=title or title_of(material.shown_groups),
         sections=sections(
             present(numbers), material.groups, material.compared, drawn, material.findings
         ),
         studies=shown_studies,
         cards=cards if material.examined else [],
-        glances=[glance(card) for card in cards],
+        sheets=material.sheets(),
+        parts=material.parts(),
         **material.facts(),
         **about_runs(material.groups, runs, material.compared),
         run_count=len(runs),
@@ -246,6 +248,20 @@ class Material:
         return [
             shown_card(group, self.findings.card_of(group.title)) for group in self.shown_groups
         ]
+
+    def sheets(self) -> list[Sheet]:
+        """What the page begins with, for each of these groups."""
+        return [sheet_of(group, self.findings.card_of(group.title)) for group in self.shown_groups]
+
+    def parts(self) -> list[tuple[str, list[Slices]]]:
+        """The answer by parts of the texts, for each of these groups that has an answer."""
+        parts = []
+        for group in self.shown_groups:
+            may_guess = self.findings.card_of(group.title).chip is Chip.POOR
+            slices = [] if may_guess else slices_of(group)
+            if slices:
+                parts.append((group.title, slices))
+        return parts
 
     def facts(self) -> dict[str, Any]:
         """Parts of the page that are lists of sentences and names."""

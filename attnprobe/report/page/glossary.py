@@ -145,7 +145,7 @@ MEANS = {
         "that either is the truth",
     ),
     ("exclusivity", "state"): (
-        "for most texts it is proved that none does",
+        "for most texts it is proved that no very different attention gives the same prediction",
         "that the weights are on words that decide",
     ),
     ("erasure", "state"): (

@@ -1,22 +1,22 @@
-"""What the page shows: its first screen, a section per probe, cards, studies, runs."""
+"""What the page shows: a section per probe, cards, studies, runs."""
 
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attnprobe.core.metrics import Scale
-from attnprobe.core.sanitise import percent, quoted
+from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.published import REMARKS
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
 from attnprobe.findings.lines import LEAK, NEEDS_MARKS
 from attnprobe.findings.mechanisms import model_setting
+from attnprobe.findings.sheet import PRETRAINED
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import group_of
 from attnprobe.readings.reading import Reading
@@ -202,7 +202,6 @@ def cost_of(tables: Tables) -> str:
 
 
 MINUS = "−"
-PRETRAINED = ".PretrainedClassifier"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -335,76 +334,6 @@ def _study_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
     is_number = [table[name].dtype.kind in "iuf" for name in compact]
     rows = [list(zip(row, is_number, strict=True)) for row in compact.itertuples(index=False)]
     return {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}
-
-
-ENCODERS = {
-    "LSTMEncoder": "LSTM, a recurrent model",
-    "CNNEncoder": "CNN, a convolutional model",
-    "AverageEncoder": "Bag of words (no context)",
-    "TransformerEncoder": "Transformer, trained from scratch",
-    "GRUEncoder": "GRU, a recurrent model",
-    "NoEncoder": "Bag of words (no context)",
-    "HierarchicalEncoder": "Hierarchical model (words within sentences)",
-}
-"""A class's name → what its models are called; other models go by their own name."""
-MOST_CLASSES = 8
-NO_TESTS = {"performance", "training", "teacher"}
-
-
-def glance(card: ShownCard) -> dict[str, Any]:
-    """The first screen of one group: its card; model, data and quality in words.
-
-    By its first run with probes.
-    """
-    runs = card.group.runs
-    run = next((run for run in runs if set(run.numbers.probes) - NO_TESTS), runs[0])
-    checks = run.manifest.get(SECTION, {}).get("checks", ())
-    warnings = [*filter(None, [run.warning, run.attention_on])]
-    warnings += [str(check["sentence"]) for check in checks if check["warns"]]
-    return {
-        "group": card.group,
-        "answer": card.answer,
-        "model": _model_in_words(run),
-        "data": _data_in_words(run),
-        "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",
-        "quality": "" if run.quality is None else run.quality.in_words,
-        "warnings": warnings,
-    }
-
-
-def _model_in_words(run: Run) -> str:
-    """What kind of model it is, and which attention is examined."""
-    model = run.manifest.get("training", {}).get("model", {})
-    if model_setting(run.manifest, "_target_").endswith(PRETRAINED):
-        layer = model.get("layer", -1)
-        heads = model.get("heads")
-        where = "the last layer" if layer == -1 else f"layer {layer}"
-        which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
-        return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
-    kind = model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
-    if kind in ENCODERS:
-        return f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention"
-    return run.model
-
-
-def _data_in_words(run: Run) -> str:
-    """The data's name, size, file and classes, as far as they are known."""
-    facts = []
-    counts = run.manifest.get("counts", {})
-    rows = sum(int(count.get("kept", 0)) for name, count in counts.items() if name != "vectors")
-    if rows:
-        facts.append(f"{rows:,} texts")
-    data = run.manifest.get("training", {}).get("data", {})
-    path = data.get("path")
-    if path is not None:
-        file = path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path
-        name = Path(str(file)).name
-        facts.append(f"From {name}, column {data.get('text')}, labels in {data.get('label')}")
-    names = [str(name) for name in run.manifest.get("classes", ())]
-    if names:
-        more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
-        facts.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
-    return f"{run.data}: {'. '.join(facts)}" if facts else run.data
 
 
 def about_runs(

@@ -8,7 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
-from attnprobe.findings.groups import read_run
+from attnprobe.findings.groups import grouped, read_run
+from attnprobe.findings.sheet import sheet_of
 from attnprobe.findings.stored import card_of_run
 from attnprobe.report.page.build import write_report
 from attnprobe.report.terminal import answer_lines, data_notes
@@ -151,7 +152,8 @@ def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(tmp_path, given):
         assert first < 0.5
 
     result = read_run(directory)
-    lines = answer_lines(card_of_run(result), result.quality, result.attention_on)
+    (group,) = grouped([result])
+    lines = answer_lines(sheet_of(group, card_of_run(result)))
     terminal = " ".join(" ".join(lines).split())
     page = unescape(write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8"))
     sentence = "95% of what is on words is on the first one"

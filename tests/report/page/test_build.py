@@ -159,14 +159,17 @@ def test_a_real_runs_page_begins_with_answer_model_data_quality_and_warnings(
     first, below = (
         " ".join(html.unescape(re.sub(r"<[^>]+>", " ", section)).split())
         for section in re.findall(
-            r'<section id="(?:glance|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
+            r'<section id="(?:sheet|data)".*?</section>', path.read_text(encoding="utf-8"), re.S
         )
     )
+    manifest = RunDirectory(small_directory).manifest()
     assert "LSTM, a recurrent model, with additive attention" in first
-    assert "testbed: 190 texts. 2 classes: negative, positive" in first
-    assert quality_of(small_directory).in_words in first
-    checks = RunDirectory(small_directory).manifest()["data_section"]["checks"]
-    assert next(check["sentence"] for check in checks if check["warns"]) in first
+    assert f"weights sha256 {manifest['files']['model.safetensors']['sha256'][:12]}." in first
+    assert "190 of 190 rows used, 30 of them to test. 2 classes: negative, positive." in first
+    assert f"Tested on {manifest['finished'][:10]}." in first
+    assert quality_of(small_directory).in_short in first.replace("\N{NO-BREAK SPACE}%", " %")
+    checks = manifest["data_section"]["checks"]
+    assert all((check["name"] in first) >= check["warns"] for check in checks)
     assert all(check["sentence"] in below for check in checks)
 
 
@@ -333,9 +336,9 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "No claim could be put to the test" in text
     assert 'class="card"' not in text
-    # the first screen says which model, which data, and how good it is, also where nothing was
-    # asked of its attention
-    assert re.search(r"<dt>How good</dt>\s*<dd>", text)
+    # the sheet says which model, which data, and how good it is, also where nothing was asked of
+    # its attention
+    assert re.search(r"<dt>Accuracy</dt>\s*<dd>", text)
     assert "Whether this attention points at the words that decide was not tested" in text
     make_run("more", model="cnn_additive")
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,5 +1,7 @@
+import base64
 import itertools
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -107,10 +109,10 @@ def test_the_first_screen_is_seen_without_scrolling_and_no_page_is_wider_than_it
     driver = visit(runs[1], width, dark=width < 600)
     below = "document.querySelector(one).getBoundingClientRect().bottom"
     bottoms = driver.execute_script(
-        f"return ['.verdict-line', '.row', '.first'].map(one => {below})"
+        f"return ['.tested', '.verdict-line', '.next', '.first'].map(one => {below})"
     )
     assert bottoms == sorted(bottoms)
-    assert bottoms[1] < 900
+    assert bottoms[2] < 900
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     for title in ("sst", "reviews", "<u>odd"):
         choose_run(driver, title)
@@ -374,3 +376,32 @@ def test_words_that_the_model_does_not_know_are_marked(visit, tmp_path):
     marked = driver.execute_script(f"return {unknown}")
     all_words = driver.execute_script(f"return {TOKENS}.map(t => t.textContent)")
     assert marked == [word for word in all_words if word not in ("the", "film", "very")] != []
+
+
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory):
+    base = tmp_path_factory.mktemp("one")
+    invented_run(base, "a", probes=EVERYTHING, names=["bad", "good"])
+    return build.write_report(base, base / "report.html")
+
+
+@pytest.mark.parametrize(("pages", "fixture"), [(1, "one_run"), (3, "runs")])
+def test_printed_it_is_a_page_of_a4_for_each_model_in_light_colours(visit, request, pages, fixture):
+    """From a browser in the dark: the sheet alone, whole, and its signature."""
+    built = request.getfixturevalue(fixture)
+    driver = visit(built if fixture == "one_run" else built[1], 1280, dark=True)
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    content = base64.b64decode(printed["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", content)) == pages
+    box = [float(number) for number in re.search(rb"/MediaBox\s*\[([^\]]*)\]", content)[1].split()]
+    assert box == pytest.approx([0, 0, 595, 842], abs=1)
+
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = driver.execute_script(
+        "return [...document.querySelectorAll('main > section')]"
+        ".filter(s => s.getBoundingClientRect().height > 0).map(s => s.id)"
+    )
+    ground = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert shown == ["sheet"]
+    assert ground == "rgb(255, 255, 255)"

@@ -1,0 +1,167 @@
+"""The answer by parts of the texts: by predicted class, and by a column of the user's."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.evidence import deciding_words
+from attnprobe.evidence.deciding_words import SHARE_METRICS, ShareOfClass
+from attnprobe.evidence.evidence import by_run, values_of
+from attnprobe.evidence.statistics import Interval, wilson
+from attnprobe.findings.groups import Group
+from attnprobe.findings.sheet import tested_run
+
+FEWEST = int(deciding_words.FEWEST_TEXTS)
+"""Texts below which a part has no row."""
+MOST = 20
+"""Rows of a table: those of the largest parts."""
+NAMED = 8
+"""Parts without a row that are named."""
+EMPTY = "(empty)"
+"""Stands for an empty cell."""
+COLUMN = "slice"
+"""Of the examples' table."""
+BY_CLASS = "predicted class"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some of the texts.
+
+    Attributes:
+        name: what they have in common.
+        texts: how many there are.
+        right: share of right decisions, 0 to 1, with its 95 % interval.
+        share: of the weight beyond chance that is on words that move the prediction, −1 to 1, with
+            an interval that holds together with those of the other rows; NaN where it is not asked.
+        answer: yes, no or open; or why it is not asked.
+    """
+
+    name: str
+    texts: int
+    right: Interval
+    share: Interval
+    answer: str
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The answer by the parts of one division.
+
+    Attributes:
+        by: what divides the texts.
+        rows: a row per part, the largest first.
+        notes: what the table leaves out, a sentence each.
+    """
+
+    by: str
+    rows: Sequence[Slice]
+    notes: Sequence[str]
+
+
+def slices_of(group: Group) -> list[Slices]:
+    """The answer of one model by predicted class, and by the column that its data name.
+
+    Returns:
+        Nothing where the test of words was not run, or where a text may have several labels.
+    """
+    run = tested_run(group)
+    if run.quality is None:
+        return []
+    numbers = group.numbers
+    if "swaps" not in numbers.probes:
+        return []
+    measured = values_of(numbers.rows("swaps", [*SHARE_METRICS, "predicted_class"]), *SHARE_METRICS)
+    if measured is None:
+        return []
+
+    columns = run.files.example_columns(run.split).names
+    names = ["example_id", "label", "prediction", *([COLUMN] if COLUMN in columns else [])]
+    examples = run.files.examples(run.split, columns=names).to_pandas().set_index("example_id")
+    classes = [str(name) for name in run.manifest.get("classes", ())]
+    predicted = examples["prediction"].map(
+        lambda number: classes[number] if number < len(classes) else str(number)
+    )
+    divisions: dict[str, pd.Series[str]] = {BY_CLASS: predicted}
+    if COLUMN in columns:
+        column = str(run.manifest.get("training", {}).get("data", {}).get(COLUMN))
+        divisions[column] = examples[COLUMN].replace("", EMPTY)
+    is_right = examples["label"] == examples["prediction"]
+    return [_divided(by, part, is_right, measured) for by, part in divisions.items()]
+
+
+def _divided(
+    by: str,
+    part: "pd.Series[str]",
+    is_right: "pd.Series[bool]",
+    measured: pd.DataFrame,
+) -> Slices:
+    """The answer by one division.
+
+    Args:
+        by: what divides the texts.
+        part: each text's part, by example.
+        is_right: whether its decision is right, by example.
+        measured: the numbers of each run and text.
+    """
+    # a repeated text was measured once, and counts once
+    examples = part.index.intersection(measured["example_id"].unique())
+    part = part[examples]
+    sizes = part.value_counts()
+    large = [str(name) for name in sizes.index[sizes >= FEWEST]]
+    shown = large[:MOST]
+    shares = _shares(part, shown, measured)
+    rows = [
+        _row(name, is_right[examples][part == name], shares.get(name))
+        for name in shown
+    ]  # fmt: skip
+    return Slices(by, rows, list(_left_out(sizes, shown)))
+
+
+def _shares(
+    part: "pd.Series[str]", shown: Sequence[str], measured: pd.DataFrame
+) -> Mapping[str, ShareOfClass]:
+    """The share of each part that is shown, the intervals of all of them together."""
+    code_of_part = {name: code for code, name in enumerate(shown)}
+    codes = measured["example_id"].map(part.map(code_of_part))
+    table = measured[codes.notna()]
+    table.attrs = dict(measured.attrs)
+    if table.empty:
+        return {}
+    columns = [by_run(table, table[name].to_numpy()) for name in SHARE_METRICS]
+    code = by_run(table, codes[codes.notna()].to_numpy())
+    parts = deciding_words.shares_of_classes(
+        *columns, np.nan_to_num(code, nan=-1).astype(int), together=True
+    )
+    return {shown[found.predicted_class]: found for found in parts if found.predicted_class >= 0}
+
+
+def _row(name: str, is_right: "pd.Series[bool]", share: ShareOfClass | None) -> Slice:
+    right = wilson(int(is_right.sum()), len(is_right))
+    unknown = Interval(np.nan, np.nan, np.nan)
+    if share is None or not share.is_asked:
+        answer = "too few texts" if share is None else share.answer
+        return Slice(name, len(is_right), right, unknown, answer)
+    evidence = share.share
+    return Slice(
+        name,
+        len(is_right),
+        right,
+        Interval(evidence.value, evidence.low, evidence.high),
+        share.answer,
+    )
+
+
+def _left_out(sizes: "pd.Series[int]", shown: Sequence[str]) -> Iterator[str]:
+    """What the table does not show."""
+    small = [str(name) for name in sizes.index[sizes < FEWEST]]
+    if small:
+        more = f" and {len(small) - NAMED:,} more" if len(small) > NAMED else ""
+        yield (f"Not asked, with fewer than {FEWEST} test texts: {', '.join(small[:NAMED])}{more}")
+    further = int((sizes >= FEWEST).sum()) - len(shown)
+    if further:
+        yield f"Of {further + len(shown):,} parts the {len(shown)} largest are shown"
+    if len(sizes) == 1:
+        yield "All test texts are in one part: this divides nothing"

@@ -1,0 +1,207 @@
+"""The sheet: each answer's sentences, and the same ones on page and terminal of a real run."""
+
+import re
+from html import unescape
+
+import pytest
+
+from attnprobe.evidence.deciding_words import EVERY_CLASS_CLAIM
+from attnprobe.evidence.verdicts import Chip
+from attnprobe.findings.groups import grouped, read_run
+from attnprobe.findings.lines import NECESSITY, STABILITY
+from attnprobe.findings.sheet import (
+    MEANINGS,
+    NEEDLESS,
+    QUESTION,
+    SHOW_WITH_ANSWER,
+    TRAIN_AGAIN,
+    sheet_of,
+    title_of,
+)
+from attnprobe.findings.slices import slices_of
+from attnprobe.findings.stored import card_of_run
+from attnprobe.findings.studies.criteria.alternative import CLAIM as ANOTHER_IS_BETTER
+from attnprobe.findings.track_record import NO, OPEN, YES, errors_of
+from attnprobe.report.page.build import write_report
+from attnprobe.report.terminal import answer_lines
+from attnprobe.results.table import read_examples
+from tests.findings.cards import ABOVE, ACROSS, BELOW, card, finding, guards
+from tests.findings.counts import counts
+from tests.small_runs import command_line
+
+
+@pytest.fixture
+def group(make_run):
+    (group,) = grouped([read_run(make_run())])
+    return group
+
+
+@pytest.mark.parametrize("chip", list(Chip))
+def test_every_answer_means_two_sentences(chip):
+    assert len(re.findall(r"[.](?: |$)", MEANINGS[chip])) == 2
+
+
+def better(value=0.3):
+    """A finding that another method is better than attention."""
+    return finding(
+        (value, value - 0.1, value + 0.1), name=ANOTHER_IS_BETTER.name, primary=False, speaks="for"
+    )
+
+
+@pytest.mark.parametrize(
+    ("findings", "chip", "advice"),
+    [
+        ([finding(ABOVE)], Chip.CARE, SHOW_WITH_ANSWER),
+        ([finding(BELOW)], Chip.NO, "Do not show it. attnprobe audit measures what to show"),
+        ([finding(BELOW), better()], Chip.NO, "Do not show it. A claim (by 0.30)."),
+        ([finding(ABOVE), better()], Chip.CARE, f"{SHOW_WITH_ANSWER} Better: a claim (by 0.30)."),
+        (
+            [finding(ACROSS)],
+            Chip.UNSHOWN,
+            "Do not show it yet: the interval reaches across what is needed",
+        ),
+        ([finding(ACROSS, unasked="no word acts")], Chip.UNSHOWN, "not show it yet: no word acts."),
+        ([], Chip.UNSHOWN, "run the test first (probe=[swaps])."),
+    ],
+)
+def test_what_to_do_follows_from_the_answer(findings, chip, advice, group):
+    decided = card([*findings, *guards()])
+    assert decided.chip is chip
+    assert advice in sheet_of(group, decided).text("to do")
+
+
+def test_what_speaks_against_a_yes_is_named_and_a_grave_doubt_comes_before_more_trainings(group):
+    untrained = sheet_of(group, card([finding(ABOVE), *guards()], encoder="lstm"))
+    assert "But this test is unproven" in untrained.text("means")  # the claim `c` has no record
+    assert untrained.text("to do") == SHOW_WITH_ANSWER
+    guarded = guards(**{EVERY_CLASS_CLAIM.name: 0.1})
+    assert " goes by no words of its own." in sheet_of(
+        group, card([finding(ABOVE), *guarded])
+    ).text("means")
+
+
+def test_where_only_other_trainings_are_missing_it_is_trained_again(group, monkeypatch):
+    record = counts((40, 38), (60, 0))
+    monkeypatch.setattr("attnprobe.findings.track_record.calibration", lambda: record)
+    sheet = sheet_of(group, card([finding(ABOVE), *guards()], encoder="lstm"))
+    assert sheet.text("means").endswith("But only one training was checked.")
+    assert sheet.text("to do") == TRAIN_AGAIN
+
+
+def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
+    decided = card([finding(ABOVE), finding(BELOW, *NECESSITY.place, name="needed"), *guards()])
+    assert decided.chip is Chip.UNSHOWN
+    sheet = sheet_of(group, decided)
+    assert sheet.text("means") == NEEDLESS
+    assert "Equal weights" in sheet.text("to do")
+
+
+def test_an_audit_is_compared_with_audits(group):
+    decided = card([finding(ABOVE), finding(ABOVE, *STABILITY.place, name="alike"), *guards()])
+    assert "in an audit" in sheet_of(group, decided).text("errors")
+    assert "in a single run" in sheet_of(group, card([finding(ABOVE), *guards()])).text("errors")
+
+
+def test_what_was_not_tested_has_no_rate_of_errors(group):
+    assert sheet_of(group, card(guards())).text("errors") == ""
+    assert sheet_of(group, card([finding(ABOVE)], guessing="a coin")).text("errors") == ""
+
+
+@pytest.mark.parametrize(
+    ("chip", "answer", "truth"),
+    [
+        (Chip.READ, YES, "wrong"),
+        (Chip.CARE, YES, "wrong"),
+        (Chip.NO, NO, "right"),
+        (Chip.UNSHOWN, OPEN, "right"),
+    ],
+)
+def test_an_answer_is_wrong_where_the_truth_is_the_other_one(chip, answer, truth):
+    answers = counts((40, 38), (60, 3)).assign(claim="chip", mode="run")
+    sentence = errors_of(chip, "lstm", is_audit=False, answers=answers)
+    rows = answers[answers["truth"] == truth]
+    told = int((rows["answer"] == answer).sum())
+    assert f"Of {len(rows)} models whose attention is known to be {truth}, {told} got" in sentence
+    assert f": {100 * told / len(rows):.0f} % [" in sentence
+    unmeasured = errors_of(chip, "mamba", is_audit=False, answers=answers)
+    assert f"known to be {truth}, none of them of this kind, {told} got" in unmeasured
+    none = errors_of(chip, "lstm", is_audit=True, answers=answers)
+    assert none == "How often this answer is wrong is not known: no model was tried."
+
+
+def test_several_models_have_one_title(make_run):
+    groups = grouped([read_run(make_run("a")), read_run(make_run("b", model="cnn_additive"))])
+    assert title_of(groups) == "Attention of 2 models"
+    assert title_of(groups[:1]) == "Attention of lstm_additive on sst"
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """What a small run from a file printed; and its page, as its words."""
+    folder = tmp_path_factory.mktemp("sheet")
+    rows = [f"the film was {word} number {number % 9},{word},{('north', 'south')[number % 2]}"
+            for number in range(240) for word in ("good", "dull")]  # fmt: skip
+    rows += ["the film was good,good,islands", "the film was dull,dull,"] * 12
+    (folder / "reviews.csv").write_text("\n".join(["review,stars,region", *rows, "lost,,north"]))
+    settings = ("data=files", "data.path=reviews.csv", "data.text=review", "data.label=stars",
+                "data.slice=region")  # fmt: skip
+    printed = command_line(
+        folder, *settings, "probe=[swaps,permutation]", "probe.swaps.passes=100", "figures=false",
+        "training.epochs=2", "data.embedding_size=12", "trainer.accelerator=cpu", "run_dir=run",
+    )  # fmt: skip
+    assert printed.returncode == 0, printed.stderr
+    page = write_report(folder / "run", folder / "report.html").read_text(encoding="utf-8")
+    (section,) = re.findall(r'(?s)<section id="sheet".*?</section>', page)
+    words = unescape(re.sub(r"<[^>]+>", " ", section)).replace("\N{NO-BREAK SPACE}", " ")
+    return folder / "run", " ".join(printed.stdout.split()), " ".join(words.split()), page
+
+
+def test_terminal_and_page_say_every_sentence_of_the_sheet(command):
+    directory, printed, shown, page = command
+    run = read_run(directory)
+    (group,) = grouped([run])
+    sheet = sheet_of(group, card_of_run(run))
+    assert " ".join(" ".join(answer_lines(sheet)).split()) in printed
+    assert f"<title>{sheet.title}</title>" in page
+    assert [entry.heading for entry in sheet.entries][:7] == [
+        "model", "data", "accuracy", "question", "answer", "means", "to do",
+    ]  # fmt: skip
+    for entry in sheet.entries:
+        assert " ".join(entry.text.split()) in printed
+        text = entry.text
+        if entry.heading == "answer":  # the chip stands apart
+            text = card_of_run(run).sentence
+        assert text in shown, entry.heading
+    assert QUESTION in shown
+
+
+def test_the_file_is_named_with_its_digest_and_the_rows_that_were_left_out(command):
+    directory, _, shown, _ = command
+    assert re.search(r"reviews\.csv \(sha256 [0-9a-f]{12}\), column review, labels in stars", shown)
+    assert re.search(r"504 of 505 rows used, \d+ of them to test\. 2 classes: dull, good", shown)
+    assert str(directory.parent) not in shown
+
+
+def test_the_answer_is_divided_by_class_and_by_the_column_that_was_named(command):
+    """Sizes and right decisions as counted by hand; a part's share is that of its texts."""
+    directory, _, _, page = command
+    (group,) = grouped([read_run(directory)])
+    by_class, by_region = slices_of(group)
+    examples = read_examples(directory)
+    distinct = examples[~examples["tokens"].map(tuple).duplicated()]
+    assert {row.name: row.texts for row in by_class.rows} == {
+        name: int((distinct["prediction"] == number).sum())
+        for number, name in enumerate(("dull", "good"))
+    }
+    assert by_region.by == "region"
+    shown = {row.name for row in by_region.rows}
+    assert shown <= {"north", "south"}
+    for row in by_region.rows:
+        part = distinct[distinct["slice"] == row.name]
+        assert row.texts == len(part)
+        assert row.right.value == (part["label"] == part["prediction"]).mean()
+    (note,) = by_region.notes
+    assert note.startswith("Not asked, with fewer than 10 test texts: ")
+    section = re.search(r'(?s)<section id="parts".*?</section>', page)[0]
+    assert "By region" in section
+    assert note in unescape(section)
