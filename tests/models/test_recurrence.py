@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnprobe.models.encoders import LSTMEncoder, TextEncoder
+from attnprobe.models.encoders import LONG_INPUTS, LSTMEncoder, TextEncoder
 from tests.toys import toy_batch, toy_classifier
 
 LENGTHS = [6, 1, 9, 4]
@@ -49,12 +49,18 @@ def test_with_factors_of_one_the_states_are_the_encoders(case):
     assert_close(states, expected, atol=1e-12, rtol=1e-12)
 
 
-def test_without_factors_the_states_are_the_encoders(case):
-    encoder, words, word_of_token, batch = case
-    states, content, word_attention = encoder.states_of_words(words, word_of_token, batch)
-    expected = encoder.states(words[word_of_token], batch)[0]
+@pytest.mark.parametrize("length", [8, LONG_INPUTS])
+def test_without_factors_the_states_are_the_encoders(length):
+    """With short vectors PyTorch's own pass is taken, with long ones the products of the words."""
+    batch = toy_batch(LENGTHS)
+    distinct, word_of_token = batch.ids.unique(return_inverse=True)
+    words = torch.randn(len(distinct), length, dtype=torch.float64)
+    encoder = LSTMEncoder(length, 6).double()
+    with torch.no_grad():
+        states, content, word_attention = encoder.states_of_words(words, word_of_token, batch)
+        expected = encoder.states(words[word_of_token], batch)[0]
     assert_close(states, expected, atol=1e-12, rtol=1e-12)
-    assert not states.requires_grad
+    assert states.abs().max() > 0.01
     assert content is batch.content
     assert word_attention is None
 
