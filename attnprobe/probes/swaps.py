@@ -219,9 +219,18 @@ class Swaps(RankingProbe):
         """Whether a text is among those that are examined, by its row in the split.
 
         They are the first of each of `texts` equal parts of the split, and have two words or more.
+        Where rows ask for labels, texts are chosen with all their rows.
         """
         assert self._split is not None
-        is_sampled = row * self.texts % len(self._split) < self.texts
+        number = row
+        count = len(self._split)
+        wanted = self.texts
+        texts = self._split.text_number
+        if texts is not None:
+            number = int(texts[row])
+            wanted = -(-self.texts * (int(texts.max()) + 1) // count)
+            count = int(texts.max()) + 1
+        is_sampled = number * wanted % count < wanted
         return bool(is_sampled and self._split.words.lengths[row] > 1)
 
     def _planned(self, examiner: "Examiner", split: TextSplit) -> Plan:

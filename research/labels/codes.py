@@ -1,15 +1,18 @@
 """The verdicts on models of planted codes whose attention is right, wrong or learned."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 import attnprobe
 from attnprobe.evidence.deciding_words import SHARE_CLAIM, SHARE_METRICS, labels_in
 from attnprobe.findings.table import findings
+from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
 
@@ -88,6 +91,7 @@ def row_of(model: Model, directory: Path) -> dict[str, object]:
     assert share is not None
     table = findings(directory)
     verdict = table[table["claim"] == SHARE_CLAIM.name]["verdict"].iloc[0]
+    mass = mass_on_own_signs(directory)
     answers = [label.part.answer for label in labels_in(swaps[swaps["metric"].isin(SHARE_METRICS)])]
     return {
         "encoder": model.encoder,
@@ -96,6 +100,7 @@ def row_of(model: Model, directory: Path) -> dict[str, object]:
         "accuracy": float(performance["accuracy"]),
         "micro F1": float(performance["label_f1_micro"]),
         "macro F1": float(performance["label_f1_macro"]),
+        "mass on own signs": mass,
         "share": share.value,
         "low": share.low,
         "high": share.high,
@@ -107,6 +112,21 @@ def row_of(model: Model, directory: Path) -> dict[str, object]:
         "yes to no": float(means["yes_to_no"]),
         "no to yes": float(means["no_to_yes"]),
     }
+
+
+def mass_on_own_signs(directory: Path) -> float:
+    """Attention on the signs of the code that is asked for, mean of the rows that have one."""
+    examples = attnprobe.read_examples(directory)
+    questions = RunDirectory(directory).examples("test", ["question"])["question"].to_pylist()
+    masses = []
+    for tokens, attention, question in zip(
+        examples["tokens"], examples["attention"], questions, strict=True
+    ):
+        code = question[0].removeprefix("code")
+        is_sign = [word.startswith("sign") and code in re.findall(r"\d+", word) for word in tokens]
+        if any(is_sign):
+            masses.append(float(np.asarray(attention)[is_sign].sum()))
+    return float(np.mean(masses))
 
 
 def record(folder: Path, encoders: Sequence[str], draws: Sequence[int]) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from attnprobe.models.attention import LabelAttention
 from attnprobe.models.decoders import LabelDecoder
 from attnprobe.models.encoders import LabelVector
 from attnprobe.probes.labels import Labels
+from attnprobe.probes.swaps import Swaps
 from tests.toys import VOCABULARY, toy_classifier, toy_readout
 
 LENGTHS = [5, 3, 1, 6]
@@ -176,3 +177,21 @@ def test_data_without_labels_are_refused():
     plain = TextSplit(split.example_id, split.words, split.vocabulary_id, columns)
     with pytest.raises(UserError, match=r"probe labels .*leave it out of probe=.*task=labels"):
         Labels().prepare({"test": plain})
+
+
+def test_swaps_examine_texts_with_all_their_labels():
+    """Every second row would be every second label."""
+    probe = Swaps(texts=20)
+    number = np.repeat(np.arange(40), 4)
+    split = TextSplit(
+        example_id=np.arange(160),
+        words=Ragged.of([np.array([4, 5, 6])] * 160, np.int32),
+        vocabulary_id=np.arange(VOCABULARY),
+        columns={"labels": number % 2, "text_number": number},
+    )
+    probe.prepare({"test": split})
+    examined = [row for row in range(160) if probe._is_examined(row)]
+    assert len(examined) == 20
+    texts, counts = np.unique(number[examined], return_counts=True)
+    assert len(texts) == 5
+    assert set(counts) == {4}
