@@ -88,7 +88,9 @@ class RowMetric(Metric):
 
     @staticmethod
     @abstractmethod
-    def measure(preds: Rows, target: Rows, mask: Tensor | None) -> Float[Tensor, "batch"]:
+    def measure(
+        preds: Rows, target: Rows, mask: Bool[Tensor, "batch seq"] | None = None, /
+    ) -> Float[Tensor, "batch"]:
         """The number of every row."""
 
 

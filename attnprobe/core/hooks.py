@@ -28,7 +28,7 @@ class Hooked(Checked):
 
 def with_hooks(instance: Any) -> Any:
     """Give an instance of a `Hooked` class its hooks, in place, unless it has them."""
-    kind = type(instance)
+    kind: Any = type(instance)
     assert isinstance(kind, Hooked)
     hooked = hooked_class(kind)
     if kind is not hooked:

@@ -303,7 +303,8 @@ class BucketSampler(DistributedSampler[list[int]]):
         texts: Int[np.ndarray, " rows"] | None = None,
     ):
         # that it shares the batches keeps Lightning from sharing them out once more
-        super().__init__(lengths, num_replicas=world_size, rank=rank, seed=seed)
+        # of the data it asks for their number alone
+        super().__init__(lengths, num_replicas=world_size, rank=rank, seed=seed)  # type: ignore[arg-type]
         self.lengths = lengths
         self.batch_size = batch_size
         self.world_size = world_size

@@ -107,7 +107,7 @@ def _divided(
         measured: the numbers of each run and text.
     """
     # a repeated text was measured once, and counts once
-    examples = part.index.intersection(measured["example_id"].unique())
+    examples = part.index.intersection(pd.Index(measured["example_id"].unique()))
     part = part[examples]
     sizes = part.value_counts()
     large = [str(name) for name in sizes.index[sizes >= FEWEST]]
@@ -130,10 +130,10 @@ def _shares(
     table.attrs = dict(measured.attrs)
     if table.empty:
         return {}
-    columns = [by_run(table, table[name].to_numpy()) for name in SHARE_METRICS]
+    excess, room, strength = (by_run(table, table[name].to_numpy()) for name in SHARE_METRICS)
     code = by_run(table, codes[codes.notna()].to_numpy())
     parts = deciding_words.shares_of_classes(
-        *columns, np.nan_to_num(code, nan=-1).astype(int), together=True
+        excess, room, strength, np.nan_to_num(code, nan=-1).astype(int), together=True
     )
     return {shown[found.predicted_class]: found for found in parts if found.predicted_class >= 0}
 

@@ -48,7 +48,7 @@ def classifier_of(module: Any) -> TrainedModel:
     if "_as_classifier" not in vars(module):
         # a plain attribute: no part of the module, whose part the module is
         vars(module)["_as_classifier"] = StagedModel(module)
-    classifier = vars(module)["_as_classifier"]
+    classifier: StagedModel = vars(module)["_as_classifier"]
     return classifier if classifier.device == module.device else classifier.to(module.device)
 
 
@@ -95,7 +95,7 @@ def _read(
 ) -> Examined | None:
     if bool(is_repeat.all()):
         return None
-    classifier = classifier_of(module)
+    classifier: Any = classifier_of(module)
     with classifier.precisely():
         if classifier is not module:
             batch = module.read(source, rows).changed(_recordable)
@@ -103,12 +103,13 @@ def _read(
             outputs = classifier.predict(batch)
         else:
             batch = source.changed(_recordable)
-            outputs = step.get("outputs") if isinstance(step, Mapping) else None
-            if not isinstance(outputs, Outputs):
+            returned = step.get("outputs") if isinstance(step, Mapping) else None
+            if not isinstance(returned, Outputs):
                 raise UserError(
                     f"{type(module).__name__}.test_step returned no outputs: expected "
                     f"{{'outputs': Outputs}}, as attnprobe's own returns them"
                 )
+            outputs = returned
         if bool(is_repeat.any()):
             first = ~is_repeat.to(batch.ids.device)
             batch, outputs = batch.rows(first), outputs.rows(first.nonzero().squeeze(-1))

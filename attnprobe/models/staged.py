@@ -55,6 +55,7 @@ class Staged(metaclass=StagedType):
         precision: what it is examined in, where float64 is too much for it.
     """
 
+    device: Any  # the module's own, as Lightning has it
     task: Task = Task.SINGLE_LABEL
     class_names: Sequence[str] = ()
     words: Sequence[str] = ()
@@ -177,7 +178,12 @@ class StagedModel(TrainedModel):
     def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
         """The word vectors: what the module's first embedding makes of the ids."""
         embedded: list[Tensor] = []
-        with self._embedding(lambda vectors: embedded.append(vectors) or vectors):
+
+        def keep(vectors: Tensor) -> Tensor:
+            embedded.append(vectors)
+            return vectors
+
+        with self._embedding(keep):
             self.module.encode(self._ids(batch))
         vectors = embedded[0]
         return vectors if self.has_markers else nn.functional.pad(vectors, (0, 0, 1, 1))

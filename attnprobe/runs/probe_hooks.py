@@ -36,7 +36,7 @@ class ProbeHooks(Callback):
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let the probes of this trainer share a runner, which reads what they need of the data."""
         callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        probes = [callback for callback in callbacks if isinstance(callback, Probe)]
+        probes: list[Probe] = [callback for callback in callbacks if isinstance(callback, Probe)]
         if self is not probes[0]:
             return
         if self.runner is None or not _same(self.runner.probes, probes):

@@ -305,13 +305,13 @@ def ways_as_markdown(rows: pd.DataFrame) -> str:
         "| | AUROC, all models together | within a model | yes on right | yes on wrong |",
         "|---|---|---|---|---|",
     ]
-    for row in table_of_ways(rows).itertuples():
+    for row in table_of_ways(rows).to_dict("records"):
         cells = [
-            row.way,
-            f"{row.auroc:.2f} [{row.low:.2f}, {row.high:.2f}]",
-            f"{row.within:.2f}",
-            in_per_cent(row.yes_on_right),
-            in_per_cent(row.yes_on_wrong),
+            str(row["way"]),
+            f"{row['auroc']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
+            f"{row['within']:.2f}",
+            in_per_cent(row["yes_on_right"]),
+            in_per_cent(row["yes_on_wrong"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
