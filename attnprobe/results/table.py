@@ -376,7 +376,7 @@ class Rows:
     def join(self, other: "Rows") -> None:
         """Add the numbers of other examples, as another device measured them."""
         for key, more in other.columns.items():
-            columns = self.columns.setdefault(key, Columns())
+            columns = self.columns.setdefault(key, MetricColumns())
             columns.example_id += more.example_id
             columns.step += more.step
             columns.value += more.value
