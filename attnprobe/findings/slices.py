@@ -113,10 +113,8 @@ def _divided(
     large = [str(name) for name in sizes.index[sizes >= FEWEST]]
     shown = large[:MOST]
     shares = _shares(part, shown, measured)
-    rows = [
-        _row(name, is_right[examples][part == name], shares.get(name))
-        for name in shown
-    ]  # fmt: skip
+    is_right = is_right[examples]
+    rows = [_row(name, is_right[part == name], shares.get(name)) for name in shown]
     return Slices(by, rows, list(_left_out(sizes, shown)))
 
 

@@ -385,7 +385,9 @@ class Rows:
         """The same numbers, which are not forgotten when these are written."""
         return Rows(
             {
-                key: Columns(list(columns.example_id), list(columns.step), list(columns.value))
+                key: MetricColumns(
+                    list(columns.example_id), list(columns.step), list(columns.value)
+                )
                 for key, columns in self.columns.items()
             }
         )

@@ -139,16 +139,31 @@ def test_several_models_have_one_title(make_run):
 def command(tmp_path_factory):
     """What a small run from a file printed; and its page, as its words."""
     folder = tmp_path_factory.mktemp("sheet")
-    rows = [f"the film was {word} number {number % 9},{word},{('north', 'south')[number % 2]}"
-            for number in range(240) for word in ("good", "dull")]  # fmt: skip
+    rows = [
+        f"the film was {word} number {number % 9},{word},{('north', 'south')[number % 2]}"
+        for number in range(240)
+        for word in ("good", "dull")
+    ]
     rows += ["the film was good,good,islands", "the film was dull,dull,"] * 12
     (folder / "reviews.csv").write_text("\n".join(["review,stars,region", *rows, "lost,,north"]))
-    settings = ("data=files", "data.path=reviews.csv", "data.text=review", "data.label=stars",
-                "data.slice=region")  # fmt: skip
+    settings = (
+        "data=files",
+        "data.path=reviews.csv",
+        "data.text=review",
+        "data.label=stars",
+        "data.slice=region",
+    )
     printed = command_line(
-        folder, *settings, "probe=[swaps,permutation]", "probe.swaps.passes=100", "figures=false",
-        "training.epochs=2", "data.embedding_size=12", "trainer.accelerator=cpu", "run_dir=run",
-    )  # fmt: skip
+        folder,
+        *settings,
+        "probe=[swaps,permutation]",
+        "probe.swaps.passes=100",
+        "figures=false",
+        "training.epochs=2",
+        "data.embedding_size=12",
+        "trainer.accelerator=cpu",
+        "run_dir=run",
+    )
     assert printed.returncode == 0, printed.stderr
     page = write_report(folder / "run", folder / "report.html").read_text(encoding="utf-8")
     (section,) = re.findall(r'(?s)<section id="sheet".*?</section>', page)
@@ -164,8 +179,14 @@ def test_terminal_and_page_say_every_sentence_of_the_sheet(command):
     assert " ".join(" ".join(answer_lines(sheet)).split()) in printed
     assert f"<title>{sheet.title}</title>" in page
     assert [entry.heading for entry in sheet.entries][:7] == [
-        "model", "data", "accuracy", "question", "answer", "means", "to do",
-    ]  # fmt: skip
+        "model",
+        "data",
+        "accuracy",
+        "question",
+        "answer",
+        "means",
+        "to do",
+    ]
     for entry in sheet.entries:
         assert " ".join(entry.text.split()) in printed
         text = entry.text
