@@ -300,7 +300,7 @@ def ways_as_markdown(rows: pd.DataFrame) -> str:
     lines = [
         f"{counts.get('right', 0)} right and {counts.get('wrong', 0)} wrong attentions of "
         f"{rows['model'].nunique()} models of {rows['rule'].nunique()} rules, "
-        f"{rows['texts'].max()} texts of each:",
+        f"{int(rows['texts'].max())} texts of each:",
         "",
         "| | AUROC, all models together | within a model | yes on right | yes on wrong |",
         "|---|---|---|---|---|",

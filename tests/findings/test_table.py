@@ -217,7 +217,7 @@ def test_findings_on_other_runs_are_decided_anew(runs, times):
 def test_findings_of_another_version_are_decided_anew(runs, times, tmp_path, monkeypatch):
     assert times(runs) == 1
     assert pq.read_schema(tmp_path / "stored" / FINDINGS).metadata[DERIVED] == b"4"
-    monkeypatch.setattr(stored, "VERSION", 4)
+    monkeypatch.setattr(stored, "VERSION", 5)
     assert times(runs) == 1
     assert times(runs) == 0
 
