@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe import __version__
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.launchers import leave_other_launchers
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
@@ -35,6 +35,8 @@ CATCHES = "ATTNPROBE_CATCHES"
 Hydra then hands on what it would print; jobs inherit both."""
 RESULTS: list[Path] = []
 """Directories of this process's finished studies and runs, for commands that go on with them."""
+DRY_RUN: list[bool] = []
+"""Not empty: everything that can be refused before work begins is refused, and no work begins."""
 TYPED: dict[str, str] = {}
 """How a setting begins → what a command calls it that has an option for it, for messages."""
 
@@ -48,7 +50,8 @@ def main() -> None:
     except UserError as error:
         stop(str(error))
     if wants_traceback():
-        return task()
+        with CLOCK.showing(), CLOCK.command():
+            return task()
     os.environ |= {FULL_ERROR: "1", CATCHES: "1"}
     try:
         os.getcwd()
@@ -60,7 +63,8 @@ def main() -> None:
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
     _refuse_hydra_files(sys.argv[1:])
     try:
-        return task()
+        with CLOCK.showing(), CLOCK.command():
+            return task()
     except BrokenPipeError:  # its reader has seen enough, as head has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
@@ -152,45 +156,64 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     Returns:
         in a sweep the number that a search for settings optimises.
     """
-    began = time.perf_counter()
-    if config.study is not None and not sweep and _published_before(config):
+    with CLOCK.step("read the settings"):
+        files_checked = config.run is None and _check_files(config)
+    is_new = DRY_RUN or sweep or config.study is None
+    if not is_new and _published_before(config):
         return None
-    from attnprobe.runs.settings import Settings, constructible, refuse_several_devices
+    with CLOCK.step("load the libraries"):
+        from attnprobe.runs.run import PHASES, examine
+        from attnprobe.runs.settings import Settings, constructible, refuse_several_devices
 
-    settings = constructible(config, overrides)
-    if sweep or config.study is not None:
-        refuse_several_devices(config.trainer)
+        settings = constructible(config, overrides, files_checked=files_checked)
+        if sweep or config.study is not None:
+            refuse_several_devices(config.trainer)
+    if DRY_RUN:
+        return None
     if config.study is not None:
-        _carry_out_study(settings, overrides, began)
+        _carry_out_study(settings, overrides)
         return None
     from attnprobe.runs.launching import objective
-    from attnprobe.runs.run import examine
     from attnprobe.runs.studies import with_teacher
 
     if settings.config["teacher"] == "auto":
         settings = Settings.of(composed(with_teacher(overrides, composed)))
+    CLOCK.announce(PHASES)
     directory = examine(settings, sweep=sweep)
     RESULTS.append(directory)
     _print_answer(directory, verbose=config.verbose)
     return objective(directory) if sweep else None
 
 
+def _check_files(config: DictConfig) -> bool:
+    """Whether the data's files were read; refused before a model's libraries are imported."""
+    from attnprobe.data.file_checks import check_configured_files
+
+    try:
+        data = OmegaConf.to_container(config.data, resolve=True)
+    except OmegaConfBaseException:  # is answered where all settings are
+        return False
+    assert isinstance(data, dict)
+    return check_configured_files({str(name): value for name, value in data.items()})
+
+
 def _published_before(config: DictConfig) -> bool:
     """Show a study that was carried out before; False where there is none, or it is damaged."""
     from attnprobe.findings.studies.base import already_answered
-    from attnprobe.report.publish import publish_study
 
     with suppress(UserError):  # of one that is damaged, what is missing is made again
         finished = already_answered(config)
         if finished is not None:
+            from attnprobe.report.publish import publish_study
+
             publish_study(finished, verbose=config.verbose)
             RESULTS.append(finished)
             return True
     return False
 
 
-def _carry_out_study(settings: "Settings", overrides: list[str], began: float) -> None:
-    """Carry out a study and show it; `began`: when the command did, by `time.perf_counter`."""
+def _carry_out_study(settings: "Settings", overrides: list[str]) -> None:
+    """Carry out a study and show it."""
     from attnprobe.report.publish import publish_study
     from attnprobe.runs.launching import options_of
     from attnprobe.runs.studies import Plan, carry_out_study
@@ -201,9 +224,10 @@ def _carry_out_study(settings: "Settings", overrides: list[str], began: float) -
         overrides, composed, settings=settings, options=options, on_plan=plans.append
     )
     RESULTS.append(directory)
-    publish_study(directory, verbose=settings.config["verbose"])
+    with CLOCK.step("write the page"):
+        publish_study(directory, verbose=settings.config["verbose"])
     for plan in plans:
-        line = plan.beside(time.perf_counter() - began)
+        line = plan.beside(CLOCK.elapsed)
         if line:
             print(line)
 

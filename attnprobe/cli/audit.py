@@ -61,9 +61,28 @@ OPTIONS = (
         "--language", "data.language", "CODE", "of the texts: en (default), de, zh, ja, ar, ..."
     ),
     Option("--by", "data.slice", "COLUMN", "column by whose values the answer is divided, too"),
-    Option("--minutes", "study.minutes", "N", "what it may take, by fewer texts (default: 30)"),
+    Option(
+        "--minutes", "study.minutes", "N", "time limit, met by fewer texts and tests (default: 30)"
+    ),
     Option("--output", "output", "FOLDER", "where results go (default: runs)"),
 )
+
+
+def minutes(text: str) -> float:
+    """A number of minutes as typed.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a number above 0, such as --minutes 10"
+        )
+    return number
 
 
 def audit_parser() -> argparse.ArgumentParser:
@@ -75,7 +94,7 @@ def audit_parser() -> argparse.ArgumentParser:
             option.flag,
             metavar=option.value,
             help=option.about,
-            type=float if option.flag == "--minutes" else str,
+            type=minutes if option.flag == "--minutes" else str,
             required=option.flag in ("--text", "--label"),
         )
     parser.add_argument(
@@ -91,7 +110,7 @@ def audit_parser() -> argparse.ArgumentParser:
         metavar="FILE.zip",
         help="page, tables, manifests and checksums in one file",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only print the settings")
+    parser.add_argument("--dry-run", action="store_true", help="only check and print the settings")
     return parser
 
 
@@ -109,14 +128,15 @@ def audit(arguments: Sequence[str]) -> None:
             )
     overrides = overrides_of(options, settings)
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
-    if options.dry_run:
-        return
     if options.archive is not None:
         with answering():
             from attnprobe.report.archive import archive_target
 
             archive_target(options.archive)
-    study = carried_out(overrides, settings)
+    study = carried_out(overrides, settings, dry_run=options.dry_run)
+    if study is None:
+        print("nothing was run: the settings, the files and their columns can be used")
+        return
     with answering():
         from attnprobe.findings.changes import run_at
         from attnprobe.findings.stored import card_of_study
@@ -131,13 +151,14 @@ def audit(arguments: Sequence[str]) -> None:
             judge(options.fail_if, *names_in(run_at(study), card_of_study(read_study(study))))
 
 
-def carried_out(overrides: Sequence[str], settings: Sequence[str]) -> Path:
-    """Carry out the study; returns its directory.
+def carried_out(overrides: Sequence[str], settings: Sequence[str], *, dry_run: bool) -> Path | None:
+    """Carry out the study; returns its directory, or None of a dry run.
 
     Args:
         overrides: all settings.
         settings: those of them that were typed as settings: a mistake in any other is answered with
             its option's name.
+        dry_run: check everything that can be checked before work begins, and no more.
     """
     from attnprobe import __main__ as hydra_command
 
@@ -146,8 +167,10 @@ def carried_out(overrides: Sequence[str], settings: Sequence[str]) -> Path:
     for option in OPTIONS:
         if option.setting not in typed:
             hydra_command.TYPED[f"{option.setting}="] = f"{option.flag} "
+    if dry_run:
+        hydra_command.DRY_RUN.append(True)
     hydra_command.main()
-    return hydra_command.RESULTS[-1]
+    return None if dry_run else hydra_command.RESULTS[-1]
 
 
 def in_shell(word: str) -> str:

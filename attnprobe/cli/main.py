@@ -161,6 +161,20 @@ class Parser(argparse.ArgumentParser):
             **kwargs,  # type: ignore[arg-type]
         )
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        """Answer an unknown option before argparse misses the one that was meant."""
+        known = list(self._option_string_actions)
+        for word in sys.argv[1:] if args is None else args:
+            name = word.partition("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else "."
+                long = ", ".join(option for option in known if option.startswith("--"))
+                self.error(f"{visible(name)}: there is no such option{hint} Known: {long}")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> None:  # type: ignore[override]
         """End with one line and status 2."""
         command = self.prog.removeprefix("attnprobe ")

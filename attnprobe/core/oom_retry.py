@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from attnprobe.core.batch import Batch
+from attnprobe.core.clock import CLOCK, Step
 from attnprobe.core.errors import UserError
 
 Result = TypeVar("Result")
@@ -62,15 +63,30 @@ class Halving:
         Raises:
             UserError: where a single text does not fit.
         """
+        with CLOCK.step(task, len(batch), "texts") as step:
+            return self._do_parts(task, batch, work, rows_at_once, step)
+
+    def _do_parts(
+        self,
+        task: str,
+        batch: Batch,
+        work: Callable[[slice], Result],
+        rows_at_once: int | None,
+        step: Step,
+    ) -> list[Result]:
+        """Do the work on successive rows; `step` is told what is done."""
         width = batch.ids.shape[1]
         parts = [slice(0, len(batch))]
         results = []
         while parts:
             part = parts.pop()
             size = part.stop - part.start
+            step.part = size
             if not self._is_hopeless(task, size, width, rows_at_once):
                 try:
                     results.append(work(part))
+                    step.done = part.stop
+                    CLOCK.check()
                     continue
                 except (RuntimeError, MemoryError) as error:
                     if not is_out_of_memory(error):

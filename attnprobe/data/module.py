@@ -23,13 +23,13 @@ from attnprobe.core.hooks import Hooked
 from attnprobe.core.settings import Name, Seed, construct
 from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
+from attnprobe.data.file_checks import check_files
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.naming import name_of_files
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, prepare
-from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import DatasetSource, FileSource, Source, Splits
 from attnprobe.data.teacher import Teacher
@@ -248,10 +248,7 @@ class TextDataModule(metaclass=Hooked):
         """
         self.input_files()
         if isinstance(self.source, FileSource):
-            loaded = self._loaded()
-            self.settings.check_splits(loaded)
-            for table in loaded.values():
-                Reader(self.settings, self.settings.rules).check_columns(table)
+            check_files(self.source, self.settings)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero.

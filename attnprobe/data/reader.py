@@ -1,9 +1,7 @@
 """From the rows of a source to tokenised examples: columns are read, empty cells are counted."""
 
-import os
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +9,8 @@ import datasets
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
-from tqdm import tqdm
 
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
 from attnprobe.data.columns import (
@@ -150,7 +148,8 @@ class Reader:
         chosen = table if len(numbers) == len(table) else table.select(numbers)
         cells = self._all_cells(chosen)
         examples_by_row: dict[int, dict[str, Any]] = {}
-        for place, number in enumerate(_with_progress(numbers.tolist(), split)):
+        rows_read = CLOCK.track(numbers.tolist(), f"read {split}", "texts")
+        for place, number in enumerate(rows_read):
             row_cells = {name: values[place] for name, values in cells.items()}
             try:
                 row = self.example(row_cells, lexicon, f"row {number} of {split}")
@@ -447,19 +446,3 @@ class Reader:
 
 def _is_blank(cell: Any) -> bool:
     return isinstance(cell, str) and not cell.strip()
-
-
-def _with_progress(numbers: list[int], split: str) -> Iterator[int]:
-    """The numbers of the rows, with a progress bar while they are read."""
-    # a log file gets a line every half minute, and short work none
-    return iter(
-        tqdm(
-            numbers,
-            desc=f"read {split}",
-            unit=" texts",
-            leave=False,
-            delay=1.0,
-            mininterval=0.1 if sys.stderr.isatty() else 30.0,
-            disable=os.environ.get("TQDM_DISABLE") == "1",
-        )
-    )

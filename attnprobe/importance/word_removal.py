@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Axis, Batch, Outputs, probabilities
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import short_enough
 from attnprobe.data.vocabulary import PADDING
@@ -170,7 +171,8 @@ def _read_without(
     lengths = batch.lengths[example[unread]]
     if operator == "delete":
         lengths = lengths - _parts_of(batch.rows(example[unread]), texts[unread]).sum(1)
-    for group in short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE):
+    groups = short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE)
+    for group in CLOCK.track(groups, "words removed", "batches"):
         places = [unread[number] for number in group]
         part = batch.rows(example[places])
         part = part.cut(int(part.mask.sum(1).max()))

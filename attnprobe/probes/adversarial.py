@@ -21,6 +21,7 @@ from torch.nn.functional import hardshrink
 from torch.optim.adam import adam
 
 from attnprobe.core.batch import Task
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.metrics import JSD, SHARE, TRUTH, TVD, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
@@ -307,7 +308,7 @@ def search_adversary(
     square = torch.zeros_like(logits)
     largest = torch.zeros_like(logits)
     step_count = torch.zeros((), device=logits.device)
-    for _ in range(steps):
+    for _ in CLOCK.track(range(steps), "search", "steps"):
         gradient = objective_gradient(
             logits, readout, prediction, epsilon=epsilon, penalty=penalty, diversity=diversity
         )

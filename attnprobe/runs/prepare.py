@@ -1,6 +1,7 @@
 """Whether a run directory may be written to: what is there already, and what is asked for."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,21 @@ EVERY_RUN = (
 """Files that every measurement writes."""
 
 
-def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
+@dataclass(frozen=True)
+class Place:
+    """Where a run is to be written, and what it has to be examined with.
+
+    Attributes:
+        directory: ready to be written to.
+        probes: names of those whose tables are missing, damaged or of other settings; all of them
+            where the run is to be measured again.
+    """
+
+    directory: OwnRunDirectory
+    probes: frozenset[str]
+
+
+def prepare(directory: Path, settings: Settings, on_finished: str) -> Place | None:
     """Make the directory ready for this run; one that is refused stays as it is.
 
     Args:
@@ -32,7 +47,7 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
             or `replace`.
 
     Returns:
-        the directory to write to; None where everything the settings ask for is there and
+        the place to write to; None where everything the settings ask for is there and
         `on_finished` is `skip`.
 
     Raises:
@@ -41,6 +56,7 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
         DamagedRun: if what the training left there is not as it was written.
     """
     run = OwnRunDirectory(directory)
+    probes = frozenset(settings.config["probe"])
     if on_finished != "replace":
         run.settle()
         manifest = run.read_manifest()
@@ -55,12 +71,14 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
                 f"on_finished=replace to train it again as well, on_finished=skip to leave it, "
                 f"or output=… to put a second one elsewhere"
             )
+        if manifest is not None and on_finished != "remeasure":
+            probes = frozenset(name for name in probes if table_file(name) in missing)
 
     run.refuse_foreign()
     if on_finished == "replace" or not run.is_trained:
         run.clear()
     run.mark()
-    return run
+    return Place(run, probes)
 
 
 def is_finished(settings: Settings) -> bool:

@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save
 
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.hooks import with_hooks
 from attnprobe.core.launchers import is_worker, leave_other_launchers
@@ -54,7 +55,10 @@ from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.trackers import TrackedRun
-from attnprobe.runs.training import Progress, fit, run_predict_loop, run_test_loop
+from attnprobe.runs.training import fit, run_predict_loop, run_test_loop
+
+PHASES = 4
+"""Phases of a run: the data are read, the model is trained and tested, and the claims decided."""
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
@@ -105,14 +109,19 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
 
     on_finished = settings.config["on_finished"] or ("skip" if sweep else "error")
     with locked(directory):
-        own_directory = prepare(directory, settings, on_finished)
-        if own_directory is None:
+        place = prepare(directory, settings, on_finished)
+        if place is None:
             return directory
+        own_directory = place.directory
+        # the other tables are there, and stay
+        missing = [probe for name, probe in parts.probe.items() if name in place.probes]
+        runner = ProbeRunner(missing, parts.seed, parts.importance)
         try:
             tracked = TrackedRun(settings.identity("all"), settings.config, own_directory)
             with parts.logger.opened(tracked) as logger:
                 carry_out(settings, own_directory, runner, logger, sweep)
-                with suppress(DamagedRun):  # another probe's table: whoever reads it learns of it
+                with CLOCK.step("decide"), suppress(DamagedRun):
+                    # another probe's table may be damaged: whoever reads it learns of it
                     kept_findings([read_run(directory)], directory)
                 parts.logger.log_results(logger, directory)
         except BaseException:
@@ -170,18 +179,20 @@ def carry_out(
     config = settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
     data = settings.parts.data
-    data.setup("fit")
-    teacher = None
-    if config["teacher"] is not None:
-        teacher = Teacher.open(config["teacher"], tuple(data.splits))
-    classifier = untrained(settings.parts, data)
+    with CLOCK.step("read the data"):
+        data.setup("fit")
+        teacher = None
+        if config["teacher"] is not None:
+            teacher = Teacher.open(config["teacher"], tuple(data.splits))
+        classifier = untrained(settings.parts, data)
     if not is_worker():
         tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)
     runner.prepare(classifier, data.splits, data)
 
-    trained = train(settings, directory, data, classifier, logger)
+    with CLOCK.step(""):
+        trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
     listeners = _test(settings, classifier, runner, sweep=sweep)
 
@@ -226,12 +237,10 @@ def _test(
     split = data.splits[SPLIT]
     predictions = PredictionCollector()
     playground = PlaygroundCollector(split, settings.parts.task.epsilon)
-    names = ", ".join(probe.name for probe in runner.probes)
     callbacks: list[Callback] = [
         *runner.callbacks(),
         predictions,
         playground,
-        Progress(f"probe with {names}" if names else "test"),
     ]
     if not sweep:  # a study has said how long its runs take
         callbacks.insert(0, Forecast(split, runner=runner))
@@ -365,7 +374,7 @@ def _fit(
         patience=parts.training.patience,
         stop_at=parts.training.stop_at,
         hardware=parts.trainer.arguments,
-        callbacks=[forecast, Progress()],
+        callbacks=[forecast],
         logger=logger,
     )
 

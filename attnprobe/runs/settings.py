@@ -204,14 +204,21 @@ def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings:
+def constructible(
+    config: DictConfig, overrides: Sequence[str], *, files_checked: bool = False
+) -> Settings:
     """The settings of a run that can begin: they are right, and its files are there.
+
+    Args:
+        config: composed.
+        overrides: the command line's settings.
+        files_checked: the data's files were read already, and hold what is asked for.
 
     Raises:
         UserError: a mistake in the settings, a missing file, or a missing teacher.
     """
     settings = Settings.of(resumed(config, overrides))
-    if config.run is None:
+    if config.run is None and not files_checked:
         settings.parts.data.check_files()
     if config.study is None and not settings.awaits_teacher:
         assert settings.directory  # refused where a teacher is missing

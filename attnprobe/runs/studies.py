@@ -8,16 +8,17 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
+from attnprobe.core.clock import CLOCK, TimeIsUp, clock_time
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, MEMBER
-from attnprobe.core.sanitise import duration, quoted
+from attnprobe.core.sanitise import quoted
 from attnprobe.findings.studies.base import (
     STUDY,
     Compose,
@@ -34,7 +35,7 @@ from attnprobe.results.writer import own_sealed
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
-from attnprobe.runs.run import run
+from attnprobe.runs.run import PHASES, run
 from attnprobe.runs.settings import Settings, constructible
 
 PLAN = "plan.json"
@@ -82,24 +83,36 @@ def carry_out_study(
     logs = Path(config.output) / "logs" / name
     places = _places(config, overrides, logs)
 
-    plan = _plan(study, directory / PLAN, overrides, compose)
-    if plan.words:
-        print(f"{study.name}: {plan.words}", flush=True)
-    on_plan(plan)
+    with CLOCK.command():
+        with CLOCK.step("plan"):
+            plan = _plan(study, directory / PLAN, overrides, compose)
+        if plan.words:
+            print(f"{study.name}: {plan.words}", flush=True)
+        on_plan(plan)
+        if plan.members:
+            CLOCK.plan([*plan.members, plan.page])
 
-    composer = _MemberComposer(study.name, overrides, _shared_overrides(config, plan), compose)
-    if places is None:
-        done = _carry_out_here(study, config, composer)
-    else:
-        done = _carry_out_as_jobs(study, config, composer, options, places, logs)
+        composer = _MemberComposer(study.name, overrides, _shared_overrides(config, plan), compose)
+        if places is None:
+            carried_out = _carry_out_here(study, config, composer, plan)
+        else:
+            carried_out = _carry_out_as_jobs(study, config, composer, options, places, logs)
+        if carried_out.left_out:
+            print(
+                f"{study.name}: time was up after {clock_time(CLOCK.elapsed)}; left out: "
+                f"{'; '.join(carried_out.left_out)}. The same command again goes on with them",
+                flush=True,
+            )
 
-    members, asks_again = _members_content(done, directory)
+    members, asks_again = _members_content(carried_out.done, directory)
+    asks_again = asks_again or bool(carried_out.left_out)
     content = {
         "study": study.name,
         "data": config.data.name,
         "model": config.model.name,
         "settings": settings.config["study"],
         "plan": plan.words,
+        "left_out": carried_out.left_out,
         "asked": "" if asks_again else settings_fingerprint(config),
         "inputs": records_of({str(path): path for path in base.input_files().values()}),
         "members": members,
@@ -145,7 +158,8 @@ def _plan(study: Study, path: Path, overrides: Sequence[str], compose: Compose) 
                 f"{path} is not a study's plan: remove it, and the study plans again"
             ) from None
     plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
-    write_json({"rows": dict(plan.rows), "words": plan.words}, path)
+    kept = {"rows": dict(plan.rows), "words": plan.words}
+    write_json(kept | {"members": list(plan.members), "page": plan.page}, path)
     return plan
 
 
@@ -190,23 +204,81 @@ class _MemberComposer:
         return config
 
 
-def _carry_out_here(study: Study, config: DictConfig, composer: _MemberComposer) -> list[Done]:
-    """Run all members one after another in this process, and say how much of a stage is left."""
-    done: list[Done] = []  # grows between the stages, which read it
-    stages = study.stages(int(config.seed), str(config.model.name), done)
-    for number, stage in enumerate(stages, start=1):
-        start = time.monotonic()
-        for position, member in enumerate(stage):
-            member_config = composer.configuration(member)
-            time_left = ""
-            if position > 0:
-                mean = (time.monotonic() - start) / position
-                remaining = duration(mean * (len(stage) - position))
-                time_left = f" (about {remaining} left of this stage)"
-            title = f"{study.name}, stage {number}, run {position + 1} of {len(stage)}"
-            print(f"{title}: {member}{time_left}", flush=True)
-            done.append(Done(member, run(member_config, sweep=True)))
-    return done
+@dataclass(frozen=True)
+class CarriedOut:
+    """What came of a study's members.
+
+    Attributes:
+        done: the finished ones, each run once.
+        left_out: what the time did not suffice for, in words.
+    """
+
+    done: list[Done] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, member: Member, directory: Path) -> None:
+        """Add a finished member; a run that was only added to is there already."""
+        if all(entry.directory != directory for entry in self.done):
+            self.done.append(Done(member, directory))
+
+
+def _carry_out_here(
+    study: Study, config: DictConfig, composer: _MemberComposer, plan: Plan
+) -> CarriedOut:
+    """Run all members one after another in this process, as far as the study's time allows.
+
+    A member that is expected to take longer than the time that is left is not begun.
+
+    Raises:
+        UserError: if the time is up before the first member is finished.
+    """
+    carried_out = CarriedOut()  # its members grow between the stages, which read them
+    stages = study.stages(int(config.seed), str(config.model.name), carried_out.done)
+    expected = iter(plan.members)
+    time_for_members = None
+    if study.limit is not None:
+        time_for_members = max(0.0, study.limit - plan.page)
+    with CLOCK.limited(time_for_members):
+        for number, stage in enumerate(stages, start=1):
+            for position, member in enumerate(stage, start=1):
+                title = f"{study.name}, stage {number}, run {position} of {len(stage)}"
+                print(f"{title}: {member}", flush=True)
+                _carry_out_member(member, composer, carried_out, next(expected, 0.0))
+    return carried_out
+
+
+def _carry_out_member(
+    member: Member, composer: _MemberComposer, carried_out: CarriedOut, expected: float
+) -> None:
+    """Run one member; `expected`: seconds that it takes on the machine as it was when planned.
+
+    Raises:
+        UserError: if the time is up, and no member is finished.
+    """
+    config = composer.configuration(member)
+    is_first = not carried_out.done
+    try:
+        if not is_first and expected * CLOCK.slower > CLOCK.remaining:
+            raise TimeIsUp(f"{member} would take too long")
+        with CLOCK.phases(str(member), PHASES):
+            carried_out.add(member, run(config, sweep=True))
+    except TimeIsUp as error:
+        if is_first:
+            raise UserError(
+                f"{error}. Nothing can be answered yet: a training that is finished is kept, and "
+                f"the same command again goes on with it; study.minutes=… allows more time, fewer "
+                f"training.epochs take less"
+            ) from None
+        carried_out.left_out.append(_left_out(member, config, carried_out.done))
+
+
+def _left_out(member: Member, config: DictConfig, done: Sequence[Done]) -> str:
+    """What is missing of a member: all of it, or tests of a run that is there."""
+    directory = Settings.of(config).directory
+    if all(entry.directory != directory for entry in done):
+        return str(member)
+    tables = RunDirectory(directory).manifest()["tables"]
+    return f"tests of {member}: {', '.join(name for name in config.probe if name not in tables)}"
 
 
 def _carry_out_as_jobs(
@@ -216,15 +288,15 @@ def _carry_out_as_jobs(
     options: Sequence[str],
     places: Machine | Cluster,
     logs: Path,
-) -> list[Done]:
+) -> CarriedOut:
     """Run the members of each stage at the same time.
 
     Raises:
         UserError: if a member failed.
     """
-    done: list[Done] = []  # grows between the stages, which read it
+    carried_out = CarriedOut()  # its members grow between the stages, which read them
     outcomes: list[Outcome] = []
-    stages = study.stages(int(config.seed), str(config.model.name), done)
+    stages = study.stages(int(config.seed), str(config.model.name), carried_out.done)
     for number, stage in enumerate(stages, start=1):
         title = f"{study.name}, stage {number}"
         jobs = []
@@ -235,7 +307,7 @@ def _carry_out_as_jobs(
         outcomes += launch(jobs, places, logs=logs, title=f"{title}: ")
         for member, job in zip(stage, jobs, strict=True):
             if job.directory:
-                done.append(Done(member, job.directory))
+                carried_out.add(member, job.directory)
         failed = [outcome for outcome in outcomes if not outcome.succeeded]
         if failed:
             conclude(outcomes, Path(config.output))
@@ -243,7 +315,7 @@ def _carry_out_as_jobs(
             raise UserError(f"{len(failed)} of the {len(jobs)} runs of {title} failed, {first}")
     if outcomes:
         conclude(outcomes, Path(config.output))
-    return done
+    return carried_out
 
 
 def _job_of(member: Member, composer: _MemberComposer, options: Sequence[str], log: Path) -> Job:

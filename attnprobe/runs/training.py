@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +11,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
-from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import Tensor
@@ -21,6 +19,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from attnprobe.core.batch import Batch
+from attnprobe.core.clock import CLOCK, Step
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
@@ -139,6 +138,7 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
                 # every process validates on all texts: the metrics are those of one device
                 "use_distributed_sampler": False,
                 "enable_model_summary": False,
+                "enable_progress_bar": False,  # `OnClock` says how far it is
             }
     finally:
         setting.fill_uninitialized_memory = fill_before
@@ -191,14 +191,15 @@ def fit(
             EarlyStopping(selection, mode="max", patience=most, stopping_threshold=stop_at)
         )
 
-    with quiet_lightning() as shared:
+    step = CLOCK.step("train the model", epochs, "epochs")
+    with quiet_lightning() as shared, step as epochs_step:
         trainer = Trainer(
             **shared | hardware,
             max_epochs=epochs,
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
-            callbacks=[*listeners, *callbacks],
+            callbacks=[*listeners, *callbacks, EpochsOnClock(epochs_step)],
             num_sanity_val_steps=0,
             default_root_dir=checkpoints,
         )
@@ -258,12 +259,12 @@ def run_test_loop(
     """
     if torch.backends.mps.is_available():  # Apple's GPUs have no float64
         accelerator = "cpu"
-    with quiet_lightning() as shared, classifier.precisely():
+    test = CLOCK.step("test", 1, "batches")
+    with quiet_lightning() as shared, classifier.precisely(), test as step:
         trainer = Trainer(
             accelerator=accelerator,
             inference_mode=False,  # else each batch would be copied for probes that differentiate
-            callbacks=callbacks,
-            enable_progress_bar=not quiet,
+            callbacks=[*callbacks, BatchesOnClock(step)],
             devices=1,
             logger=False,
             enable_checkpointing=False,
@@ -296,7 +297,6 @@ def run_predict_loop(
         trainer = Trainer(
             accelerator=accelerator,
             callbacks=callbacks,
-            enable_progress_bar=False,
             devices=1,
             logger=False,
             enable_checkpointing=False,
@@ -306,35 +306,34 @@ def run_predict_loop(
         trainer.predict(classifier, loaders, return_predictions=False)
 
 
-class Progress(TQDMProgressBar):
-    """Lightning's progress bars on standard error, with few lines where that is a log file."""
+class EpochsOnClock(Callback):
+    """Says on the clock how many epochs of a training are done."""
 
-    test_description = "test"
+    def __init__(self, step: Step) -> None:
+        """Take the step whose parts are the epochs."""
+        self.step = step
 
-    def __init__(self, test_title: str = "test") -> None:
-        """Prepare the bars.
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count this batch's share of the epoch."""
+        epoch_share = (batch_idx + 1) / max(1, trainer.num_training_batches)
+        self.step.done = trainer.current_epoch + epoch_share
+        CLOCK.check()
 
-        Args:
-            test_title: name of the test loop's bar.
-        """
-        super().__init__(refresh_rate=1 if sys.stderr.isatty() else 200, leave=True)
-        self.test_description = test_title
 
-    def init_train_tqdm(self, title: str = "train", *, leave: bool = True) -> Tqdm:
-        """The bar of an epoch; the other bars differ in their title."""
-        return Tqdm(
-            desc=title,
-            leave=leave,
-            dynamic_ncols=True,
-            file=sys.stderr,
-            disable=self.is_disabled,
-            smoothing=0,
-        )
+class BatchesOnClock(Callback):
+    """Says on the clock how many batches of a split are examined."""
 
-    def init_validation_tqdm(self) -> Tqdm:
-        """The bar of a pass over the validation split, which vanishes at its end."""
-        return self.init_train_tqdm("validate", leave=False)
+    def __init__(self, step: Step) -> None:
+        """Take the step whose parts are the batches."""
+        self.step = step
 
-    def init_test_tqdm(self) -> Tqdm:
-        """The bar of the test loop."""
-        return self.init_train_tqdm(self.test_description)
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how many there are."""
+        self.step.total = sum(trainer.num_test_batches)
+
+    def on_test_batch_end(self, *_: Any) -> None:
+        """Count a batch that every other callback has seen."""
+        self.step.done += 1
+        CLOCK.check()

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import example, given
@@ -8,6 +12,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.runs.answers import answer
 from attnprobe.runs.composition import resolved
+from attnprobe.runs.launching import safe_path
 from attnprobe.runs.validation import configured
 from tests.small_runs import composed
 
@@ -75,12 +80,94 @@ def test_a_column_that_is_not_there_is_answered_with_the_nearest(german_settings
         configured(german_settings | {"data": data}).data.check_files()
 
 
-def test_a_dry_run_prints_the_command(capsys):
-    audit.audit(["a b.csv", "--text", "评论", "--label", "stars", "--dry-run"])
-    assert capsys.readouterr().out == (
-        "settings: attnprobe run +experiment=audit data=files \"data.path='a b.csv'\" "
-        "\"data.text='评论'\" data.label=stars\n"
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "a b.csv"
+    path.write_text("评论,stars\na film that is good,1\na film that is bad,0\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_dry_run_checks_and_prints_the_settings(texts, capsys, monkeypatch):
+    monkeypatch.setattr("attnprobe.__main__.DRY_RUN", [])
+    audit.audit([texts, "--text", "评论", "--label", "stars", "--dry-run"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        f"settings: attnprobe run +experiment=audit data=files \"data.path='{texts}'\" "
+        "\"data.text='评论'\" data.label=stars"
     )
+    assert lines[1].startswith("nothing was run")
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--label", "starts"], "--label starts: there is no such column; did you mean stars?"),
+        (["--label", "stars", "--model", "bert-base-uncased"], "model=bert-base-uncased"),
+        (["--label", "stars", "seed=x"], "seed=x: expected a whole number"),
+        (["--label", "stars", "probe.swaps.passes=3"], "probe.swaps.passes=3: expected"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_would(texts, words, answer, capsys, monkeypatch):
+    monkeypatch.setattr("attnprobe.__main__.DRY_RUN", [])
+    monkeypatch.setattr("attnprobe.__main__.TYPED", {})
+    with pytest.raises(SystemExit, match="2"):
+        audit.audit([texts, "--text", "评论", *words, "--dry-run"])
+    assert answer in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--lable", "stars"], "--lable: there is no such option; did you mean --label?"),
+        (["--label", "stars", "--minutes", "ten"], "--minutes: 'ten': expected a number above 0"),
+        (["--label", "stars", "--minutes", "0"], "--minutes: '0': expected a number above 0"),
+        (["--label", "stars", "--zzz"], "--zzz: there is no such option. Known: "),
+    ],
+)
+def test_a_mistyped_option_is_answered_by_its_name(words, answer, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        audit.audit(["reviews.csv", "--text", "review", *words])
+    assert answer in capsys.readouterr().err
+
+
+LIGHT = """
+import sys
+from attnprobe.cli.main import main
+
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    heavy = [name for name in ("torch", "lightning", "transformers") if name in sys.modules]
+    print(ended.code, heavy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["{texts}", "--text", "评论", "--label", "starts"], "did you mean stars?"),
+        (["{texts}.gone", "--text", "评论", "--label", "stars"], "does not exist"),
+        (["{texts}", "--text", "评论", "--label", "stars", "data.txt=x"], "data.txt"),
+        (["{texts}", "--text", "评论", "--label", "stars", "--model", "lstn"], "lstm"),
+        (["{texts}", "--text", "评论", "--lable", "stars"], "--label"),
+        (["{texts}", "--text", "评论", "--label", "stars", "--minutes", "ten"], "'ten'"),
+    ],
+)
+def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
+    texts, words, answer, tmp_path
+):
+    arguments = [word.format(texts=texts) for word in words]
+    ended = subprocess.run(
+        [sys.executable, "-c", LIGHT, "audit", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | safe_path(),
+        check=True,
+    )
+    assert answer in ended.stderr
+    assert ended.stdout.splitlines()[-1] == "2 []"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 

@@ -17,7 +17,6 @@ from tests.fuzz import cases, checkpoints, files, overrides
 @pytest.mark.parametrize(("kind", "number"), [(overrides, 60), (files, 100), (checkpoints, 6)])
 def test_every_case_is_accepted_or_refused_in_one_line(tmp_path, monkeypatch, kind, number):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TQDM_DISABLE", "1")
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
     with overrides.ready():
         assert cases.outcomes(partial(kind.case, folder=tmp_path, seed=1), range(number)) == []

@@ -3,7 +3,7 @@
 Is attention needed, is it stable, what to show instead?
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -41,6 +41,10 @@ LEAST = 50
 RELIABLE = ("gradient", "leave_one_out")
 """Probes that attention is compared with: the further seeds are examined by them, too, to see
 whether each agrees with itself."""
+FIRST = ("skill", "swaps", "permutation", "adversarial")
+"""Probes that come first: what the chip and the first sentence go by."""
+LATER = ("erasure", "faithfulness")
+"""Probes that come last: they take long, and no line of the card waits for them alone."""
 AGAIN = 0.1
 """What these two cost per further seed, as a share of all probes: `agreement` takes both again
 under ten attentions."""
@@ -61,7 +65,9 @@ class Audit(Study):
 
     Where all this is estimated to take more than `minutes`, rows are left out at random, of the
     test split before the training split, and counted; where that is not enough, the plan names the
-    slowest probe. The plan is kept. Without a limit (`minutes=null`) nothing is estimated.
+    slowest probe. The plan is kept. `minutes` are of the wall clock and end the audit: the tests
+    come in order of worth (`FIRST`, then the further trainings, then `LATER`), and what is finished
+    by then is the answer. Without a limit (`minutes=null`) nothing is estimated.
 
     Attributes:
         seeds: further seeds, in addition to the command line's.
@@ -85,9 +91,23 @@ class Audit(Study):
             )
 
     @property
-    def examined(self) -> str:
-        """The probes of the first run, as an override."""
-        return f"probe=[{','.join(self.probes)}]"
+    def limit(self) -> float | None:
+        """See `Study.limit`."""
+        return None if self.minutes is None else 60 * self.minutes
+
+    @property
+    def probes_in_order(self) -> list[list[str]]:
+        """The probes of the first run, those of most worth first; each list holds those before it.
+
+        What a run has been examined with is not measured again.
+        """
+        first = [probe for probe in self.probes if probe in FIRST]
+        without_later = [probe for probe in self.probes if probe not in LATER]
+        lists = []
+        for probes in (first, without_later, list(self.probes)):
+            if probes and probes not in lists:
+                lists.append(probes)
+        return lists
 
     @property
     def repeated_probes(self) -> list[str]:
@@ -104,7 +124,7 @@ class Audit(Study):
         if self.minutes is None:
             return Plan()
         began = perf_counter()
-        config = compose([self.examined])
+        config = compose([_override(self.probes)])
         costs = measure(config)
         epochs = int(config.training.epochs)
         trainings = self.trainings(int(config.seed)) if epochs else 0
@@ -121,7 +141,13 @@ class Audit(Study):
         rows = rows_within(costs, epochs, trainings, self.minutes * 60 - page)
         forecast = AuditForecast(costs, rows, epochs, trainings, page)
         limits = dict(config.data.most or {}) | rows if rows else {}
-        return Plan(limits, forecast.in_words(self.probes, self.minutes), forecast.seconds)
+        return Plan(
+            rows=limits,
+            words=forecast.in_words(self.probes, self.minutes),
+            seconds=forecast.seconds,
+            members=forecast.members(self.probes_in_order),
+            page=costs.figure * (len(drawings) + OWN_FIGURES),
+        )
 
     def trainings(self, seed: int) -> int:
         """Every seed with learned and with uniform attention."""
@@ -129,12 +155,19 @@ class Audit(Study):
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""
-        yield [Member("base", seed, (self.examined,))]
+        first, *later = self.probes_in_order
+        yield [Member("base", seed, (_override(first),))]
 
         quality = quality_of(done[0].directory)
         is_guessing = quality is not None and not quality.better_than_guessing
-        if not self.epochs or is_guessing:
-            return  # of a model that may be guessing no other training says more
+        # of a model that may be guessing no other training says more
+        if self.epochs and not is_guessing:
+            yield self._further_trainings(seed, done)
+        for probes in later:
+            yield [Member("base", seed, (_override(probes),))]
+
+    def _further_trainings(self, seed: int, done: list[Done]) -> list[Member]:
+        """The trainings with other seeds and with equal weights, a seed's own first."""
         base = f"teacher={quoted(str(done[0].directory))}"
         # how far attention moved, and, where agreement is asked, what it is compared with
         probes = f"probe=[{','.join(['teacher', *self.repeated_probes])}]"
@@ -144,7 +177,12 @@ class Audit(Study):
         without = [
             Member("uniform", each, (uniform, "probe=[]")) for each in [seed, *further_seeds]
         ]
-        yield repeated + without
+        return repeated + without
+
+
+def _override(probes: Sequence[str]) -> str:
+    """The override for a run that is examined with these probes."""
+    return f"probe=[{','.join(probes)}]"
 
 
 @dataclass(frozen=True)
@@ -185,6 +223,23 @@ class AuditForecast:
         }
         return dict(sorted(seconds.items(), key=lambda probe: -probe[1]))
 
+    def members(self, probes_in_order: Sequence[Sequence[str]]) -> list[float]:
+        """Seconds of each member, in the order of the stages.
+
+        Args:
+            probes_in_order: of the first run, each list with those before it.
+        """
+        training = self.epochs * self.sizes.get("train", 0) * self.costs.training
+        seconds = []
+        measured: set[str] = set()
+        for probes in probes_in_order:
+            added = [self.probe_seconds.get(probe, 0.0) for probe in set(probes) - measured]
+            seconds.append(self.costs.each + sum(added))
+            measured.update(probes)
+        seconds[0] += training
+        further = [self.costs.each + training] * max(0, self.trainings - 1)
+        return [seconds[0], *further, *seconds[1:]]
+
     def in_words(self, probes: Sequence[str], minutes: float) -> str:
         """What is done, how long it takes, what takes most of it, and what is left out."""
         sentences = [self.work(probes)]
@@ -209,8 +264,8 @@ class AuditForecast:
         if self.seconds > LATE * minutes * 60:
             sentences.append(
                 f"That is {self.seconds / 60:.1f} minutes, more than study.minutes={minutes:g}, "
-                f"with no fewer than {min(LEAST, self.sizes['test'])} test rows"
-                f"{self.remedy(probes)}"
+                f"with no fewer than {min(LEAST, self.sizes['test'])} test rows, so that the last "
+                f"tests are left out{self.remedy(probes)}"
             )
         return ". ".join(sentences)
 
@@ -288,6 +343,16 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     return {split: count for split, count in rows.items() if count < costs.rows.get(split, 0)}
 
 
+def _notes(content: Mapping[str, Any]) -> list[str]:
+    """What was planned, and what its time did not suffice for."""
+    notes = []
+    if content.get("plan"):
+        notes.append(f"Planned: {content['plan']}.")
+    if content.get("left_out"):
+        notes.append(f"Time was up; left out: {'; '.join(content['left_out'])}.")
+    return notes
+
+
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """The questions that need several runs or several methods.
 
@@ -304,7 +369,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         "Pinter 2019, sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with "
         "more than two classes. Its intervals are over texts and seeds together, those of "
         "distances over texts.",
-        notes=[f"Planned: {content['plan']}."] if content.get("plan") else [],
+        notes=_notes(content),
     )
     if not members.with_role("uniform").empty:
         add_necessity(reading, members, published={})

@@ -117,11 +117,15 @@ class Plan:
             line says.
         words: a sentence that says so.
         seconds: that the whole study is expected to take; None: not estimated.
+        members: seconds that each member is expected to take, in the order of the stages.
+        page: seconds that the page is expected to take.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
     seconds: float | None = None
+    members: Sequence[float] = ()
+    page: float = 0.0
 
     def beside(self, seconds: float) -> str:
         """The estimate beside what the study took, as a line; empty if nothing was estimated.
@@ -139,6 +143,14 @@ class Study(metaclass=Checked):
 
     settings_place: ClassVar[str] = "study"
     name: ClassVar[str]
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds that it may take by the wall clock, its page included; None: as long as it takes.
+
+        When they are over, what is finished is the answer.
+        """
+        return None
 
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
         """Decide once what all members share; a resumed study keeps its plan.

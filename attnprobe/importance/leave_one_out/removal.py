@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, probabilities
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.data.batching import short_enough
@@ -217,7 +218,7 @@ def reencoded(
     """
     lengths = batch.lengths[example].cpu().numpy()
     groups = short_enough(lengths - 2, most=chunk) if len(example) else ()
-    for group in groups:
+    for group in CLOCK.track(groups, "words removed", "batches"):
         rows = example[group]
         places = removed[group]
         text = classifier.without(batch, rows, places)

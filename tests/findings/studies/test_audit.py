@@ -334,8 +334,8 @@ def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_name
     in_two_minutes = planned(costs, 2, 0, *checkpoint)
     assert in_two_minutes.rows == {"test": 50}
     assert (
-        "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: "
-        "without faithfulness" in in_two_minutes.words
+        "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows, so that the last "
+        "tests are left out: without faithfulness" in in_two_minutes.words
     )
     assert "probe=[permutation,skill], would take about 0.8" in in_two_minutes.words
 

@@ -1,0 +1,159 @@
+import io
+import sys
+import threading
+
+import pytest
+
+from attnprobe.core import clock as module
+from attnprobe.core.clock import Clock, TimeIsUp
+
+
+class Time:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def __call__(self):
+        return self.seconds
+
+    def passes(self, seconds):
+        self.seconds += seconds
+
+
+@pytest.fixture
+def time():
+    return Time()
+
+
+@pytest.fixture
+def clock(time):
+    return Clock(now=time)
+
+
+def test_a_line_says_phase_what_is_done_and_what_is_left(clock, time):
+    with clock.phases("audit", 3):
+        with clock.step("read the data"):
+            time.passes(20)
+        with clock.step("train the model", 8, "epochs") as step:
+            time.passes(60)
+            step.done = 2
+            line = clock.line()
+    assert line == "[ 1:20] 2 of 3 train the model 2/8 epochs; 3 min left of this"
+
+
+def test_the_time_left_counts_what_is_done_within_a_part(clock, time):
+    with clock.step("test", 1000, "words") as test:
+        test.part = 500
+        with clock.step("search", 100, "steps") as search:
+            time.passes(10)
+            search.done = 50
+            # half of half of it took 10 s
+            assert clock._left(clock.steps) == pytest.approx(30)
+
+
+def test_parts_in_turn_weigh_what_they_took_before(clock, time):
+    with clock.step("test", 2, "batches"):
+        probes = clock.in_turn(["quick", "slow"], [1.0, 9.0])
+        next(probes)
+        time.passes(1)
+        next(probes)
+        assert clock._fraction(clock.steps) == pytest.approx(0.1 / 2)
+        probes.close()
+    assert not clock.steps
+
+
+def test_planned_phases_take_longer_where_the_finished_ones_did(clock, time):
+    with clock.phases("audit"):
+        with clock.step("plan"):
+            time.passes(7)
+        clock.plan([10, 20, 30])
+        with clock.step("seed 0"):
+            time.passes(25)
+        assert clock.slower == pytest.approx(2.5)
+        with clock.step("seed 1"):
+            time.passes(5)
+            assert clock._left(clock.steps) == pytest.approx(2.5 * 20 - 5 + 2.5 * 30)
+            assert clock.line() == "[ 0:37] 3 of 4 seed 1; 2 min left"
+
+
+def test_the_limit_ends_whatever_is_worked_on_and_no_more(clock, time):
+    done = []
+
+    def work():
+        with clock.phases("audit", 2), clock.limited(65):
+            for number in clock.track(range(9), "read", "rows"):
+                time.passes(10 if number else 20)
+                done.append(number)
+
+    with pytest.raises(TimeIsUp, match="time was up after 1:10, at: read 6/9 rows"):
+        work()
+    assert done == [0, 1, 2, 3, 4, 5]
+    assert clock.deadline is None
+    assert not clock.steps
+    assert list(clock.track(range(3), "again")) == [0, 1, 2]
+
+
+def test_no_limit_and_no_command_is_no_hindrance(clock):
+    assert clock.remaining == float("inf")
+    with clock.limited(None):
+        assert list(clock.track(iter("abc"), "letters")) == ["a", "b", "c"]
+    assert clock.line() == "[ 0:00] "
+
+
+def test_a_line_is_never_wider_than_asked_and_shows_no_control_character(clock, time):
+    with clock.phases("", 12), clock.step("naïve\r\x1b[2Jfile " * 9, 1000, "texts") as step:
+        time.passes(4000)
+        step.done = 999
+        for width in (60, 80, 200):
+            line = clock.line(width)
+            assert len(line) <= width
+            assert line.isprintable()
+            assert line.startswith("[1:06:40] 1 of 12 ")
+            assert line.endswith("; 10 s left of this")
+
+
+def test_without_a_terminal_there_are_plain_lines_at_least_every_interval(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0.0)
+    clock = Clock()
+    stream = io.StringIO()
+    written = threading.Event()
+    write = stream.write
+
+    def count(text):
+        if stream.getvalue().count("\n") >= 2:
+            written.set()
+        return write(text)
+
+    stream.write = count
+    with clock.showing(stream), clock.phases("", 2), clock.step("read", 5, "rows"):
+        assert written.wait(60)
+        with clock.showing(stream):  # one owner: the inner one shows nothing of its own
+            pass
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert "\r" not in stream.getvalue()
+    assert any("1 of 2 read 0/5 rows" in line for line in lines)
+
+
+def test_short_work_shows_nothing_without_a_terminal():
+    stream = io.StringIO()
+    clock = Clock()
+    with clock.showing(stream), clock.phases("", 1), clock.step("read"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_has_one_live_line_and_it_is_gone_at_the_end():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    clock = Clock()
+    before = sys.stdout
+    with clock.showing(stream), clock.phases("", 2), clock.step("read", 5, "rows"):
+        pass
+    assert "1 of 2 read 0/5 rows" in stream.getvalue()
+    assert sys.stdout is before

@@ -1,0 +1,102 @@
+"""A study whose time is up answers with what is finished, and goes on when it is asked again."""
+
+import json
+
+import pytest
+
+from attnprobe.core.clock import Clock
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.audit import Audit
+from attnprobe.findings.studies.base import Costs, already_answered, read_study
+from attnprobe.results.directory import RunDirectory
+from attnprobe.runs import studies
+from attnprobe.runs.studies import carry_out_study
+from tests.small_runs import SMALL, composed
+
+COMMAND = (
+    "+experiment=audit",
+    *SMALL,
+    "study.seeds=[1]",
+    "study.minutes=3",
+    "study.probes=[permutation,readouts]",
+)
+COSTS = Costs({"train": 120, "validation": 40, "test": 30}, 0.001, 0.01, "cpu", each=1.0)
+
+
+@pytest.fixture
+def audit(tmp_path, monkeypatch):
+    """Carries out the audit; each of its runs takes as many seconds as are named."""
+    seconds = 0.0
+    monkeypatch.setattr(studies, "measured_costs", lambda config: COSTS)
+    run = studies.run
+
+    def carry_out(*each):
+        nonlocal seconds
+        durations = iter(each)
+
+        def timed(config, *, sweep):
+            nonlocal seconds
+            directory = run(config, sweep=sweep)
+            seconds += next(durations)
+            studies.CLOCK.check()
+            return directory
+
+        monkeypatch.setattr(studies, "run", timed)
+        monkeypatch.setattr(studies, "CLOCK", Clock(now=lambda: seconds))
+        directory = carry_out_study(command, lambda overrides: composed(*overrides))
+        return json.loads((directory / "study.json").read_text()), directory
+
+    command = [*COMMAND, f"output={tmp_path}"]
+    carry_out.command = command
+    return carry_out
+
+
+def test_what_is_finished_is_the_answer_and_the_rest_is_named(audit, capsys):
+    content, directory = audit(5, 60, 150)
+    # 180 s less the page: the third run is over the limit and counts no more than those after it
+    assert [member["role"] for member in content["members"]] == ["base", "base"]
+    assert content["left_out"] == [
+        "uniform, seed 0",
+        "uniform, seed 1",
+        "tests of base, seed 0: readouts",
+    ]
+    assert "audit: time was up after 3:35; left out: uniform, seed 0; " in capsys.readouterr().out
+    reading = read_study(directory)
+    assert "Time was up; left out: uniform, seed 0; uniform, seed 1;" in " ".join(reading.notes)
+    assert already_answered(composed(*audit.command)) is None
+
+    content, _ = audit(0, 0, 1, 1, 1)
+    assert content["left_out"] == []
+    assert [member["role"] for member in content["members"]] == ["base"] * 2 + ["uniform"] * 2
+    base = RunDirectory(directory / content["members"][0]["directory"])
+    assert {"permutation", "readouts"} <= set(base.manifest()["tables"])
+    assert already_answered(composed(*audit.command)) == directory
+
+
+def test_a_run_that_cannot_be_done_in_the_time_left_is_not_begun(audit):
+    # the first run took 50 times as long as expected: so will the others
+    content, _ = audit(100)
+    assert [member["role"] for member in content["members"]] == ["base"]
+    assert len(content["left_out"]) == 4
+
+
+def test_where_nothing_is_finished_the_way_on_is_said(audit):
+    with pytest.raises(UserError, match=r"Nothing can be answered yet: .*study\.minutes"):
+        audit(200)
+
+
+def test_tables_are_there_as_soon_as_they_are_measured(audit, tmp_path):
+    """Whatever ends the process, the run directory holds what was finished before."""
+    with pytest.raises(StopIteration):
+        audit(1)  # the second run ends by an error
+    (manifest,) = tmp_path.rglob("manifest.json")
+    assert "permutation" in RunDirectory(manifest.parent).manifest()["tables"]
+
+
+def test_tests_come_in_order_of_worth():
+    probes = ("faithfulness", "adversarial", "gradient", "erasure", "swaps")
+    first, then, last = Audit(probes=probes).probes_in_order
+    assert first == ["adversarial", "swaps"]
+    assert then == ["adversarial", "gradient", "swaps"]
+    assert last == list(probes)
+    assert Audit(probes=("faithfulness",)).probes_in_order == [["faithfulness"]]
