@@ -138,13 +138,15 @@ def stop(message: str) -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """A mistake of the user's ends with one line and status 2; a signal with one line, too."""
+    """A command shows its clock; a mistake of the user's or a signal ends it with one line."""
+    from attnprobe.core.clock import CLOCK
     from attnprobe.core.errors import UserError
     from attnprobe.core.processes import answering_signals
 
     with answering_signals("attnprobe", "restarts it"):
         try:
-            yield
+            with CLOCK.showing(), CLOCK.command():
+                yield
         except UserError as error:
             stop(str(error))
 

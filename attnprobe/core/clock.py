@@ -263,7 +263,7 @@ class Clock:
             parts.append(step.title)
             if step.count:
                 parts[-1] += f" {step.count}"
-        return visible(", ".join(part for part in parts if part))
+        return visible(", ".join(part for part in parts if part)) or "at work"
 
     def line(self, width: int = WIDTH) -> str:
         """One line: time since the beginning, phase of phases, what is done, and the time left.

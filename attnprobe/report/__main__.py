@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnprobe.core.clock import CLOCK, Step
 from attnprobe.core.errors import UserError
 from attnprobe.core.processes import answering_signals
 
@@ -66,51 +67,61 @@ def main(
     arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report"
 ) -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
-    from attnprobe.findings.studies.base import with_members
-    from attnprobe.report.archive import archive_target, write_archive
-    from attnprobe.report.page.build import write_report
-
     options = report_parser(program).parse_args(arguments)
     try:
-        runs = with_members(options.runs)
-        if options.archive is not None:
-            archive_target(options.archive)
-        if options.output.suffix.lower() not in (".html", ".htm"):
-            raise UserError(
-                f"--output={options.output}: expected a name that ends in .html, "
-                f"for example -o report.html"
-            )
-        if not options.megabytes > 0:
-            raise UserError(
-                f"--megabytes={options.megabytes:g}: expected a number above 0, "
-                f"for example --megabytes 60"
-            )
-        page = write_report(
-            runs,
-            options.output,
-            title=options.title,
-            words=not options.no_text,
-            megabytes=options.megabytes,
-            again=options.again,
-            tell=progress,
-        )
-        if options.archive is not None:
-            write_archive(runs, page, options.archive)
+        with CLOCK.showing(), CLOCK.command(), CLOCK.step("load the libraries") as step:
+            page = _written(options, step)
     except UserError as error:
-        progress("")
         print(f"attnprobe.report: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    progress("")
     folder = page.with_name(f"{page.stem}_files")
     print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {folder}")
     if options.archive is not None:
         print(f"archive: {options.archive} ({options.archive.stat().st_size / 1e6:.1f} MB)")
 
 
-def progress(step: str) -> None:
-    """One line on a terminal that is written over at every step; nothing into files and pipes."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{step}", end="", file=sys.stderr, flush=True)
+def _written(options: argparse.Namespace, step: Step) -> Path:
+    """Write page and archive, and return the page's path.
+
+    Args:
+        options: of the command.
+        step: is told what is done.
+
+    Raises:
+        UserError: if an option or a run cannot be used.
+    """
+    if options.output.suffix.lower() not in (".html", ".htm"):
+        raise UserError(
+            f"--output={options.output}: expected a name that ends in .html, "
+            f"for example -o report.html"
+        )
+    if not options.megabytes > 0:
+        raise UserError(
+            f"--megabytes={options.megabytes:g}: expected a number above 0, "
+            f"for example --megabytes 60"
+        )
+    from attnprobe.findings.studies.base import with_members
+    from attnprobe.report.archive import archive_target, write_archive
+    from attnprobe.report.page.build import write_report
+
+    def tell(words: str) -> None:
+        step.title = words
+
+    runs = with_members(options.runs)
+    if options.archive is not None:
+        archive_target(options.archive)
+    page = write_report(
+        runs,
+        options.output,
+        title=options.title,
+        words=not options.no_text,
+        megabytes=options.megabytes,
+        again=options.again,
+        tell=tell,
+    )
+    if options.archive is not None:
+        write_archive(runs, page, options.archive)
+    return page
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, WATCH, ended_by_signals
 from attnprobe.core.sanitise import visible
@@ -712,18 +713,17 @@ def launch(
     rest = f"{waiting} to run on {places.words}; logs in {logs}" if waiting else "nothing to run"
     plural = "" if len(jobs) == 1 else "s"
     say(f"{title}{len(jobs)} job{plural}: {len(jobs) - waiting} done, {rest}")
-    ended = 0
+    with CLOCK.step("", waiting, "jobs") as step:
 
-    def on_end(outcome: Outcome) -> None:
-        nonlocal ended
-        ended += 1
-        if outcome.succeeded:
-            state = f"done in {outcome.seconds:.0f} s"
-        else:
-            state = f"FAILED {outcome.failure}"
-        say(f"[{ended}/{waiting}] {outcome.job.name}: {state}")
+        def on_end(outcome: Outcome) -> None:
+            step.done += 1
+            if outcome.succeeded:
+                state = f"done in {outcome.seconds:.0f} s"
+            else:
+                state = f"FAILED {outcome.failure}"
+            say(f"[{step.done:.0f}/{waiting}] {outcome.job.name}: {state}")
 
-    return run_jobs(jobs, places, on_end)
+        return run_jobs(jobs, places, on_end)
 
 
 def say(line: str) -> None:

@@ -98,7 +98,7 @@ def test_no_limit_and_no_command_is_no_hindrance(clock):
     assert clock.remaining == float("inf")
     with clock.limited(None):
         assert list(clock.track(iter("abc"), "letters")) == ["a", "b", "c"]
-    assert clock.line() == "[ 0:00] "
+    assert clock.line() == "[ 0:00] at work"
 
 
 def test_a_line_is_never_wider_than_asked_and_shows_no_control_character(clock, time):
