@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import COUNT, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -204,7 +205,8 @@ class Swaps(RankingProbe):
 
         batch = subject.batch
         sets: dict[int, KeptWords] = {}
-        for row, example_id in enumerate(batch.example_id.tolist()):
+        ids = batch.example_id.tolist()
+        for row, example_id in enumerate(CLOCK.track(ids, "", "of this batch")):
             split_row = self._split.row_of(example_id)
             if not self._is_examined(split_row):
                 continue
