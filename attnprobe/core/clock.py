@@ -364,7 +364,7 @@ def _shortened(text: str, width: int) -> str:
     """A text of at most `width` characters, its middle left out.
 
     >>> _shortened("train the model, epoch 3 of 8", 20)
-    'train the…epoch 3 of 8'[:20]
+    'train the …ch 3 of 8'
     """
     if len(text) <= width:
         return text

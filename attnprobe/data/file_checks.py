@@ -48,9 +48,8 @@ def check_configured_files(data: Mapping[str, Any]) -> bool:
         return False
     try:
         files = FileSource(**{name: value for name, value in source.items() if name != "_target_"})
-        settings = construct(
-            DataSettings, {name: data[name] for name in data if name not in NOT_SETTINGS}
-        )
+        own = [name for name in data if name not in NOT_SETTINGS and not name.startswith("_")]
+        settings = construct(DataSettings, {name: data[name] for name in own})
     except (UserError, TypeError):
         return False
     check_files(files, settings)

@@ -153,7 +153,7 @@ def test_a_terminal_has_one_live_line_and_it_is_gone_at_the_end():
     stream = Terminal()
     clock = Clock()
     before = sys.stdout
-    with clock.showing(stream), clock.phases("", 2), clock.step("read", 5, "rows"):
+    with clock.phases("", 2), clock.step("read", 5, "rows"), clock.showing(stream):
         pass
     assert "1 of 2 read 0/5 rows" in stream.getvalue()
     assert sys.stdout is before

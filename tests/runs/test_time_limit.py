@@ -6,7 +6,7 @@ import pytest
 
 from attnprobe.core.clock import Clock
 from attnprobe.core.errors import UserError
-from attnprobe.findings.studies.audit import Audit
+from attnprobe.findings.studies.audit import Audit, AuditForecast
 from attnprobe.findings.studies.base import Costs, already_answered, read_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs import studies
@@ -28,6 +28,8 @@ def audit(tmp_path, monkeypatch):
     """Carries out the audit; each of its runs takes as many seconds as are named."""
     seconds = 0.0
     monkeypatch.setattr(studies, "measured_costs", lambda config: COSTS)
+    # so small a model may be guessing, and would not be trained again
+    monkeypatch.setattr("attnprobe.findings.studies.audit.quality_of", lambda directory: None)
     run = studies.run
 
     def carry_out(*each):
@@ -100,3 +102,14 @@ def test_tests_come_in_order_of_worth():
     assert then == ["adversarial", "gradient", "swaps"]
     assert last == list(probes)
     assert Audit(probes=("faithfulness",)).probes_in_order == [["faithfulness"]]
+
+
+def test_the_first_run_leaves_time_for_its_answer():
+    costs = Costs({"train": 4000, "test": 50}, 0.01, 0.1, "cpu", shares={"swaps": 1.0})
+    all_rows = AuditForecast(costs, {}, epochs=8, trainings=6, page=0.0)
+    within = all_rows.with_first_run_within(90.0, [["swaps"]])
+    # 50 texts of 0.1 s; each training row takes 0.08 s
+    assert within.rows == {"train": 1062}
+    assert within.members([["swaps"]])[0] == pytest.approx(90.0, abs=0.1)
+    assert all_rows.with_first_run_within(400.0, [["swaps"]]) == all_rows
+    assert all_rows.with_first_run_within(1.0, [["swaps"]]).rows == {"train": 200}

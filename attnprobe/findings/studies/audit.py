@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from omegaconf import DictConfig
 
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import duration, quoted
 from attnprobe.core.settings import Positive, Seed, Whole
@@ -36,6 +37,10 @@ from attnprobe.results.table import read_results
 FEWEST = {"train": 2000, "test": 400}
 """Split → rows of which none are left out, however short the time; of the test split some are,
 where training rows can be left out no longer."""
+LEAST_TRAINED = 200
+"""Training rows of which none are left out in any case."""
+FIRST_SHARE = 0.6
+"""Share of the time that the first run may take: without it there is no answer at all."""
 LEAST = 50
 """Test rows of which none are left out in any case."""
 RELIABLE = ("gradient", "leave_one_out")
@@ -123,6 +128,7 @@ class Audit(Study):
         """
         if self.minutes is None:
             return Plan()
+        before = CLOCK.elapsed
         began = perf_counter()
         config = compose([_override(self.probes)])
         costs = measure(config)
@@ -138,8 +144,11 @@ class Audit(Study):
             for drawing in reading.drawings
         ]
         page = costs.figure * (len(drawings) + OWN_FIGURES) + perf_counter() - began
-        rows = rows_within(costs, epochs, trainings, self.minutes * 60 - page)
+        left = self.minutes * 60 - page - before
+        rows = rows_within(costs, epochs, trainings, left)
         forecast = AuditForecast(costs, rows, epochs, trainings, page)
+        forecast = forecast.with_first_run_within(FIRST_SHARE * left, self.probes_in_order)
+        rows = forecast.rows
         limits = dict(config.data.most or {}) | rows if rows else {}
         return Plan(
             rows=limits,
@@ -239,6 +248,22 @@ class AuditForecast:
         seconds[0] += training
         further = [self.costs.each + training] * max(0, self.trainings - 1)
         return [seconds[0], *further, *seconds[1:]]
+
+    def with_first_run_within(
+        self, seconds: float, probes_in_order: Sequence[Sequence[str]]
+    ) -> "AuditForecast":
+        """The same with fewer training rows, where the first run would take longer than that.
+
+        No fewer than `LEAST_TRAINED` are taken.
+        """
+        first = self.members(probes_in_order)[0]
+        per_row = self.epochs * self.costs.training
+        if first <= seconds or not per_row:
+            return self
+        train = self.sizes["train"]
+        affordable = int(train - (first - seconds) / per_row)
+        rows = self.rows | {"train": min(train, max(LEAST_TRAINED, affordable))}
+        return replace(self, rows=rows)
 
     def in_words(self, probes: Sequence[str], minutes: float) -> str:
         """What is done, how long it takes, what takes most of it, and what is left out."""
