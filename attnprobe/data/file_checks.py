@@ -4,31 +4,29 @@ Importing torch takes longer than reading most files: a misspelt column need not
 """
 
 from collections.abc import Mapping
-from inspect import signature
+from dataclasses import fields
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import construct
+from attnprobe.data.columns import Columns
 from attnprobe.data.reader import Reader
-from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource
+from attnprobe.data.text import TextRules
 
 FILE_SOURCE = f"{FileSource.__module__}.{FileSource.__qualname__}"
-NOT_SETTINGS = ("name", "source", "path", "seed", *signature(FileSource).parameters)
-"""Entries of conf/data/files.yaml that are no `DataSettings`."""
 
 
-def check_files(source: FileSource, settings: DataSettings) -> None:
+def check_files(source: FileSource, columns: Columns) -> None:
     """Read local files before anything is trained.
 
     Raises:
         UserError: a file is missing, cannot be read, or lacks a column.
     """
-    source.columns = settings.names
-    loaded = source.load()
-    settings.check_splits(loaded)
-    for table in loaded.values():
-        Reader(settings, settings.rules).check_columns(table)
+    source.columns = columns.names
+    # which words texts have is asked later; spaCy, which says it, takes seconds to import
+    reader = Reader(columns, TextRules(tokenizer="whitespace"))
+    for table in source.load().values():
+        reader.check_columns(table)
 
 
 def check_configured_files(data: Mapping[str, Any]) -> bool:
@@ -48,9 +46,9 @@ def check_configured_files(data: Mapping[str, Any]) -> bool:
         return False
     try:
         files = FileSource(**{name: value for name, value in source.items() if name != "_target_"})
-        own = [name for name in data if name not in NOT_SETTINGS and not name.startswith("_")]
-        settings = construct(DataSettings, {name: data[name] for name in own})
+        names = [column.name for column in fields(Columns)]
+        columns = Columns(**{name: data[name] for name in names if name in data})
     except (UserError, TypeError):
         return False
-    check_files(files, settings)
+    check_files(files, columns)
     return True

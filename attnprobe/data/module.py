@@ -240,15 +240,20 @@ class TextDataModule(metaclass=Hooked):
             files["data.vectors"] = find_path(vectors)
         return files
 
-    def check_files(self) -> None:
-        """Read local files before anything is trained.
+    def check_files(self, *, read: bool = True) -> None:
+        """Check local files before anything is trained.
+
+        Args:
+            read: also read them.
 
         Raises:
             UserError: a file is missing, cannot be read, or lacks a column.
         """
         self.input_files()
         if isinstance(self.source, FileSource):
-            check_files(self.source, self.settings)
+            self.settings.check_splits(self.source.files())
+            if read:
+                check_files(self.source, self.settings)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero.

@@ -218,8 +218,8 @@ def constructible(
         UserError: a mistake in the settings, a missing file, or a missing teacher.
     """
     settings = Settings.of(resumed(config, overrides))
-    if config.run is None and not files_checked:
-        settings.parts.data.check_files()
+    if config.run is None:
+        settings.parts.data.check_files(read=not files_checked)
     if config.study is None and not settings.awaits_teacher:
         assert settings.directory  # refused where a teacher is missing
     return settings
