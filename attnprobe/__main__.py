@@ -162,7 +162,6 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if not is_new and _published_before(config):
         return None
     with CLOCK.step("load the libraries"):
-        from attnprobe.runs.run import PHASES, examine
         from attnprobe.runs.settings import Settings, constructible, refuse_several_devices
 
         settings = constructible(config, overrides, files_checked=files_checked)
@@ -174,6 +173,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         _carry_out_study(settings, overrides)
         return None
     from attnprobe.runs.launching import objective
+    from attnprobe.runs.run import PHASES, examine
     from attnprobe.runs.studies import with_teacher
 
     if settings.config["teacher"] == "auto":
