@@ -198,23 +198,6 @@ class Clock:
                 step.done += 1
                 self.check()
 
-    def in_turn(self, items: Iterable[Item], seconds: Sequence[float]) -> Iterator[Item]:
-        """Go through items that take different times, each of which is a step.
-
-        Args:
-            items: what is worked on, one after another.
-            seconds: that each took before, or in proportion; 0: not known.
-
-        Raises:
-            TimeIsUp: the command's time is over.
-        """
-        with self.phases("") as around:
-            if all(took > 0 for took in seconds):
-                around.plan(seconds)
-            for item in items:
-                with self.step(""):
-                    yield item
-
     def announce(self, phases: int) -> None:
         """Say how many phases of the outermost step are still to come."""
         if self.steps and self.steps[0].has_phases:

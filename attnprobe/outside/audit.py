@@ -110,7 +110,7 @@ def audit_model(
     batches = [list(rows[first : first + BATCH_SIZE]) for first in rows[::BATCH_SIZE]]
     loader = DataLoader(split, sampler=batches, batch_size=None)
     callbacks = [*runner.callbacks(), writer]
-    run_test_loop(model, loader, accelerator="cpu", callbacks=callbacks, quiet=True)
+    run_test_loop(model, loader, accelerator="cpu", callbacks=callbacks)
     if not page:
         return Audit(directory, None)
     from attnprobe.report.page.build import write_report

@@ -138,7 +138,7 @@ def quiet_lightning() -> Iterator[dict[str, Any]]:
                 # every process validates on all texts: the metrics are those of one device
                 "use_distributed_sampler": False,
                 "enable_model_summary": False,
-                "enable_progress_bar": False,  # `OnClock` says how far it is
+                "enable_progress_bar": False,  # the clock says how far it is
             }
     finally:
         setting.fill_uninitialized_memory = fill_before
@@ -246,7 +246,6 @@ def run_test_loop(
     *,
     accelerator: str,
     callbacks: list[Callback],
-    quiet: bool = False,
 ) -> None:
     """Pass over the test split once, on one device, with probes among the callbacks.
 
@@ -255,7 +254,6 @@ def run_test_loop(
         texts: the data set, or batches of it.
         accelerator: where.
         callbacks: that listen.
-        quiet: no progress bar.
     """
     if torch.backends.mps.is_available():  # Apple's GPUs have no float64
         accelerator = "cpu"

@@ -52,17 +52,6 @@ def test_the_time_left_counts_what_is_done_within_a_part(clock, time):
             assert clock._left(clock.steps) == pytest.approx(30)
 
 
-def test_parts_in_turn_weigh_what_they_took_before(clock, time):
-    with clock.step("test", 2, "batches"):
-        probes = clock.in_turn(["quick", "slow"], [1.0, 9.0])
-        next(probes)
-        time.passes(1)
-        next(probes)
-        assert clock._fraction(clock.steps) == pytest.approx(0.1 / 2)
-        probes.close()
-    assert not clock.steps
-
-
 def test_planned_phases_take_longer_where_the_finished_ones_did(clock, time):
     with clock.phases("audit"):
         with clock.step("plan"):
