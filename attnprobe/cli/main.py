@@ -163,7 +163,7 @@ class Parser(argparse.ArgumentParser):
             **kwargs,  # type: ignore[arg-type]
         )
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Answer an unknown option before argparse misses the one that was meant."""
         known = list(self._option_string_actions)
         for word in sys.argv[1:] if args is None else args:
