@@ -169,7 +169,11 @@ def carried_out(overrides: Sequence[str], settings: Sequence[str], *, dry_run: b
             hydra_command.TYPED[f"{option.setting}="] = f"{option.flag} "
     if dry_run:
         hydra_command.DRY_RUN.append(True)
-    hydra_command.main()
+    try:
+        hydra_command.main()
+    finally:
+        hydra_command.TYPED.clear()
+        hydra_command.DRY_RUN.clear()
     return None if dry_run else hydra_command.RESULTS[-1]
 
 

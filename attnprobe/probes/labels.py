@@ -247,10 +247,10 @@ READING = Reading(
     about=(
         "A text is asked for several labels, and each has its own attention. Here a label reads "
         "the text with the attention of the other labels. If its answer stays what it was, the "
-        "attention says nothing that is particular to the label. The other numbers are exact, in "
-        "both directions: the smallest set of words whose erasure turns a yes into a no, or a no "
-        "into a yes, and what each word says for the label or against it (Shapley values of the "
-        "game in which words are erased and the other weights renormalised)."
+        "attention says nothing that is particular to the label. The other numbers are exact. One "
+        "is the size of the smallest set of words whose erasure turns a yes into a no, or a no into "
+        "a yes. One is what each word says for the label or against it: its Shapley value, where "
+        "the words are erased in any order."
     ),
     claims=(DIFFERENT_CLAIM,),
     headlines=(

@@ -393,7 +393,9 @@ def unfinished(places: Places) -> list[str]:
         run = RunDirectory(directory)
         if not run.is_finished:
             state = "is trained, and not examined" if run.is_trained else "has not been trained"
-            sentences.append(f"{directory} {state}: its command, given again, finishes it")
+            sentences.append(
+                f"{directory} {state} (it has no {MANIFEST}): its command, given again, finishes it"
+            )
     return sentences
 
 

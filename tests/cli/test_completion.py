@@ -21,7 +21,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         ("ex", {"explain"}),
         ("audit --mi", {"--minutes"}),
-        ("run model=l", {"model=lstm"}),
+        ("run model=ls", {"model=lstm"}),
         (
             "run +experiment=serrano_",
             {"+experiment=serrano_erasure", "+experiment=serrano_single_weight"},

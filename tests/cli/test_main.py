@@ -71,9 +71,9 @@ AUDIT = ["audit", "a.csv", "--text", "t", "--label", "l"]
         ),
         (
             ["audit", "a.csv", "--text", "t", "--lable", "l"],
-            "audit: the following arguments are required: --label",
+            "audit: --lable: there is no such option; did you mean --label?",
         ),
-        ([*AUDIT, "--modl", "cnn"], "--modl: expected an option of this command"),
+        ([*AUDIT, "--modl", "cnn"], "--modl: there is no such option; did you mean --model?"),
         ([*AUDIT, "cnn"], "cnn: expected an option of this command, or a setting"),
         (
             [*AUDIT, "--fail-if", "__import__('os')"],

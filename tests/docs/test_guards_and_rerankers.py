@@ -56,7 +56,8 @@ def carry_out(folder, words):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_guards_answer_is_divided_by_class_and_channel(names, capsys):
+def test_the_guards_answer_is_divided_by_class_and_channel(names, monkeypatch):
+    monkeypatch.chdir(names["folder"])  # the page's paths are relative
     divisions = {
         slices.by: {row.name for row in slices.rows}
         for slices in names["slices_of"](names["group"])

@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
     executed(place, sys.executable, "reviews.py")
     executed(place, sys.executable, "on_two.py")
     command = COMMAND.replace("python -m", f"{sys.executable} -m").replace("\\\n", " ")
-    executed(place, "bash", "-c", command + " figures=false data.eval_batch_size=10")
+    executed(place, "bash", "-c", command.strip() + " figures=false data.eval_batch_size=10")
     return place
 
 

@@ -203,6 +203,7 @@ def test_the_page_lists_the_columns_of_a_table_and_of_the_examples_and_the_files
     columns -= {
         *MASSES,
         "unseen",
+        "slice",
         "first_words",
         "pieces",
         "piece_word",

@@ -159,8 +159,8 @@ FLIPS = {
 }
 SIZES = (20, 100, 1000)
 REPEATED = {
-    "normal": (lambda r, n: r.normal(0, 1, n), 0.0, mean_of),
-    "beta(0.5, 2)": (lambda r, n: r.beta(0.5, 2, n), 0.2, mean_of),
+    "normal": (lambda r, n: r.normal(0, 1, n), 0.0, partial(mean_of, ends=(-np.inf, np.inf))),
+    "beta(0.5, 2)": (lambda r, n: r.beta(0.5, 2, n), 0.2, partial(mean_of, ends=(0, 1))),
     "half true": (lambda r, n: (r.random(n) < 0.5).astype(float), 0.5, share_of),
 }
 NEAR_THE_END = {

@@ -17,7 +17,7 @@ WINDOW = 4
 """Places that a row of the last layer sees on either side."""
 FIRST = 3
 """Rows that are watched, the pooled one among them: those of padding, further on, see nothing."""
-NEED_MORE = {"teacher", "novelty", "known_answer", "plausibility", "sanity"}
+NEED_MORE = {"teacher", "novelty", "known_answer", "plausibility", "sanity", "labels"}
 """Tests that need another run, other splits or a rationale, or have networks of their own."""
 FEW = {"permutation", "adversarial", "erasure", "single_weight"}
 SMALL = (
