@@ -249,8 +249,8 @@ READING = Reading(
         "the text with the attention of the other labels. If its answer stays what it was, the "
         "attention says nothing that is particular to the label. The other numbers are exact. One "
         "is the size of the smallest set of words whose erasure turns a yes into a no, or a no "
-        "into a yes. One is what each word says for the label or against it: its Shapley value, where "
-        "the words are erased in any order."
+        "into a yes. One is what each word says for the label or against it: its Shapley value, "
+        "where the words are erased in any order."
     ),
     claims=(DIFFERENT_CLAIM,),
     headlines=(
