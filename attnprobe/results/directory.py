@@ -394,7 +394,7 @@ def unfinished(places: Places) -> list[str]:
         if not run.is_finished:
             state = "is trained, and not examined" if run.is_trained else "has not been trained"
             sentences.append(
-                f"{directory} {state} (it has no {MANIFEST}): its command, given again, finishes it"
+                f"{directory} {state}: its command, given again, finishes it (no {MANIFEST} yet)"
             )
     return sentences
 
