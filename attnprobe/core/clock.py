@@ -116,12 +116,14 @@ class Clock:
         steps: those that have begun and not ended.
         now: the time in seconds.
         deadline: when its time is up, by `now`; None: it has no limit.
+        is_shown: a command shows it at the moment.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
         self.steps: list[Step] = []
         self.deadline: float | None = None
+        self.is_shown = False
 
     @property
     def elapsed(self) -> float:
@@ -241,11 +243,8 @@ class Clock:
     @property
     def place(self) -> str:
         """Where the command is, as in `test 2,429/25,266 words, swaps 4/64 texts`."""
-        parts = []
-        for step in list(self.steps)[1:] or list(self.steps):
-            parts.append(step.title)
-            if step.count:
-                parts[-1] += f" {step.count}"
+        steps = list(self.steps)
+        parts = [f"{step.title} {step.count}".strip() for step in steps[1:] or steps]
         return visible(", ".join(part for part in parts if part)) or "at work"
 
     def line(self, width: int = WIDTH) -> str:
@@ -304,15 +303,7 @@ class Clock:
         """The share of the first of these steps that is done; None where its total is not known."""
         step = steps[0]
         inner = (self._fraction(steps[1:]) if len(steps) > 1 else None) or 0.0
-        if step.has_phases:
-            ended = len(step.took)
-            expected = list(step.expected)
-            if sum(expected) <= 0:  # phases are not alike
-                return None
-            return (sum(expected[:ended]) + inner * sum(expected[ended : ended + 1])) / sum(
-                expected
-            )
-        if not step.total:
+        if step.has_phases or not step.total:  # phases are not alike
             return None
         return min(1.0, (step.done + step.part * inner) / step.total)
 
@@ -323,24 +314,17 @@ class Clock:
         Args:
             stream: where; None: standard error.
         """
-        if threading.current_thread() is not threading.main_thread() or _is_shown(self):
+        if threading.current_thread() is not threading.main_thread() or self.is_shown:
             yield
             return
         stream = sys.stderr if stream is None else stream
-        shown = _live_line(self, stream) if stream.isatty() else _lines(self, stream)
-        _SHOWN.append(self)
+        display = _live_line(self, stream) if stream.isatty() else _lines(self, stream)
+        self.is_shown = True
         try:
-            with shown:
+            with display:
                 yield
         finally:
-            _SHOWN.remove(self)
-
-
-_SHOWN: list[Clock] = []
-
-
-def _is_shown(clock: Clock) -> bool:
-    return any(shown is clock for shown in _SHOWN)
+            self.is_shown = False
 
 
 def _shortened(text: str, width: int) -> str:

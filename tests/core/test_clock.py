@@ -42,6 +42,14 @@ def test_a_line_says_phase_what_is_done_and_what_is_left(clock, time):
     assert line == "[ 1:20] 2 of 3 train the model 2/8 epochs; 3 min left of this"
 
 
+def test_a_step_without_a_title_is_its_count(clock):
+    with clock.phases("sweep"), clock.step("swaps", 64, "texts"):
+        with clock.step("", 9, "of this batch"):
+            assert clock.place == "swaps 0/64 texts, 0/9 of this batch"
+    with clock.phases("sweep"), clock.step("", 4, "jobs"):
+        assert clock.line() == "[ 0:00] 0/4 jobs"
+
+
 def test_the_time_left_counts_what_is_done_within_a_part(clock, time):
     with clock.step("test", 1000, "words") as test:
         test.part = 500
