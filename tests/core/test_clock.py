@@ -43,9 +43,9 @@ def test_a_line_says_phase_what_is_done_and_what_is_left(clock, time):
 
 
 def test_a_step_without_a_title_is_its_count(clock):
-    with clock.phases("sweep"), clock.step("swaps", 64, "texts"):
-        with clock.step("", 9, "of this batch"):
-            assert clock.place == "swaps 0/64 texts, 0/9 of this batch"
+    batch = clock.step("", 9, "of this batch")
+    with clock.phases("sweep"), clock.step("swaps", 64, "texts"), batch:
+        assert clock.place == "swaps 0/64 texts, 0/9 of this batch"
     with clock.phases("sweep"), clock.step("", 4, "jobs"):
         assert clock.line() == "[ 0:00] 0/4 jobs"
 
