@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import LightningModule, Trainer
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
@@ -21,6 +21,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
 from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.findings.attention_mass import AttentionMass
+from attnprobe.models.examined import Examined
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.performance import PERFORMANCE, TRAINING, Performance
 from attnprobe.models.trained import TrainedModel
@@ -31,7 +32,7 @@ from attnprobe.results.files import records_of, write_table
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import Rows
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.test_loop import gathered, read_batch
+from attnprobe.runs.test_loop import BatchReader, gathered
 
 MASSES = tuple(field.name for field in fields(AttentionMass))
 """Shares of the site's attention, as columns of the examples' table."""
@@ -43,7 +44,7 @@ MAX_PLAYED_WORDS = 60
 """A longer text is played only where too few are shorter: each word is a slider."""
 
 
-class PredictionCollector(Callback):
+class PredictionCollector(BatchReader):
     """Keeps every example's prediction and attention of the test loop, or of a prediction pass.
 
     Attributes:
@@ -80,19 +81,9 @@ class PredictionCollector(Callback):
             assert isinstance(pl_module, TrainedModel)
             self._keep(pl_module, batch, outputs)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keep the rows of a batch."""
-        texts = read_batch(trainer, pl_module, outputs, batch, batch_idx)
-        if texts is not None:
-            self._keep(texts.classifier, texts.batch, texts.outputs)
+    def on_batch_examined(self, examined: Examined) -> None:
+        """Keep the rows of a batch of the test loop."""
+        self._keep(examined.classifier, examined.batch, examined.outputs)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring together what several devices predicted."""
@@ -124,7 +115,6 @@ class PredictionCollector(Callback):
             unseen = forward.text & ~forward.content
             columns["unseen"] = _numbers(unseen, forward.text)
             columns["unseen_share"] = _numbers(unseen.sum(-1) / forward.text.sum(-1))
-        if forward.off_text is not None:
             columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
             assert classifier.reader is not None
@@ -311,7 +301,7 @@ def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
         }
 
 
-class PlaygroundCollector(Callback):
+class PlaygroundCollector(BatchReader):
     """Listens to the test loop, and solves a few of its texts.
 
     Attributes:
@@ -335,25 +325,15 @@ class PlaygroundCollector(Callback):
         self.epsilon = epsilon
         self.rows = dict[int, Mapping[str, Any]]()
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_batch_examined(self, examined: Examined) -> None:
         """Solve the chosen texts of a batch."""
-        texts = read_batch(trainer, pl_module, outputs, batch, batch_idx)
-        if texts is None:
-            return
-        for position, number in enumerate(texts.batch.example_id.tolist()):
+        classifier = examined.classifier
+        for position, number in enumerate(examined.batch.example_id.tolist()):
             if number in self.ids:
                 text = slice(position, position + 1)
-                with texts.classifier.precisely():
-                    readout = texts.classifier.readout(
-                        texts.batch.rows(text), texts.outputs.rows(text)
+                with classifier.precisely():
+                    readout = classifier.readout(
+                        examined.batch.rows(text), examined.outputs.rows(text)
                     )
                 for row in played(readout, self.epsilon):
                     self.rows[row["example_id"]] = row

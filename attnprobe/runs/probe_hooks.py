@@ -2,23 +2,22 @@
 
 import operator
 import os
-from typing import Any
 
 import pandas as pd
 from lightning import Callback, LightningModule, Trainer
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.headlines import headline
-from attnprobe.models.examined import classifier_of, forget_batch
+from attnprobe.models.examined import Examined, classifier_of, forget_batch
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.results.table import frame_of
-from attnprobe.runs.test_loop import gathered, read_batch, texts_of
+from attnprobe.runs.test_loop import BatchReader, gathered, texts_of
 
 NOBODY = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "")
 """Identifying columns of numbers that are in no run directory."""
 
 
-class ProbeHooks(Callback):
+class ProbeHooks(BatchReader):
     """What Lightning calls of a probe.
 
     The probes among a trainer's callbacks share a `ProbeRunner`. One that has measured nothing yet
@@ -48,21 +47,12 @@ class ProbeHooks(Callback):
             texts = texts_of(trainer, pl_module)
             self.runner.prepare(classifier_of(pl_module), texts.splits, texts.data)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_batch_examined(self, examined: Examined) -> None:
         """Measure a batch that went through the model."""
-        texts = read_batch(trainer, pl_module, outputs, batch, batch_idx)
-        if texts is not None:
-            assert self.runner is not None
-            with texts.classifier.precisely():
-                self.runner.measure(self._probe, texts.classifier, texts.batch, texts.outputs)
+        assert self.runner is not None
+        classifier = examined.classifier
+        with classifier.precisely():
+            self.runner.measure(self._probe, classifier, examined.batch, examined.outputs)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring together what several devices measured, and log this probe's headline numbers."""

@@ -1,11 +1,12 @@
 """What callbacks of this package need of Lightning's test loop."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import torch
-from lightning import LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
@@ -50,7 +51,30 @@ def texts_of(trainer: Trainer, module: LightningModule) -> Texts:
     )
 
 
-def read_batch(
+class BatchReader(Callback, ABC):
+    """A callback that reads each batch of the test loop, as probes do."""
+
+    @abstractmethod
+    def on_batch_examined(self, examined: Examined) -> None:
+        """Take a batch that went through the model."""
+
+    @final
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Read the batch, unless it only fills up a device's share."""
+        examined = _read_batch(trainer, pl_module, outputs, batch, batch_idx)
+        if examined is not None:
+            self.on_batch_examined(examined)
+
+
+def _read_batch(
     trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, batch_idx: int
 ) -> Examined | None:
     """A batch of the test loop as probes read it; None: it only fills up a device's share."""

@@ -11,6 +11,7 @@ import yaml
 from lightning import Callback, LightningModule, Trainer
 
 from attnprobe.data.batching import TextSplit
+from attnprobe.models.examined import Examined
 from attnprobe.probes.base import SPLIT, Probe, ProbeRunner
 from attnprobe.results.directory import CONFIG, SECTION, TRAINED
 from attnprobe.results.files import write_text
@@ -24,13 +25,13 @@ from attnprobe.runs.collecting import (
     whole_rows,
     write_results,
 )
-from attnprobe.runs.test_loop import texts_of
+from attnprobe.runs.test_loop import BatchReader, texts_of
 
 OUTSIDE = "outside"
 """The experiment of runs that no settings describe."""
 
 
-class WriteRun(Callback):
+class WriteRun(BatchReader):
     """Leaves a run directory, as `attnprobe report`, `compare` and `read_results` take it.
 
     Beside the probes' tables it holds every example's prediction and attention, and how well the
@@ -76,18 +77,10 @@ class WriteRun(Callback):
             PlaygroundCollector(self._texts.splits[SPLIT], self.epsilon),
         )
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_batch_examined(self, examined: Examined) -> None:
         """Keep the predictions of a batch, and solve a few of its texts."""
         for collector in self._collectors:
-            collector.on_test_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+            collector.on_batch_examined(examined)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Bring together what several devices predicted."""
