@@ -17,6 +17,17 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def percent(share: float, low: float, high: float) -> str:
+    """A share with its interval, such as `95 % [83, 99]`.
+
+    Args:
+        share: 0 to 1.
+        low: lower end of the interval, 0 to 1.
+        high: upper end.
+    """
+    return f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+
+
 def put_between_markers(page: Path, name: str, content: str) -> None:
     """Replace a generated part of a page, between `<!-- NAME -->` and `<!-- end of NAME -->`.
 

@@ -28,7 +28,9 @@ from attnprobe.models.controls import FirstAttention, FocusedAttention, Rational
 from attnprobe.probes.faithfulness import Faithfulness, curves_of
 from attnprobe.results.files import write_atomically
 from research.attentions import PlacedAttention
-from research.words.truth import RIGHT, WRONG, WRONG_BLIND, model_of_run
+from research.grammar import ATTENTIONS
+from research.markdown import percent
+from research.words.truth import model_of_run, truth_of
 
 PASSES = 400
 """Changed texts per text of keep and drop: as many as the verdict takes at first."""
@@ -131,6 +133,7 @@ def rows_of_model(case: Case) -> list[dict[str, object]]:
         texts = zip(weights, case.subject.batch.content, strict=True)
         scores = [text_weights[content].numpy() for text_weights, content in texts]
         numbers = numbers_of_model(numbers_of_texts(case.texts, effects, scores))
+        avoids_reason = ATTENTIONS[name].avoids_reason
         rows.append(
             {
                 "model": case.model.name,
@@ -139,23 +142,13 @@ def rows_of_model(case: Case) -> list[dict[str, object]]:
                 "attention": name,
                 "texts": len(case.texts),
                 "rightness": numbers["truth"],
-                "standing": standing(name, numbers["truth"]),
+                "standing": truth_of(numbers["truth"], avoids_reason=avoids_reason),
                 "answer": numbers["answer"],
                 "share": numbers["share"],
                 **rival_numbers(case, weights),
             }
         )
     return rows
-
-
-def standing(attention: str, rightness: float) -> str:
-    """Right, wrong or between, as in the calibration (`research.words.truth`)."""
-    is_blind = attention != LEARNED and not attention.startswith("right")
-    if rightness >= RIGHT:
-        return "right"
-    if rightness <= WRONG or (is_blind and rightness < WRONG_BLIND):
-        return "wrong"
-    return "between"
 
 
 def rival_numbers(case: Case, weights: Float[Tensor, "batch seq"]) -> dict[str, float]:
@@ -310,13 +303,8 @@ def ways_as_markdown(rows: pd.DataFrame) -> str:
             str(row["way"]),
             f"{row['auroc']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
             f"{row['within']:.2f}",
-            in_per_cent(row["yes_on_right"]),
-            in_per_cent(row["yes_on_wrong"]),
+            percent(*row["yes_on_right"]),
+            percent(*row["yes_on_wrong"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def in_per_cent(rate: Interval) -> str:
-    """Such as `79 % [39, 98]`."""
-    return f"{100 * rate.value:.0f} % [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"

@@ -24,9 +24,9 @@ class BuiltAttention:
     standing: Standing
 
     @property
-    def blind(self) -> bool:
-        """Whether it knows nothing of label, rule or reason: wrong unless its mass says other."""
-        return self.standing == "blind"
+    def avoids_reason(self) -> bool:
+        """Whether it knows nothing of the reason, or is never on it: wrong unless its mass is."""
+        return self.standing in ("blind", "avoiding")
 
 
 def placed(where: str) -> tuple[str, ...]:

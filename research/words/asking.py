@@ -107,11 +107,10 @@ def identity(cell: Cell) -> dict[str, Any]:
 def facts(directory: Path, cell: Cell) -> dict[str, Any]:
     """What is known of a run's model, and what the track record calls its encoder."""
     model_facts = facts_of_run(directory)
-    avoids_reason = cell.built.standing in ("blind", "avoiding")
     return {
         "family": encoder_of(RunDirectory(directory).manifest()),
         **asdict(model_facts),
-        "truth": model_facts.truth(avoids_reason=avoids_reason),
+        "truth": model_facts.truth(avoids_reason=cell.built.avoids_reason),
     }
 
 

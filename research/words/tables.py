@@ -18,6 +18,7 @@ from attnprobe.findings.track_record import (
     rate,
     rates,
 )
+from research.markdown import percent
 
 MODES = ("run", "audit")
 """How a model is asked."""
@@ -26,11 +27,6 @@ TRUTHS = (*DECIDED, "between", "unsolved", "failed")
 BINS = (-np.inf, 0.05, 0.2, 0.4, 0.6, 0.8, np.inf)
 """Ends of the intervals of rightness that the curve is drawn over, the lower ones included."""
 NONE = "–"
-
-
-def percent(share: float, low: float, high: float) -> str:
-    """Such as `95 % [83, 99]`."""
-    return f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def rates_table(answers: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -73,13 +73,23 @@ class Facts:
         """
         if not self.is_solved:
             return "unsolved"
-        if np.isnan(self.rightness):  # no word decides any text: no attention can be on such words
-            return "wrong"
-        if self.rightness >= RIGHT:
-            return "right"
-        if self.rightness <= WRONG or (avoids_reason and self.rightness < WRONG_BLIND):
-            return "wrong"
-        return "between"
+        return truth_of(self.rightness, avoids_reason=avoids_reason)
+
+
+def truth_of(rightness: float, *, avoids_reason: bool) -> Truth:
+    """Whether the attention of a solved model is right.
+
+    Args:
+        rightness: see `Facts`.
+        avoids_reason: see `Facts.truth`.
+    """
+    if np.isnan(rightness):  # no word decides any text: no attention can be on such words
+        return "wrong"
+    if rightness >= RIGHT:
+        return "right"
+    if rightness <= WRONG or (avoids_reason and rightness < WRONG_BLIND):
+        return "wrong"
+    return "between"
 
 
 def facts_of_run(directory: Path) -> Facts:

@@ -470,7 +470,7 @@ def test_a_random_place_knows_no_word():
 
 
 def test_only_attentions_that_know_nothing_are_blind():
-    assert {name for name, attention in ATTENTIONS.items() if attention.blind} == {
+    assert {name for name, attention in ATTENTIONS.items() if attention.standing == "blind"} == {
         "first",
         "last",
         "common",
