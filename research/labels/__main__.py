@@ -1,39 +1,86 @@
 """`python -m research.labels codes FOLDER`, `… plain FOLDER SOURCE` or `… long`: a table each."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from research.labels.codes import record
-from research.labels.long import growth
-from research.labels.plain import beside
+from attnprobe.core.errors import UserError
+from research.labels.codes import ask_models
+from research.labels.long import costs_of_sizes
+from research.labels.plain import MODELS, compare_trainings
 from research.markdown import markdown
 
+SIZES = ((500, 50), (1000, 50), (2000, 25), (2000, 50), (4096, 50))
+"""Words and labels of the long texts."""
 
-def main() -> None:
-    """Read the arguments, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m research.labels")
-    parser.add_argument("what", choices=["codes", "plain", "long"])
-    parser.add_argument("folder", type=Path, nargs="?", help="where runs and tables are written")
-    parser.add_argument("source", type=Path, nargs="?", help="folder of GoEmotions, for plain")
-    parser.add_argument("--models", default="caml,laat")
-    parser.add_argument("--draws", default="0,1,2,3,4", help="seeds of texts and trainings")
-    parser.add_argument("--epochs", type=int, default=8, help="of plain")
-    arguments = parser.parse_args()
-    kinds = arguments.models.split(",")
-    draws = [int(draw) for draw in arguments.draws.split(",")]
-    if arguments.what == "long":
-        table = growth([(500, 50), (1000, 50), (2000, 25), (2000, 50), (4096, 50)])
-    elif arguments.what == "codes":
-        table = record(arguments.folder, kinds, draws)
-    else:
-        parts = [
-            beside(kind, arguments.source, arguments.folder, arguments.epochs, draws)
-            for kind in kinds
-        ]
-        table = pd.concat(parts, ignore_index=True)
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Carry out the command, and print the table; a mistake is one line."""
+    options = parser().parse_args(arguments)
+    try:
+        table = options.carry_out(options)
+    except UserError as error:
+        raise SystemExit(f"research.labels: {error}") from None
     print(markdown(table.round(3)))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    command_line = argparse.ArgumentParser(prog="python -m research.labels")
+    commands = command_line.add_subparsers(required=True)
+
+    trained = argparse.ArgumentParser(add_help=False)
+    trained.add_argument("folder", type=Path, help="where runs and tables are written")
+    trained.add_argument("--models", default=",".join(MODELS))
+    trained.add_argument("--draws", default="0,1,2,3,4", help="seeds of texts and trainings")
+
+    codes = commands.add_parser("codes", parents=[trained], help="verdicts on planted codes")
+    codes.set_defaults(carry_out=codes_table)
+
+    plain = commands.add_parser("plain", parents=[trained], help="beside a plain loop")
+    plain.set_defaults(carry_out=plain_table)
+    plain.add_argument("source", type=Path, help="folder of GoEmotions")
+    plain.add_argument("--epochs", type=int, default=8)
+
+    long = commands.add_parser("long", help="time and memory of long texts")
+    long.set_defaults(carry_out=lambda _: costs_of_sizes(SIZES))
+    return command_line
+
+
+def codes_table(options: argparse.Namespace) -> pd.DataFrame:
+    """Verdicts on models of planted codes."""
+    return ask_models(options.folder, models_of(options), draws_of(options))
+
+
+def plain_table(options: argparse.Namespace) -> pd.DataFrame:
+    """Both trainings of every model."""
+    tables = []
+    for name in models_of(options):
+        table = compare_trainings(
+            name, options.source, options.folder, options.epochs, draws_of(options)
+        )
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def models_of(options: argparse.Namespace) -> list[str]:
+    """The models of a command line.
+
+    Raises:
+        UserError: one of them is unknown.
+    """
+    names: list[str] = options.models.split(",")
+    for name in names:
+        if name not in MODELS:
+            raise UserError(f"--models {name}: expected some of {', '.join(MODELS)}")
+    return names
+
+
+def draws_of(options: argparse.Namespace) -> list[int]:
+    """The seeds of a command line."""
+    return [int(draw) for draw in options.draws.split(",")]
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ def row_of(model: Model, directory: Path) -> dict[str, object]:
     table = findings(directory)
     verdict = table[table["claim"] == SHARE_CLAIM.name]["verdict"].iloc[0]
     mass = mass_on_own_signs(directory)
-    answers = [label.part.answer for label in labels_in(swaps[swaps["metric"].isin(SHARE_METRICS)])]
+    parts_of_share = swaps[swaps["metric"].isin(SHARE_METRICS)]
+    answers = [label.part.answer for label in labels_in(parts_of_share)]
     return {
         "encoder": model.encoder,
         "attention": model.attention,
@@ -129,7 +130,7 @@ def mass_on_own_signs(directory: Path) -> float:
     return float(np.mean(masses))
 
 
-def record(folder: Path, encoders: Sequence[str], draws: Sequence[int]) -> pd.DataFrame:
+def ask_models(folder: Path, encoders: Sequence[str], draws: Sequence[int]) -> pd.DataFrame:
     """Train and ask the models, and write each row into `codes.csv` as soon as it is there."""
     rows: list[dict[str, object]] = []
     folder.mkdir(parents=True, exist_ok=True)

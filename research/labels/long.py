@@ -58,7 +58,7 @@ def classifier() -> AttentionClassifier:
     ).eval()
 
 
-def measured(words: int, labels: int) -> dict[str, float]:
+def costs_of_text(words: int, labels: int) -> dict[str, float]:
     """Seconds of processor time for one text, by what is done, and the process's peak memory."""
     torch.set_num_threads(1)
     split = split_of(words, labels)
@@ -90,11 +90,11 @@ def run_probe(probe: Probe, model: AttentionClassifier, batch: Batch) -> None:
         pass
 
 
-def growth(sizes: Sequence[tuple[int, int]]) -> pd.DataFrame:
+def costs_of_sizes(sizes: Sequence[tuple[int, int]]) -> pd.DataFrame:
     """A row per number of words and labels, each measured in a process of its own."""
     rows = []
     for words, labels in sizes:
         with get_context("spawn").Pool(1) as pool:
-            rows.append(pool.apply(measured, (words, labels)))
+            rows.append(pool.apply(costs_of_text, (words, labels)))
         print(rows[-1], flush=True)
     return pd.DataFrame(rows)

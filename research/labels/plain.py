@@ -20,9 +20,11 @@ from sklearn.metrics import f1_score
 from torch import Tensor, nn
 
 import attnprobe
+from attnprobe.core.errors import UserError
 from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
 
+MODELS = ("caml", "laat")
 BATCH = 32
 """Texts of a batch."""
 EMBEDDING = 64
@@ -53,10 +55,12 @@ class PlainModel(nn.Module):
         self.embedding = nn.Embedding(words, EMBEDDING, padding_idx=0)
         if kind == "caml":
             self.convolution = nn.Conv1d(EMBEDDING, 50, 9, padding=4)
-            size, inner = 50, 50
+            size = 50
+            inner = 50
         else:
             self.lstm = nn.LSTM(EMBEDDING, 64, batch_first=True, bidirectional=True)
-            size, inner = 128, 64
+            size = 128
+            inner = 64
             self.inner = nn.Linear(size, inner, bias=False)
         self.dropout = nn.Dropout(0.2)
         self.query = nn.Linear(inner, labels, bias=False)
@@ -82,7 +86,14 @@ class PlainModel(nn.Module):
 
 
 def read(source: Path, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The first texts of each split, which are also written for attnprobe to read."""
+    """The first texts of each split, which are also written for attnprobe to read.
+
+    Raises:
+        UserError: the source lacks a file.
+    """
+    missing = [split for split in SIZES if not (source / f"{split}.jsonl.gz").exists()]
+    if missing:
+        raise UserError(f"{source} has no {missing[0]}.jsonl.gz: expected a folder of GoEmotions")
     splits = {}
     folder.mkdir(parents=True, exist_ok=True)
     for split, size in SIZES.items():
@@ -126,7 +137,8 @@ def trained(kind: str, texts: dict[str, Texts], words: int, epochs: int, seed: i
     model = PlainModel(kind, words, train.labels.shape[1])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True)
     loss_of = nn.BCEWithLogitsLoss()
-    best, best_accuracy = model.state_dict(), -1.0
+    best = model.state_dict()
+    best_accuracy = -1.0
     for _ in range(epochs):
         model.train()
         for rows in torch.randperm(len(train.ids)).split(BATCH):
@@ -158,12 +170,13 @@ def scores(probability: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """The metrics of the field, by scikit-learn and plain loops over texts."""
     decision = probability > 0.5
     present = labels.any(0)
-    at_five, r_precision = [], []
-    for row, own in zip(probability, labels, strict=True):
-        ranked = own[np.argsort(-row, kind="stable")]
+    at_five = []
+    r_precision = []
+    for text_probability, text_labels in zip(probability, labels, strict=True):
+        ranked = text_labels[np.argsort(-text_probability, kind="stable")]
         at_five.append(ranked[:5].mean())
-        if own.any():
-            r_precision.append(ranked[: int(own.sum())].mean())
+        if text_labels.any():
+            r_precision.append(ranked[: int(text_labels.sum())].mean())
     return {
         "accuracy": float((decision == labels).mean()),
         "micro F1": f1_score(labels, decision, average="micro", zero_division=0),
@@ -175,17 +188,20 @@ def scores(probability: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     }
 
 
-def beside(
+def compare_trainings(
     kind: str, source: Path, folder: Path, epochs: int, seeds: Sequence[int]
 ) -> pd.DataFrame:
     """Both trainings of one model on the same texts, a row each and seed.
 
     Args:
-        kind: `caml` or `laat`.
+        kind: of `MODELS`.
         source: folder of GoEmotions.
         folder: where texts and runs are written.
         epochs: of both trainings.
         seeds: of both trainings.
+
+    Raises:
+        UserError: the source lacks a file.
     """
     splits = read(source, folder / "texts")
     texts, words = numbered(splits)
@@ -193,38 +209,37 @@ def beside(
     rows = []
     for seed in seeds:
         model = trained(kind, texts, words, epochs, seed)
-        rows.append({"model": kind, "seed": seed, "training": "plain loop"})
-        rows[-1] |= scores(predicted(model, texts["test"]).numpy(), labels)
+        plain_scores = scores(predicted(model, texts["test"]).numpy(), labels)
+        rows.append({"model": kind, "seed": seed, "training": "plain loop", **plain_scores})
+
         directory = folder / f"{kind}-{seed}"
+        settings = overrides(kind, folder / "texts", directory, epochs, seed, labels.shape[1])
         with composing():
-            run(
-                composed(
-                    overrides(kind, folder / "texts", directory, epochs, seed, labels.shape[1])
-                )
-            )
-        results = attnprobe.read_results(directory, probe="performance")
-        numbers = results.set_index("metric")["value"]
-        rows.append(
-            {
-                "model": kind,
-                "seed": seed,
-                "training": "attnprobe",
-                "accuracy": numbers["accuracy"],
-                "micro F1": numbers["label_f1_micro"],
-                "macro F1": numbers["label_f1_macro"],
-                "P@5": numbers["precision_at_5"],
-                "R-precision": numbers["r_precision"],
-            }
-        )
+            run(composed(settings))
+        run_scores = scores_of_run(directory)
+        rows.append({"model": kind, "seed": seed, "training": "attnprobe", **run_scores})
         pd.DataFrame(rows).to_csv(folder / f"{kind}.csv", index=False)
     return pd.DataFrame(rows)
+
+
+def scores_of_run(directory: Path) -> dict[str, float]:
+    """What attnprobe measured of its own training, by the names of `scores`."""
+    results = attnprobe.read_results(directory, probe="performance")
+    numbers = results.set_index("metric")["value"]
+    return {
+        "accuracy": numbers["accuracy"],
+        "micro F1": numbers["label_f1_micro"],
+        "macro F1": numbers["label_f1_macro"],
+        "P@5": numbers["precision_at_5"],
+        "R-precision": numbers["r_precision"],
+    }
 
 
 def overrides(
     kind: str, texts: Path, directory: Path, epochs: int, seed: int, labels: int
 ) -> list[str]:
     """The command line of attnprobe's training."""
-    own = ["model.width=64", "model.attention.inner_size=64"] if kind == "laat" else []
+    widths = ["model.width=64", "model.attention.inner_size=64"] if kind == "laat" else []
     return [
         "task=labels",
         "data=label_files",
@@ -237,7 +252,7 @@ def overrides(
         f"data.eval_batch_size={BATCH * labels}",
         f"model={kind}",
         "model.encoder.dropout=0.2",
-        *own,
+        *widths,
         f"training.epochs={epochs}",
         "training.recipe.skip_epochs=0",
         f"seed={seed}",

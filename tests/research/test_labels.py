@@ -1,0 +1,75 @@
+"""The plain loop that models with labels are compared with, by hand, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from research.labels.__main__ import main
+from research.labels.plain import MODELS, PlainModel, numbered, scores
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_longer_text_in_the_batch_changes_no_label(kind):
+    torch.manual_seed(0)
+    model = PlainModel(kind, words=20, labels=3).eval()
+    short = torch.tensor([4, 9, 2, 7, 5])
+    longer = torch.tensor([3, 8, 6, 2, 9, 11, 12, 4])
+    with torch.no_grad():
+        alone = model(short.unsqueeze(0))[0]
+        in_batch = model(nn.utils.rnn.pad_sequence([short, longer], True))[0]
+    assert in_batch.tolist() == pytest.approx(alone.tolist(), abs=1e-6)
+
+
+def test_each_label_of_caml_has_an_attention_of_its_own():
+    """Label by label and state by state, as Mullenbach et al. 2018 write it."""
+    torch.manual_seed(0)
+    model = PlainModel("caml", words=20, labels=3).eval()
+    ids = torch.tensor([[4, 9, 2, 7]])
+    with torch.no_grad():
+        hidden = model.convolution(model.embedding(ids).transpose(1, 2)).relu()[0].T
+        expected = []
+        for label in range(3):
+            attention = torch.softmax(hidden @ model.query.weight[label], 0)
+            attended = sum(weight * state for weight, state in zip(attention, hidden, strict=True))
+            logit = attended @ model.output.weight[label] + model.output.bias[label]
+            expected.append(float(logit))
+        assert model(ids)[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_metrics_are_those_of_two_texts_by_hand():
+    labels = np.array([[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]], bool)
+    probability = np.array([[0.9, 0.6, 0.1, 0.2, 0.3, 0.4], [0.1, 0.8, 0.2, 0.3, 0.4, 0.45]])
+    measured = scores(probability, labels)
+    assert measured["accuracy"] == pytest.approx(10 / 12)
+    assert measured["micro F1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert measured["macro F1"] == pytest.approx((2 / 3 + 2 / 3) / 2)  # the labels that occur
+    assert measured["P@5"] == pytest.approx((1 / 5 + 1 / 5) / 2)
+    assert measured["R-precision"] == pytest.approx((1 + 1 / 2) / 2)
+
+
+def test_rare_words_share_a_number_and_labels_are_in_order():
+    train = [{"text": "a b", "labels": ["y"]}, {"text": "a c", "labels": ["x", "y"]}]
+    texts, words = numbered({"train": train, "test": [{"text": "d a", "labels": []}]})
+    assert words == 3  # padding, any other word, a
+    assert texts["train"].ids[1].tolist() == [2, 1]
+    assert texts["test"].ids[0].tolist() == [1, 2]
+    assert texts["train"].labels.tolist() == [[0, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["codes", "FOLDER", "--models", "lamt"], "--models lamt: expected some of caml, laat"),
+        (["plain", "FOLDER", "FOLDER"], "has no validation.jsonl.gz: expected a folder of Go"),
+    ],
+    ids=["unknown model", "another folder"],
+)
+def test_a_mistake_is_one_line_and_trains_nothing(tmp_path, arguments, message):
+    (tmp_path / "train.jsonl.gz").write_bytes(json.dumps({}).encode())
+    command = [str(tmp_path) if word == "FOLDER" else word for word in arguments]
+    with pytest.raises(SystemExit, match=message):
+        main(command)
+    assert len(list(tmp_path.iterdir())) == 1
