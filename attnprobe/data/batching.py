@@ -100,6 +100,11 @@ def _padded(entries: Any, facts: Mapping[str, Any], width: int, classes: int) ->
     return value
 
 
+def _selected(values: Sequence[Any] | None, rows: Int[np.ndarray, " chosen"]) -> list[Any] | None:
+    """The values of these rows, where there are any."""
+    return None if values is None else [values[row] for row in rows.tolist()]
+
+
 @dataclass(frozen=True)
 class TextSplit(Dataset[Batch]):
     """One encoded split. Indexed with a *list* of rows it gives the batch of these rows.
@@ -156,26 +161,28 @@ class TextSplit(Dataset[Batch]):
             columns |= character_columns(texts)
         return collate(columns, len(self.classes))
 
-    def only(self, examples: Sequence[int]) -> "TextSplit":
-        """Some of the examples, by their ascending numbers; the split itself where it is all."""
-        if len(examples) == len(self):
-            return self
-        rows = np.searchsorted(self.example_id, examples)
+    def select(self, rows: Int[np.ndarray, " chosen"]) -> "TextSplit":
+        """The examples of these rows, in this order."""
         columns = {
             name: values.select(rows) if isinstance(values, Ragged) else values[rows]
             for name, values in self.columns.items()
         }
-        passages = self.passages and [self.passages[row] for row in rows.tolist()]
-        units = self.units and [self.units[row] for row in rows.tolist()]
         return replace(
             self,
             example_id=self.example_id[rows],
             words=self.words.select(rows),
             columns=columns,
-            teacher=None,
-            passages=passages,
-            units=units,
+            teacher=self.teacher and self.teacher.select(rows),
+            passages=_selected(self.passages, rows),
+            units=_selected(self.units, rows),
+            slices=_selected(self.slices, rows),
         )
+
+    def only(self, examples: Sequence[int]) -> "TextSplit":
+        """Some of the examples, by their ascending numbers; the split itself where it is all."""
+        if len(examples) == len(self):
+            return self
+        return self.select(np.searchsorted(self.example_id, examples))
 
     def sample(self) -> Batch:
         """Up to three examples of different lengths, the shortest among them."""

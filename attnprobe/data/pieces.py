@@ -452,13 +452,12 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     Raises:
         UserError: the texts were not kept as they stand in their cells.
     """
-    passages = part.passages
-    if passages is None:
+    if part.passages is None:
         raise UserError(
             "data.verbatim=false: this model reads texts as they stand in their cells, and they "
             "were not kept: expected data.verbatim=true"
         )
-    pieces_of_texts = reader.read(passages)
+    pieces_of_texts = reader.read(part.passages)
     part = _with_words_of_units(part, pieces_of_texts)
     columns = dict(part.columns)
     for name, values in part.columns.items():
@@ -472,21 +471,9 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     asked_about = columns.get("asked")
     if isinstance(asked_about, Ragged):
         readable &= np.array([marks.any() for marks in asked_about], bool)
-    rows = np.flatnonzero(readable)
-    for name, values in columns.items():
-        columns[name] = values.select(rows) if isinstance(values, Ragged) else values[rows]
-    units = None
-    if reader.keeps_characters:
-        units = [pieces_of_texts[row].units for row in rows.tolist()]
-    changed = replace(
-        part,
-        units=units,
-        example_id=part.example_id[rows],
-        words=part.words.select(rows),
-        columns=columns,
-        passages=[passages[row] for row in rows.tolist()],
-    )
-    return changed, left_out(pieces_of_texts, reader.tokenizer.unk_token_id, reader.control_tokens)
+    units = [pieces.units for pieces in pieces_of_texts] if reader.keeps_characters else None
+    part = replace(part, columns=columns, units=units).select(np.flatnonzero(readable))
+    return part, left_out(pieces_of_texts, reader.tokenizer.unk_token_id, reader.control_tokens)
 
 
 def _with_words_of_units(part: TextSplit, pieces_of_texts: Sequence[Pieces]) -> TextSplit:

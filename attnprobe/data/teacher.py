@@ -36,6 +36,10 @@ class TeacherOutputs:
     attention: Ragged
     probability: Float[np.ndarray, "rows classes"]
 
+    def select(self, rows: Int[np.ndarray, " chosen"]) -> "TeacherOutputs":
+        """What it says about the examples of these rows, in this order."""
+        return TeacherOutputs(self.attention.select(rows), self.probability[rows])
+
 
 @dataclass(frozen=True)
 class Teacher:

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import fields
 from itertools import chain
 
 import numpy as np
@@ -7,6 +8,8 @@ import torch
 
 from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.examples import Ragged
+from attnprobe.data.passages import Passage, Passages
+from attnprobe.data.teacher import TeacherOutputs
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
 
@@ -28,6 +31,37 @@ def test_a_split_serves_the_rows_that_it_is_asked_for(split):
     assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
     assert batch.labels.tolist() == [[1, 1], [1, 0]]
     assert batch.example_id.tolist() == [8, 3]
+
+
+def ragged(*numbers):
+    return Ragged.of([np.array(row, float) for row in numbers], float)
+
+
+def test_rows_that_are_selected_take_along_whatever_a_split_has():
+    split = TextSplit(
+        example_id=np.array([3, 8, 9]),
+        words=Ragged.of([np.array([0, 1]), np.array([2]), np.array([1])], np.int32),
+        vocabulary_id=np.array([4, 1, 5]),
+        columns={"labels": np.array([0, 1, 1]), "asked": ragged([0, 1], [1], [0])},
+        spelling=["a", "b", "c"],
+        classes=["no", "yes"],
+        teacher=TeacherOutputs(ragged([0.2, 0.8], [1], [1]), np.eye(3, 2)),
+        passages=[Passages((Passage.of_words(text),)) for text in (["a", "b"], ["c"], ["b"])],
+        units=[np.array([[0, 0], [1, 1]]), np.array([[0, 0]]), np.array([[0, 0]])],
+        slices=["north", "south", "west"],
+    )
+    assert all(getattr(split, field.name) is not None for field in fields(split))
+    chosen = split.select(np.array([0, 2]))
+    assert chosen.slices == ["north", "west"]
+    assert [chosen.tokens(number) for number in (3, 9)] == [["a", "b"], ["b"]]
+    expected = split[[0, 2]]
+    batch = chosen[[0, 1]]
+    columns = {field.name for field in fields(batch) if getattr(batch, field.name) is not None}
+    assert columns >= {"asked", "teacher_attention", "teacher_probability", "characters"}
+    for name in columns - {"extra"}:
+        assert getattr(batch, name).equal(getattr(expected, name)), name
+    assert split.only([3, 9]).slices == ["north", "west"]
+    assert split.only([3, 8, 9]) is split
 
 
 def test_a_split_finds_an_example(split):

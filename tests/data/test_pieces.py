@@ -1,9 +1,12 @@
 from itertools import compress, groupby
 
+import numpy as np
 import pytest
 
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.examples import Ragged
 from attnprobe.data.passages import Passage, Passages
-from attnprobe.data.pieces import PieceReader, left_out
+from attnprobe.data.pieces import PieceReader, left_out, with_pieces
 from tests.models.pretrained.families import tokenizer
 
 pytest.importorskip("transformers")
@@ -104,3 +107,20 @@ def test_unknown_words_are_counted_where_the_tokenizer_has_a_piece_for_them():
     unknown = reader.tokenizer.unk_token_id
     assert left_out(pieces_of_texts, unknown)["words of unknown pieces"] == 1
     assert left_out(pieces_of_texts)["words of unknown pieces"] == 0  # as for a tokenizer of bytes
+
+
+def test_a_text_without_a_piece_takes_its_slice_along():
+    texts = (["fine"], ["\u200b"], ["film"])
+    part = TextSplit(
+        example_id=np.arange(3),
+        words=Ragged.of([np.array([number]) for number in range(3)], np.int32),
+        vocabulary_id=np.arange(3),
+        columns={"labels": np.array([0, 1, 1])},
+        spelling=[word for (word,) in texts],
+        passages=of_words(*texts),
+        slices=["north", "south", "west"],
+    )
+    changed, counts = with_pieces(part, PieceReader(tokenizer(), 6))
+    assert counts["texts without a piece"] == 1
+    assert changed.example_id.tolist() == [0, 2]
+    assert changed.slices == ["north", "west"]
