@@ -1,7 +1,7 @@
 """Which rows are kept, and how many go for which reason."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,14 +121,39 @@ def answerable(
 
 
 def at_most(split: str, examples: Examples, settings: DataSettings) -> Kept:
-    """Keep as many rows as `data.most` allows, drawn at random, in their order."""
+    """Keep as many rows as `data.most` allows, drawn at random, in their order.
+
+    Where a row is a text and one of its labels, whole texts are drawn.
+
+    Raises:
+        UserError: the text that is drawn first has more rows than that.
+    """
     most = (settings.most or {}).get(split)
     if most is None or len(examples) <= most:
         return Kept(np.ones(len(examples), bool))
     generator = np.random.default_rng((settings.split_seed, 2 + SPLITS.index(split)))
-    mask = np.zeros(len(examples), bool)
-    mask[generator.choice(len(examples), most, replace=False)] = True
+    if settings.asks_labels:
+        mask = _whole_texts(examples["group"].astype(object), most, generator)
+    else:
+        mask = np.zeros(len(examples), bool)
+        mask[generator.choice(len(examples), most, replace=False)] = True
+    if not mask.any():
+        rows = int(examples["group"].value_counts().max())
+        raise UserError(
+            f"data.most={{{split}: {most}}}: the labels of one text stay together, and a text has "
+            f"up to {rows:,} rows: expected data.most={{{split}: {rows}}} or more"
+        )
     return Kept(mask, {OVER_MOST: int((~mask).sum())})
+
+
+def _whole_texts(
+    text_of_row: Sequence[str], most: int, generator: np.random.Generator
+) -> Bool[np.ndarray, " rows"]:
+    """All rows of texts in random order, until the next text's would be more than `most`."""
+    _, number_of_row, rows_of_text = np.unique(text_of_row, return_inverse=True, return_counts=True)
+    order = generator.permutation(len(rows_of_text))
+    drawn = order[rows_of_text[order].cumsum() <= most]
+    return np.isin(number_of_row, drawn)
 
 
 def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:

@@ -49,8 +49,9 @@ class DataSettings(Columns, TextRules, FileFormat):
         verbatim: keep each text as it stands in its cell, character by character, for a model with
             a tokenizer of its own.
         most: split → at most that many of its rows, drawn at random (by `split_seed`), and the
-            others counted; splits that are not named keep all. The vocabulary comes from the
-            training rows that are left.
+            others counted; splits that are not named keep all. Where a row is a text and one of
+            its labels, whole texts are drawn. The vocabulary comes from the training rows that are
+            left.
         max_sentences: keep texts of at most that many sentences.
         max_sentence_tokens: keep texts whose longest sentence has at most that many tokens.
         sentence_limits_on: the splits that these two limits hold for. Other splits keep all texts

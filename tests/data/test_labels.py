@@ -142,9 +142,10 @@ def test_only_the_columns_that_are_needed_are_asked_of_the_texts():
     assert source.texts.columns == ["text", "labels"]
 
 
-def data_of(train, **settings):
-    """A data set of these texts, which has no other files."""
-    source = LabelSource(Rows(train=train), others=1)
+def data_of(train, test=None, others=1, **settings):
+    """A data set of these texts; test texts are drawn from the others where there are none."""
+    splits = {"train": train} if test is None else {"train": train, "test": test}
+    source = LabelSource(Rows(**splits), others=others)
     asking = {
         "question": "asked_label",
         "question_kind": "label",
@@ -170,6 +171,40 @@ def test_rows_of_one_text_stay_in_one_split_and_share_a_number():
     assert set(data.sizes) == {"train", "validation", "test"}
     assert len(split_of_text) == 40
     assert all(len(places) == 1 for places in split_of_text.values())
+
+
+def texts_of(part):
+    """Text → the labels that it is asked for."""
+    labels = {}
+    for row, number in enumerate(part.example_id.tolist()):
+        labels.setdefault(tuple(part.spelled(part.words[row])), []).append(part.question(number))
+    return labels
+
+
+def test_a_sample_tears_no_text_apart():
+    everything = data_of(MANY, MANY)
+    everything.setup()
+    some = data_of(MANY, MANY, most={"train": 21, "test": 9})
+    some.setup()
+    for split, texts in (("train", 10), ("test", 4)):  # two rows each, and one row to spare
+        drawn = texts_of(some.splits[split])
+        complete = texts_of(everything.splits[split])
+        assert len(drawn) == texts
+        assert all(labels == complete[text] for text, labels in drawn.items())
+        left_out = everything.sizes[split] - some.sizes[split]
+        assert some.counts[split]["dropped"]["over data.most"] == left_out
+    other = data_of(MANY, MANY, most={"train": 21, "test": 9}, split_seed=1)
+    other.setup()
+    assert set(texts_of(other.splits["test"])) != set(texts_of(some.splits["test"]))
+
+
+def test_a_sample_smaller_than_a_text_is_refused():
+    message = r"data\.most={test: 2}: .*up to 3 rows: expected data\.most={test: 3} or more"
+    with pytest.raises(UserError, match=message):
+        data_of(MANY, MANY, None, most={"test": 2}).setup()
+    data = data_of(MANY, MANY, None, most={"test": 3})
+    data.setup()
+    assert len(texts_of(data.splits["test"])) == 1
 
 
 def test_a_label_is_one_word_whatever_its_name_consists_of():
